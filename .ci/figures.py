@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PRODUCT = ("storage_engine", "connector", "pyspark_headrace")
+PRODUCT = ("storage_engine", "connector", "pyspark_headrace", "headrace_console", "simulation")
 MOST_ENTRIES = 22
 LONG_FILE = 500
 LONG_FUNCTION = 60

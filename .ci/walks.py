@@ -34,6 +34,15 @@ from uuid import UUID
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from simulation.clients.transactional_client import SimulatedProducer  # noqa: E402
+from simulation.world.broker import SimulatedBroker  # noqa: E402
+from simulation.world.clock import ProcessLoop, SimulatedLoop  # noqa: E402
+from simulation.world.cluster import SimulatedCluster  # noqa: E402
+from simulation.world.requests import (  # noqa: E402
+    fetch_request,
+    make_batch,
+    produce_request,
+)
 from storage_engine.broker.handlers.records.fetch import FetchHandler  # noqa: E402
 from storage_engine.broker.replicas.fetcher import PeerFetcher  # noqa: E402
 from storage_engine.broker.replicas.follower_watches import FollowerWatches  # noqa: E402
@@ -48,18 +57,9 @@ from storage_engine.net.served_listener import ServedListener  # noqa: E402
 from storage_engine.net.server import Server  # noqa: E402
 from storage_engine.protocol.apis import commit_batch, fetch, join_batch, produce  # noqa: E402
 from storage_engine.protocol.framing import encode_request_frame  # noqa: E402
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer  # noqa: E402
-from storage_engine.simulation.world.broker import SimulatedBroker  # noqa: E402
-from storage_engine.simulation.world.clock import ProcessLoop, SimulatedLoop  # noqa: E402
-from storage_engine.simulation.world.cluster import SimulatedCluster  # noqa: E402
-from storage_engine.simulation.world.requests import (  # noqa: E402
-    fetch_request,
-    make_batch,
-    produce_request,
-)
 
 PRODUCT = ROOT / "storage_engine"
-OUTSIDE = (str(PRODUCT / "simulation"), str(PRODUCT / "tests"))
+OUTSIDE = (str(PRODUCT / "tests"),)
 TOPIC = TopicPartition("t", 0)
 SINK, QUERY = "sink", "query"
 

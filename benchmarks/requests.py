@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.support.largest_requests import TOPIC, largest_requests
+from simulation.record_steps import RecordSteps
+from simulation.request_costs import CostMeter
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.protocol.apis.wire import MAX_ITEMS
-from storage_engine.simulation.record_steps import RecordSteps
-from storage_engine.simulation.request_costs import CostMeter
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.table import print_results, report_line
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from headrace_console.console_settings import ConsoleSettings
+from headrace_console.tests.console_support import Browser, running_console, within
 from integration_tests.support.command_line import fail, start, succeed_here
 from storage_engine.client.admin.topics import alter_broker_configs
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.settings import read_settings_file
-from storage_engine.console.console_settings import ConsoleSettings
 from storage_engine.core.security.secret import Secret
-from storage_engine.tests.console.console_support import Browser, running_console, within
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.client_settings import security_in
 from storage_engine.tools.local.certificates import BROKER_DAYS, make_certificate

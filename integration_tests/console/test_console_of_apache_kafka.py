@@ -9,9 +9,9 @@ import pytest
 from benchmarks.beside_kafka import default_folder
 from benchmarks.beside_kafka.jars import KAFKA, fetch_jars
 from benchmarks.beside_kafka.kafka_cluster import running_kafka
+from headrace_console.console_settings import ConsoleSettings, Thresholds
+from headrace_console.tests.console_support import Browser, running_console, within
 from storage_engine.client import Consumer
-from storage_engine.console.console_settings import ConsoleSettings, Thresholds
-from storage_engine.tests.console.console_support import Browser, running_console, within
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.errors import CommandError
 

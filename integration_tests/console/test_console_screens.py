@@ -9,15 +9,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from headrace_console.console_settings import ConsoleSettings
+from headrace_console.tests.console_support import Browser, running_console, within
 from storage_engine.client import Admin, Consumer, Producer
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.micro_batches import MicroBatches
 from storage_engine.client.producer.produce import BatchWriter
-from storage_engine.console.console_settings import ConsoleSettings
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
 from storage_engine.protocol.records.records import encode_batches
-from storage_engine.tests.console.console_support import Browser, running_console, within
 
 SOON_S = 30.0
 HTML = "<img src=x onerror=alert(1)></script>"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from headrace_console.console_settings import ConsoleSettings, Thresholds
+from headrace_console.tests.console_support import Browser, running_console, within
 from integration_tests.log.small_disk import DISK_BYTES, MIB, SETTINGS, fill, small_disk
 from integration_tests.support.cluster_support import admin, partition_metadata, running_cluster
 from storage_engine.client import Consumer, Producer
-from storage_engine.console.console_settings import ConsoleSettings, Thresholds
 from storage_engine.core.errors import HeadraceError
-from storage_engine.tests.console.console_support import Browser, running_console, within
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
 
 PROMISED_S = 5.0

@@ -6,6 +6,7 @@ are quick. Exit status: 0 done, 1 a failure reported in one line on stderr, 2 wr
 
 import argparse
 import importlib
+import importlib.util
 import io
 import os
 import sys
@@ -25,6 +26,9 @@ INTERRUPTED = 130
 """Shells expect 128 + SIGINT of a program that Ctrl-C ended."""
 
 
+_COMMANDS = "storage_engine.tools.commands"
+
+
 class CommandModule(Protocol):
     """The functions that the module of a command has."""
 
@@ -41,119 +45,133 @@ class Command:
     module: str
     summary: str
 
+    def load(self) -> CommandModule:
+        """UsageError for a command of the repository where only the package is installed."""
+        if self.module.startswith("."):
+            module: CommandModule = importlib.import_module(self.module, _COMMANDS)
+            return module
+        package = self.module.partition(".")[0]
+        if importlib.util.find_spec(package) is None:
+            raise UsageError(
+                f"'{package}' is not installed with Headrace: run this command in a clone of its "
+                f"repository, where it is the directory {package}/"
+            )
+        module = importlib.import_module(self.module)
+        return module
+
 
 COMMANDS = (
     Command(
         name="up",
-        module="local_cluster.up",
+        module=".local_cluster.up",
         summary="start a local cluster, with its own ZooKeeper, in a directory",
     ),
     Command(
         name="status",
-        module="local_cluster.status",
+        module=".local_cluster.status",
         summary="show the brokers, the controller and the topics of a local cluster",
     ),
     Command(
         name="top",
-        module="top",
+        module="headrace_console.commands.top",
         summary="show in the terminal what a cluster does, and what is wrong",
     ),
     Command(
         name="stop-broker",
-        module="local_cluster.stop_broker",
+        module=".local_cluster.stop_broker",
         summary="shut one broker of a local cluster down cleanly",
     ),
     Command(
         name="start-broker",
-        module="local_cluster.start_broker",
+        module=".local_cluster.start_broker",
         summary="start a stopped or killed broker of a local cluster again",
     ),
     Command(
-        name="down", module="local_cluster.down", summary="stop a local cluster and keep its data"
+        name="down", module=".local_cluster.down", summary="stop a local cluster and keep its data"
     ),
     Command(
         name="broker",
-        module="broker",
+        module=".broker",
         summary="run one broker from its server.properties, in the foreground",
     ),
     Command(
-        name="topics", module="topics", summary="create, list, describe, alter and delete topics"
+        name="topics", module=".topics", summary="create, list, describe, alter and delete topics"
     ),
     Command(
-        name="groups", module="groups", summary="list, describe, reset and delete consumer groups"
+        name="groups", module=".groups", summary="list, describe, reset and delete consumer groups"
     ),
     Command(
         name="users",
-        module="access.users",
+        module=".access.users",
         summary="list, add and remove users that log in by SCRAM",
     ),
     Command(
         name="acls",
-        module="access.acls",
+        module=".access.acls",
         summary="list, add and remove access rules: who may do what",
     ),
     Command(
         name="quotas",
-        module="access.quotas",
+        module=".access.quotas",
         summary="list, set and remove the quotas of users, client ids and addresses",
     ),
     Command(
         name="get-offsets",
-        module="get_offsets",
+        module=".get_offsets",
         summary="show the earliest and latest offsets of partitions",
     ),
-    Command(name="reassign", module="reassign", summary="move partitions to other brokers"),
+    Command(name="reassign", module=".reassign", summary="move partitions to other brokers"),
     Command(
         name="elect-preferred",
-        module="elect_preferred",
+        module=".elect_preferred",
         summary="make the preferred replicas of partitions their leaders",
     ),
     Command(
-        name="produce", module="produce", summary="write each line of stdin to a topic as a record"
+        name="produce", module=".produce", summary="write each line of stdin to a topic as a record"
     ),
-    Command(name="consume", module="consume", summary="print the records of a topic"),
-    Command(name="export", module="export", summary="copy topics into Parquet files"),
+    Command(name="consume", module=".consume", summary="print the records of a topic"),
+    Command(name="export", module=".export", summary="copy topics into Parquet files"),
     Command(
         name="console",
-        module="console",
+        module="headrace_console.commands.console",
         summary="show a cluster, and change it, in a web page",
     ),
     Command(
         name="mirror",
-        module="mirror",
+        module=".mirror",
         summary="copy topics from other clusters continuously, exactly once",
     ),
     Command(
         name="replay-dead-letters",
-        module="replay_dead_letters",
+        module=".replay_dead_letters",
         summary="send dead letters back to the topics they came from",
     ),
     Command(
         name="dump-log",
-        module="dump_log",
+        module=".dump_log",
         summary="print and check the batches and indexes of segment files",
     ),
     Command(
         name="merge-state-log",
-        module="merge_state_log",
+        module=".merge_state_log",
         summary="merge the state-change logs of several brokers by time",
     ),
     Command(
         name="simulate",
-        module="simulate",
+        module="simulation.command",
         summary="test brokers in simulated time with injected faults",
     ),
     Command(
         name="verify-replicas",
-        module="verify_replicas",
+        module=".verify_replicas",
         summary="check that the replicas of partitions hold the same records",
     ),
     Command(
         name="spark-check",
-        module="spark_check",
+        module=".spark_check",
         summary="try Spark on this machine, and say what to do",
     ),
-    Command(name="bench", module="bench", summary="run a benchmark of the repository"),
+    Command(name="bench", module="benchmarks.command", summary="run a benchmark of the repository"),
 )
 
 _EPILOG = """\
@@ -213,7 +231,7 @@ def _dispatch(arguments: list[str]) -> int:
         hint = f"did you mean '{near[0]}'?" if near else "'headrace --help' lists the commands"
         raise UsageError(f"there is no command '{name}'; {hint}")
     load_only_when_asked()
-    module: CommandModule = importlib.import_module(f"storage_engine.tools.commands.{found.module}")
+    module = found.load()
     parser = argparse.ArgumentParser(
         prog=f"headrace {found.name}",
         description=module.__doc__,

@@ -17,6 +17,7 @@ from integration_tests.security.scan.planted import (
     one_partition,
 )
 from integration_tests.security.scan.scanned_request import WAIT_MS, same, scanned
+from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.ids import topic_id_to_text
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
@@ -27,7 +28,6 @@ from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
-from storage_engine.simulation.world.requests import make_batch, produce_request
 from storage_engine.tests.broker.guards.api_cases import (
     CLUSTER_ERROR,
     TOPIC_ERROR,

@@ -1,8 +1,8 @@
 """What tests of simulated brokers ask them for."""
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import ErrorCode
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 
 
 def code_of(answer) -> ErrorCode:

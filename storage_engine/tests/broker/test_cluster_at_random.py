@@ -5,11 +5,11 @@ import random
 
 import pytest
 
+from simulation.world.broker import SESSION_TIMEOUT_MS
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import SessionState, TransportError
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.sampling import seeds
 
 PARTITIONS = [TopicPartition("t", p) for p in range(3)]

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.network import SimulatedTransport
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.broker.cluster.topic_lookup import TopicLookup
@@ -26,9 +29,6 @@ from storage_engine.core.transactions.transaction_events import CheckTimeouts, I
 from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.apis import add_partitions_to_txn, init_producer_id, write_txn_markers
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.network import SimulatedTransport
 from storage_engine.tests.broker.transactions.test_transactions import settle
 
 A = TopicPartition("a", 0)

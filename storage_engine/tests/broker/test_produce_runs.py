@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.produce_runs import PATIENCE, REST
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import LogStorageError
@@ -24,7 +25,6 @@ from storage_engine.protocol import produce_run
 from storage_engine.protocol.apis import metadata, produce
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.produce_run import ProducePattern
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.log.support import make_batch, read_all
 from storage_engine.tests.sampling import examples
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.handlers.cluster_for_clients import MAX_WAIT_MS
 from storage_engine.core.control.controlled_shutdowns import LEAST_IN_WAVE
 from storage_engine.core.errors import ErrorCode
@@ -9,8 +11,6 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import controlled_shutdown, describe_cluster, metadata
 from storage_engine.protocol.apis.describe_cluster import DescribeClusterRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.support import code_of
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.network import SimulatedTransport
+from simulation.world.requests import create_topic_request
+from simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.controller import delivery_requests
@@ -22,10 +26,6 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.partition import LeaderPartition
 from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.protocol.apis import create_topics
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.network import SimulatedTransport
-from storage_engine.simulation.world.requests import create_topic_request
-from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, send_alter
 from storage_engine.zookeeper.call_window import CallWindow, PendingCall
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode

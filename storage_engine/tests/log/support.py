@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from simulation.world.requests import make_batch as make_batch
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.log_config import LogConfig
@@ -22,7 +23,6 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     iter_headers,
 )
-from storage_engine.simulation.world.requests import make_batch as make_batch
 
 TP = TopicPartition("topic", 0)
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)

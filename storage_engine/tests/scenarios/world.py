@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.broker import SESSION_TIMEOUT_MS
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -17,10 +21,6 @@ from storage_engine.core.transactions.sink_names import member_transactional_id
 from storage_engine.protocol.apis import commit_batch, join_batch
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, iter_headers
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 
 ANSWER_MS = 60_000
 SINK, QUERY = "sink", "query"

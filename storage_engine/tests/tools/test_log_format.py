@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import make_batch
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import make_batch
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands.broker import set_up_logging
 from storage_engine.tools.inspection.state_change_log import (

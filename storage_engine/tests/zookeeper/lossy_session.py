@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+from simulation.world.clock import ProcessLoop, SimulatedLoop
+from simulation.world.zookeeper import SimulatedZooKeeper
+from simulation.world.zookeeper_session import UNKNOWN, SimulatedSession
 from storage_engine.core.ports import ZkReply
-from storage_engine.simulation.world.clock import ProcessLoop, SimulatedLoop
-from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
-from storage_engine.simulation.world.zookeeper_session import UNKNOWN, SimulatedSession
 
 ROUND_TRIP_MS = 2
 """An operation's way to ZooKeeper and its answer's way back."""

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from simulation.world.clock import EPOCH_MS, ProcessLoop, SimulatedLoop
+from simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.core.ids import BrokerId, ControllerEpoch
-from storage_engine.simulation.world.clock import EPOCH_MS, ProcessLoop, SimulatedLoop
-from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
 from storage_engine.tests.zookeeper.lossy_session import (
     ROUND_TRIP_MS,

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.broker import SESSION_TIMEOUT_MS
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.network import BASE_PORT
+from simulation.world.processes import SimulatedMachine
 from storage_engine.broker.cluster.dead_sessions import CLOSE_AGAIN_MS
 from storage_engine.core.control.death_proof import PROBE_INTERVAL_MS, PROBES
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.network import BASE_PORT
-from storage_engine.simulation.world.processes import SimulatedMachine
 from storage_engine.zookeeper.session_credentials import SessionZNode
 from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode

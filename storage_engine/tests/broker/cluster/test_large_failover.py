@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from simulation.world.clock import SimulatedLoop
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.full_order import NamedReplicas
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
@@ -19,8 +21,6 @@ from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, Topi
 from storage_engine.core.ports import MetadataStore
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
-from storage_engine.simulation.world.clock import SimulatedLoop
-from storage_engine.simulation.world.cluster import SimulatedCluster
 
 COUNT = PARTITIONS_PER_MULTI + 2 * STEPS_PER_TURN + 3
 EVERY = [TopicPartition("t", number) for number in range(COUNT)]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from simulation.world.clock import SimulatedLoop
 from storage_engine.broker.cluster.leader_doubts import DOUBT_MS, GONE_MS, LeaderDoubts
 from storage_engine.broker.cluster.leader_probes import (
     CHANNEL,
@@ -22,7 +23,6 @@ from storage_engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.registry import api_of
-from storage_engine.simulation.world.clock import SimulatedLoop
 
 TP = TopicPartition("t", 0)
 FIND_COORDINATOR = 10

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import dispatcher
 from storage_engine.broker.cluster.full_order import NamedReplicas
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
@@ -27,7 +28,6 @@ from storage_engine.core.ids import (
 )
 from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
 from storage_engine.protocol.apis.wire import MAX_ITEMS, decode_short
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.sampling import ALL_FAULTS
 
 COUNT = 30

@@ -2,10 +2,10 @@
 
 import pytest
 
+from simulation.world.clock import ProcessLoop
 from storage_engine.broker.cluster.registration import BrokerIdInUseError, Registration
 from storage_engine.core.ids import BrokerEpoch, BrokerId
 from storage_engine.core.ports import ZkOp, ZkOpKind
-from storage_engine.simulation.world.clock import ProcessLoop
 from storage_engine.tests.zookeeper.lossy_session import (
     ROUND_TRIP_MS,
     TIMEOUT_MS,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from simulation.world.clock import SimulatedLoop
 from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.replicas.purgatory import WaitList
@@ -12,7 +13,6 @@ from storage_engine.broker.requests.fetch_reads import FetchRead
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchPartitionResponse, FetchRequest
-from storage_engine.simulation.world.clock import SimulatedLoop
 
 
 class KnownConfigs:

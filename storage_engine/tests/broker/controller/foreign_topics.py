@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from simulation.world.broker import SimulatedBroker
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.broker import SimulatedBroker
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 TP = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
+from simulation.world.zookeeper import SimulatedZooKeeper
 
 NAMES = ("foreign", "other", "a.b", "__consumer_offsets")
 ODD_NAMES = (

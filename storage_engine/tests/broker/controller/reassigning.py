@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.apis import (
@@ -11,7 +12,6 @@ from storage_engine.protocol.apis import (
     elect_leaders,
     list_partition_reassignments,
 )
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.controller.state_reader import (
     CONFLICT_PAUSE_MAX_MS,
     CONFLICT_PAUSE_MS,
@@ -18,7 +19,6 @@ from storage_engine.core.control.controller_events import (
     WriteOutcome,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.core.control.controller_bench import Driven, running, state, topic
 
 TP = TopicPartition("t", 0)

@@ -3,8 +3,8 @@ acknowledged goes, over failovers. Source: R-CTL5, R-CTL10."""
 
 import pytest
 
+from simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.controller.foreign_topics import (
     STATE,
     TP,

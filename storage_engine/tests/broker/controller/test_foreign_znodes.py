@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
+from simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.broker.controller.admin_requests import CONFLICT_PAUSE_MS
 from storage_engine.broker.controller.watches import RETRY_MS
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
@@ -15,9 +18,6 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.protocol.apis import create_partitions
 from storage_engine.protocol.apis.create_partitions import CreatePartitionsRequest
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.tests.broker.controller.foreign_znodes import ForeignZNodes
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.zookeeper.admin_znodes import (

@@ -3,8 +3,8 @@ same, over failovers. Source: R-CTL1, R-CTL10."""
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.folder_notice import FolderNotice
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import IsrChangeZNode, LogDirEventZNode
 from storage_engine.zookeeper.session import MAX_ZNODE_BYTES
 

@@ -1,8 +1,8 @@
 """A controller that loses its connection to ZooKeeper while it loads."""
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
 
 TP = TopicPartition("t", 0)

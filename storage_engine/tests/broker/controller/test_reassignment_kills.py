@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.simulation.world.broker import SimulatedBroker
+from simulation.world.broker import SimulatedBroker
 from storage_engine.tests.broker.controller.reassigning import TP, Moving
 from storage_engine.tests.sampling import ALL_FAULTS
 

@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
+from simulation.world.broker import SESSION_TIMEOUT_MS
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.topic_admin import RequestedTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkOpKind
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode

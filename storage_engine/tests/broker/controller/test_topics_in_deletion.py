@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.broker.transactions.marker_messages import (
     response_of_codes,
@@ -19,7 +20,6 @@ from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.core.transactions.transaction_state import TransactionState
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_batch_commits import commit, joined
 from storage_engine.tests.broker.transactions.test_transactions import log_of, producer, settle
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode

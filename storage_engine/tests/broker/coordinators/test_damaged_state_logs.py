@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.upkeep.scrubs import Scrubs
@@ -16,8 +18,6 @@ from storage_engine.log.files.load_job import LoadJob
 from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.protocol.apis import init_producer_id
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.groups.test_consumer_groups import A, GroupClient
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     Task,

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.groups.records import GroupKey, OffsetKey
 from storage_engine.core.ids import TopicPartition
@@ -23,8 +25,6 @@ from storage_engine.core.transactions.transaction_state import (
 from storage_engine.protocol.apis import abort_members
 from storage_engine.protocol.state import group_records, transaction_records
 from storage_engine.protocol.state.state_batches import encode_raw
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.groups.test_consumer_groups import (
     A,
     GroupClient,

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     STATE_PARTITIONS,
     Task,

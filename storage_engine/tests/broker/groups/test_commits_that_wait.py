@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode
@@ -15,8 +17,6 @@ from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.apis import add_offsets_to_txn, offset_commit, txn_offset_commit
 from storage_engine.protocol.state import group_batches
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.groups.test_consumer_groups import (
     GROUP,
     PARTITIONS,

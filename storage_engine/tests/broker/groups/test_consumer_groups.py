@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -26,8 +28,6 @@ from storage_engine.protocol.apis import (
     sync_group,
     txn_offset_commit,
 )
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.core.groups.group_bench import subscription
 
 A = TopicPartition("a", 0)

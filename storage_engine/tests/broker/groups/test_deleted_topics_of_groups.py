@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_lookup import GONE, FoundTopic
 from storage_engine.broker.groups.deleted_topics import RETRY_MS, DeletedTopics, TopicPorts
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.groups.test_consumer_groups import (
     PARTITIONS,
     TRIES,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.protocol.apis import join_group, sync_group
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.groups.test_consumer_groups import GROUP, GroupClient
 from storage_engine.tests.core.groups.group_bench import subscription
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
@@ -16,7 +17,6 @@ from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.stop_replica import StopReplicaRequest
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataRequest
-from storage_engine.simulation.world.requests import make_batch, produce_request
 
 O = AclOperation  # noqa: E741
 TOPIC_ERROR = ErrorCode.TOPIC_AUTHORIZATION_FAILED

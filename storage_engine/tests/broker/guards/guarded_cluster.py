@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.network import CLIENT
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_rules import AccessRule, ResourcePattern
 from storage_engine.core.security.acl_types import AclOperation, AclPermission, ResourceType
 from storage_engine.core.security.authorizer import Authorizer
 from storage_engine.core.security.principal import Principal
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.network import CLIENT
 
 ADMIN, BOB, BROKER = Principal("admin"), Principal("bob"), Principal("broker")
 Wanted = tuple[AclOperation, ResourceType, str]

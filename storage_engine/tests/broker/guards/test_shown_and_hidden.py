@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from simulation.world.requests import make_batch
 from storage_engine.broker.access.access_control import AUDIT_LOGGER, NAMED_MAX
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
@@ -21,7 +22,6 @@ from storage_engine.protocol.apis.produce import (
     ProduceRequest,
 )
 from storage_engine.protocol.apis.registry import api_of, spec_for
-from storage_engine.simulation.world.requests import make_batch
 from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,
     BOB,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import dispatcher
 from storage_engine.broker.guards.cluster import BROKERS_ONLY
 from storage_engine.broker.settings.config_entity import ConfigEntity
@@ -17,7 +18,6 @@ from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, R
 from storage_engine.protocol.apis import fetch, leader_and_isr, stop_replica, update_metadata, wire
 from storage_engine.protocol.apis.registry import INTERNAL_RANGES, spec_for
 from storage_engine.protocol.framing import SIZE_BYTES, encode_request_frame, parse_response
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,
     BOB,

@@ -5,13 +5,13 @@ ZooKeeper and network. Source: R-CTL6."""
 from collections.abc import Callable
 from functools import partial
 
+from simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.controller.acting_controller import TELL_MS
 from storage_engine.broker.controller.channel import RETRY_MAX_MS
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import create_partitions
 from storage_engine.protocol.apis.create_partitions import CreatePartitionsRequest
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.world.cluster import SimulatedCluster
 
 SLOW_MS = 700
 """What the controller sends to one broker is held up for so long."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.order_gate import MAX_CONNECTIONS, OrderGate
 from storage_engine.broker.cluster.registration import UNREGISTERED, leaving
 from storage_engine.core.errors import ErrorCode
@@ -27,8 +29,6 @@ from storage_engine.protocol.apis import (
 )
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of, settle
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode, ControllerZNode
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import unexpected
 from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.broker.metrics.cluster_figures import ControllerFigures
@@ -24,7 +25,6 @@ from storage_engine.core.groups.group import Group
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.metrics.broker_figures import RequestFigures
 from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.machine import slowness
 
 PARTITIONS = 200

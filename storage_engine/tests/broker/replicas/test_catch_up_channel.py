@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from simulation.world.clock import SimulatedLoop
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
@@ -35,7 +36,6 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.fetch_session import NO_SESSION
 from storage_engine.protocol.records.record_batch import patch
-from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.broker.controller.reassigning import Moving
 from storage_engine.tests.broker.replicas.lone_partition import partition_ports
 from storage_engine.tests.log.support import ManualClock

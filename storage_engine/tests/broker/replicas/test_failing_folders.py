@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.broker.support import disk_of
 
 PARTITIONS = [TopicPartition("t", p) for p in range(4)]

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.network import CLIENT
 from storage_engine.broker.replicas import producer_appends
 from storage_engine.broker.replicas.producer_appends import (
     LARGE_AT_ONCE,
@@ -17,8 +19,6 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.principal import ANONYMOUS, Principal
 from storage_engine.log.appending import append_preparation
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.network import CLIENT
 from storage_engine.tests.broker.replicas.test_producer_appends import (
     batch_of,
     code_of,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.network import SimulatedConnection
+from simulation.world.requests import fetch_request
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.segments import log_file
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchRequest
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.network import SimulatedConnection
-from storage_engine.simulation.world.requests import fetch_request
 
 TP = TopicPartition("t", 0)
 WAIT_MS = 20_000

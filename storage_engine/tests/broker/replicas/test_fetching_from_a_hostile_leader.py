@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from simulation.world.clock import SimulatedLoop
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
@@ -19,7 +20,6 @@ from storage_engine.core.ports import Endpoint
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.records.record_batch import patch
-from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.broker.replicas.lone_partition import partition_ports
 from storage_engine.tests.log.support import TP, open_log
 from storage_engine.tests.protocol.hostile_batches import GOOD, INT64_MAX, batch

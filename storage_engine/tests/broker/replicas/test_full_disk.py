@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
+from simulation.world.requests import produce_request
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.compaction import Compaction
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.simulation.world.requests import produce_request
 from storage_engine.tests.broker.replicas.test_producer_appends import batch_of
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
 from storage_engine.tests.broker.support import code_of, disk_of

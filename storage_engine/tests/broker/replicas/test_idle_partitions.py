@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import make_batch
 from storage_engine.broker.replicas.changed_replicas import ROUND_MS, ChangedReplicas
 from storage_engine.broker.replicas.fetcher import PeerFetcher
 from storage_engine.broker.replicas.followed_partition import Followed
@@ -16,8 +18,6 @@ from storage_engine.broker.requests.follower_sessions import LOOK_AT_ALL_MS, Fol
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.isr import CommittedIsr
 from storage_engine.core.replication.partition import HighWatermarkAdvanced, LagCheck
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import make_batch
 
 LAG_MS = 10_000
 RETENTION_CHECK_MS = 20_000

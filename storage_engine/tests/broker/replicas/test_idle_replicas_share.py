@@ -1,5 +1,6 @@
 """Idle replicas share what they do not have: what one of them gets, no other one sees."""
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.replicas.follower_watches import FollowerWatches
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_state import ProducerStates
@@ -10,7 +11,6 @@ from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.files.open_files import OpenFiles
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segments.log_folder import LogFolder
-from storage_engine.simulation.world.cluster import SimulatedCluster
 
 
 class Watch:

@@ -2,13 +2,13 @@
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import produce_request
 from storage_engine.broker.quotas import new_producers
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_state import IDLE_MS
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import produce_request
 from storage_engine.tests.broker.replicas.test_producer_appends import batch_of, leading
 
 MOST, PARTITIONS = 100, 8

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import unexpected
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import LogShortageError, LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
 
 PARTITIONS = [TopicPartition("made", number) for number in range(4)]
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import ANSWER_MS, produce_request
 from storage_engine.broker.replicas import producer_appends
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
@@ -23,9 +26,6 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
 )
 from storage_engine.protocol.records.records import decode_batches, encode_batches
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import ANSWER_MS, produce_request
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
 from storage_engine.tests.log.transaction_support import transactional
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import make_batch, produce_request
 
 TP = TopicPartition("t", 0)
 OLD = 2000

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.requests import make_batch
 from storage_engine.core.errors import ErrorCode
-from storage_engine.simulation.world.requests import make_batch
 from storage_engine.tests.broker.controller.reassigning import TP, Moving
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
 from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.broker.handlers.test_delete_records import delete
 from storage_engine.tests.broker.support import code_of, disk_of
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
 
 TP = TopicPartition("t", 0)

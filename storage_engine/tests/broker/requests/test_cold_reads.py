@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
+from simulation.world.network import CLIENT
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.requests.cold_reads import LOADS_AT_ONCE, LOADS_EACH, MOST_LOADS
 from storage_engine.core.errors import ErrorCode
@@ -15,9 +18,6 @@ from storage_engine.core.security.principal import Principal
 from storage_engine.log.segments.log_file import COPY_MAX_BYTES
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.simulation.world.network import CLIENT
 from storage_engine.tests.broker.support import disk_of
 
 TP = TopicPartition("t", 0)

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition, topic_id_to_text
 from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.simulation.world.requests import make_batch, produce_request
 
 TP = TopicPartition("t", 0)
 NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)

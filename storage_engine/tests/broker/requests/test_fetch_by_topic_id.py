@@ -7,12 +7,12 @@ from uuid import UUID
 import pytest
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_from_text, topic_id_to_text
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.registry import SERVED_RANGES
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 TP = TopicPartition("t", 0)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulation.world.clock import SimulatedLoop
 from storage_engine.broker.requests.fetch_sessions import (
     EVICTION_MS,
     WANTED_PER_PARTITION,
@@ -23,7 +24,6 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.fetch_session import ClientFetchSession, SessionPart, epoch_after
 from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
-from storage_engine.simulation.world.clock import SimulatedLoop
 from storage_engine.tests.sampling import examples
 
 OWNER, STRANGER = ("User:owner", "10.0.0.1"), ("User:stranger", "10.0.0.1")

@@ -2,11 +2,11 @@
 
 from types import SimpleNamespace
 
+from simulation.world.clock import SimulatedLoop
 from storage_engine.broker.requests.fetch_reads import FetchRead
 from storage_engine.broker.requests.fetch_waits import FetchWaits
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.protocol.apis.fetch import FetchRequest
-from storage_engine.simulation.world.clock import SimulatedLoop
 
 WAIT_MS = 100
 

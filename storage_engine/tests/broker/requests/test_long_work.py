@@ -8,6 +8,10 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
+from simulation.world.clock import STEP_NS, ProcessLoop, SimulatedLoop
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.network import CLIENT, SimulatedConnection
+from simulation.world.requests import fetch_request, make_batch, produce_request
 from storage_engine.broker.handlers.administration.topic_outcomes import duplicates
 from storage_engine.broker.handlers.records import fetch as fetch_handler
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, WaitingPartitions
@@ -30,10 +34,6 @@ from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, List
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.records import iter_encoded
-from storage_engine.simulation.world.clock import STEP_NS, ProcessLoop, SimulatedLoop
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.network import CLIENT, SimulatedConnection
-from storage_engine.simulation.world.requests import fetch_request, make_batch, produce_request
 
 TP = TopicPartition("t", 0)
 

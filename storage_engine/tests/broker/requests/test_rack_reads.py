@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.broker import SESSION_TIMEOUT_MS
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import fetch_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import fetch_request
 
 TP = TopicPartition("t", 0)
 LAG_MAX_MS = 3000

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import fetch_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import fetch_request
 
 TP = TopicPartition("t", 0)
 PARTITIONS = 4

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.settings.config_changes import KEEP_MS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.settings.settings_requests import (
     APPEND,
     BROKER,

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import create_topic_request
 from storage_engine.broker.wiring import cluster as wiring
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema, new_schema
 from storage_engine.protocol.apis import create_topics, describe_configs, describe_schemas
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import create_topic_request
 from storage_engine.tests.broker.settings.settings_requests import (
     APPEND,
     DELETE,

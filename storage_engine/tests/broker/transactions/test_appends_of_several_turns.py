@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import ANSWER_MS, make_batch
 
 FIRST, SECOND = TopicPartition("a", 0), TopicPartition("b", 0)
 

@@ -8,6 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
@@ -22,8 +24,6 @@ from storage_engine.protocol.apis import (
     init_producer_id,
     join_batch,
 )
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_transactions import (
     aborted,
     log_of,

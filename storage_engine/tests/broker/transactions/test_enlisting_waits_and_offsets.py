@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.tests.broker.transactions.enlisting_support import (
     OFFSETS,
     A,

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators.runner import CoordinatorRunner
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.sink_names import member_transactional_id
 from storage_engine.core.transactions.transaction_search import SEARCH_PREFIX, search_name
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.enlisting_support import (
     OFFSETS,
     commit_offsets,

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators import state_topic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -22,7 +23,6 @@ from storage_engine.protocol.apis import (
     wire,
 )
 from storage_engine.protocol.apis.micro_batch_fields import FIRST_WITH_RUNS
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     SINK,
     STATE,

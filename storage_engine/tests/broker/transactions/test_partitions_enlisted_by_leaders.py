@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.protocol.apis import add_partitions_to_txn, api_versions
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.tests.broker.transactions.enlisting_support import (
     OFFSETS,
     STATE,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import fetch_request, produce_request
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
@@ -16,8 +18,6 @@ from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.record_batch import read_header
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import fetch_request, produce_request
 from storage_engine.tests.log.state.test_transactions import copy
 from storage_engine.tests.log.support import open_log
 from storage_engine.tests.log.transaction_support import (

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.clients.transactional_client import SimulatedProducer
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError, LogFullError
@@ -17,8 +19,6 @@ from storage_engine.protocol.apis import (
     end_txn,
     list_transactions,
 )
-from storage_engine.simulation.clients.transactional_client import SimulatedProducer
-from storage_engine.simulation.world.cluster import SimulatedCluster
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 STATE_PARTITIONS = 3

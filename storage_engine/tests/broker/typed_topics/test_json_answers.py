@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
+from simulation.world.network import CLIENT
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.requests import json_answers
 from storage_engine.core.errors import CorruptRecordError, ErrorCode
@@ -21,9 +24,6 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.records.record_batch import crc_matches, iter_headers
 from storage_engine.protocol.records.records import decode_batches
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
-from storage_engine.simulation.world.network import CLIENT
 from storage_engine.tests.broker.support import disk_of
 from storage_engine.tests.broker.typed_topics.typed_support import (
     DDL,

@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.requests import make_batch
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
@@ -21,8 +23,6 @@ from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.typed.directory import read_directory
 from storage_engine.protocol.typed.typed_batch import directory_of, is_typed
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.requests import make_batch
 from storage_engine.tests.broker.typed_topics.typed_support import (
     DDL,
     SCHEMA,

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.typed.frames import iter_frames
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.typed_topics.typed_support import (
     TRIPS,
     columns,

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
 from storage_engine.broker.requests.typed_reads import LookBudget
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
@@ -16,8 +18,6 @@ from storage_engine.protocol.apis.fetch import API, BY_NAME, FetchPartition, Fet
 from storage_engine.protocol.typed.frames import PROJECTED, SKIPPED, WHOLE, iter_frames
 from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.broker.support import disk_of
 from storage_engine.tests.broker.typed_topics.typed_support import (
     SCHEMA,

@@ -5,12 +5,12 @@ from uuid import UUID
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header, seal
 from storage_engine.protocol.typed.directory import encode_directory, read_directory
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.typed_topics.typed_support import (
     SCHEMA,
     TRIPS,

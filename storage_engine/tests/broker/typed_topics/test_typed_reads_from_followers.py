@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
@@ -15,7 +16,6 @@ from storage_engine.protocol.records.records import decode_batches
 from storage_engine.protocol.typed.frames import PROJECTED, iter_frames
 from storage_engine.protocol.typed.projection import TypedWant
 from storage_engine.protocol.typed.typed_batch import is_typed
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.typed_topics.typed_support import (
     TRIPS,
     columns,

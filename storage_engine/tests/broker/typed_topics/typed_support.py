@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import TopicSchema, new_schema
@@ -20,7 +21,6 @@ from storage_engine.protocol.apis.produce import (
 from storage_engine.protocol.records.record_batch import Codec
 from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 from storage_engine.protocol.typed.typed_encoder import iter_typed
-from storage_engine.simulation.world.cluster import SimulatedCluster
 
 DDL = "id BIGINT NOT NULL, fare DOUBLE, tag STRING"
 SCHEMA = new_schema(parse_ddl(DDL), ["id"])

@@ -1,9 +1,9 @@
 """Producers that expire in many logs at once: clients choose how many there are."""
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.upkeep import log_maintenance
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_state import SequencedBatch
-from storage_engine.simulation.world.cluster import SimulatedCluster
 
 LOGS, PRODUCERS = 4, 3
 

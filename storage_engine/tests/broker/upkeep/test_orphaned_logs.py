@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
+from simulation.world.cluster import SimulatedCluster
+from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_dir import STRAY_FOLDER_SUFFIX
-from storage_engine.simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
-from storage_engine.simulation.world.cluster import SimulatedCluster
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.zookeeper.znodes.cluster_znodes import ClusterIdZNode
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.sampling import every_second
 
 TP = TopicPartition("t", 0)

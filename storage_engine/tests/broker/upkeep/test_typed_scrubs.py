@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.cluster import SimulatedCluster
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header
 from storage_engine.protocol.typed.typed_batch import directory_of
-from storage_engine.simulation.world.cluster import SimulatedCluster
 from storage_engine.tests.broker.typed_topics.typed_support import (
     SCHEMA,
     TRIPS,

@@ -13,6 +13,14 @@ offset was handed out, and the offset is not before the last that was said to be
 import random
 from collections.abc import Mapping, Sequence
 
+from simulation.world.clock import ProcessLoop, SimulatedLoop
+from simulation.world.processes import (
+    SimulatedForeignSessions,
+    SimulatedMachine,
+    SimulatedProcesses,
+)
+from simulation.world.zookeeper import SimulatedZooKeeper
+from simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.client.zookeeper_consumer.assignment import (
     LedPartition,
     StreamCounts,
@@ -23,14 +31,6 @@ from storage_engine.client.zookeeper_consumer.dead_members import DeadMembers
 from storage_engine.client.zookeeper_consumer.member import TakenPartition, ZooKeeperGroupMember
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
-from storage_engine.simulation.world.clock import ProcessLoop, SimulatedLoop
-from storage_engine.simulation.world.processes import (
-    SimulatedForeignSessions,
-    SimulatedMachine,
-    SimulatedProcesses,
-)
-from storage_engine.simulation.world.zookeeper import SimulatedZooKeeper
-from storage_engine.simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
 from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.errors import (
     CorruptRecordError,
     KafkaError,
@@ -19,7 +20,6 @@ from storage_engine.log.files.disk import RealDisk
 from storage_engine.log.files.free_space import FreeSpace
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.record_batch import read_header, seal
-from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.support import (
     columns_of,
     join,

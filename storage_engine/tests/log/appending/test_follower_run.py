@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log import follower_appends
@@ -19,7 +20,6 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import patch as place
 from storage_engine.protocol.records.record_batch import read_header, seal
-from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.support import join, make_batch, open_log, read_all, state_of
 from storage_engine.tests.sampling import examples
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import NO_TAIL_LOST, TAIL_LOST_NOW, BrokerEpoch, TopicPartition
 from storage_engine.log.dirs.log_dir import BrokerLogDir, UnusableLogDirError
@@ -16,7 +17,6 @@ from storage_engine.log.files.checkpoints import (
     write_offsets,
 )
 from storage_engine.log.files.disk import REAL_DISK, RealDisk
-from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 
 
 def open_folder(path: Path, *, broker_id: int = 1, disk=REAL_DISK):

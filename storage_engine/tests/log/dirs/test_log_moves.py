@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
@@ -18,7 +19,6 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.dirs.preferred_dirs import PREFERRED_MAX, PreferredDirs
 from storage_engine.log.files.disk import REAL_DISK
-from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.compaction_support import compact, fill_keys, put, rows
 from storage_engine.tests.log.support import (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.disk import CrashError
 from storage_engine.core.errors import LogDirError, LogStorageError
 from storage_engine.log.files.checkpoints import (
     HIGH_WATERMARKS_FILE,
@@ -15,7 +16,6 @@ from storage_engine.log.files.checkpoints import (
     RECOVERY_POINTS_FILE,
     read_offsets,
 )
-from storage_engine.simulation.world.disk import CrashError
 from storage_engine.tests.log.dirs.test_log_moves import (
     HIGH_WATERMARKS,
     TP,

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import LogDirError, LogShortageError, StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
@@ -18,7 +19,6 @@ from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.open_files import OpenFiles
 from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.support import (
     SMALL,

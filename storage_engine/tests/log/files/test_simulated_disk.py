@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.log.files.disk import replace_file, write_fully
-from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 
 ROOT = Path("/data")
 FILE = ROOT / "file"

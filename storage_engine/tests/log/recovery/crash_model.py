@@ -8,12 +8,12 @@ below `durable_end` the batches must be those that were there at the end.
 import random
 from collections import defaultdict
 
+from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segments.log_segment import LogSegment, offset_in_name
 from storage_engine.protocol.records.record_batch import BatchHeader, crc_matches
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import Row, newest_of
 from storage_engine.tests.log.recovery.crash_batches import StoredBatch, batches_in, rows_in
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.cleaning.cleaned_segment import CancelledError
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import read_header
-from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.recovery.crash_batches import SentBatch, StoredBatch, batch_of
 from storage_engine.tests.log.recovery.crash_model import LogModel
 from storage_engine.tests.log.support import ManualClock, columns_of

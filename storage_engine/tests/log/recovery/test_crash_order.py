@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
-from storage_engine.simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.tests.log.compaction_support import put
 from storage_engine.tests.log.support import (
     ManualClock,

@@ -6,9 +6,9 @@ again.
 
 import pytest
 
+from simulation.world.disk import SimulatedDisk
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.log.state.flush_state import FlushState
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.recovery.crash_program import CrashProgram, command_for
 from storage_engine.tests.sampling import ALL_FAULTS
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_loading import LogLoading
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import CONFIG, compact, fill_keys, put, rows
 from storage_engine.tests.log.support import (
     ManualClock,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.disk import SimulatedDisk
 from storage_engine.protocol.records.record_batch import crc_matches, iter_headers
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.support import SMALL, fill, open_log
 from storage_engine.tests.sampling import seeds
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.files.disk import RealDisk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segments.segment_list import SEGMENTS_PER_FLUSH
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.support import ManualClock, append, fill, open_log
 
 

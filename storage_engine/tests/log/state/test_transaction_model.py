@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulation.world.disk import SimulatedDisk
 from storage_engine.log.log_config import LogConfig
-from storage_engine.simulation.world.disk import SimulatedDisk
 from storage_engine.tests.log.compaction_support import compact
 from storage_engine.tests.log.state.test_transactions import copy
 from storage_engine.tests.log.support import open_log

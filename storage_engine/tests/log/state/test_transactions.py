@@ -415,7 +415,7 @@ def test_the_marker_that_alone_tells_an_epoch_stays(tmp_path):
 
 def test_a_crash_between_flush_and_roll_loses_no_entry(tmp_path):
     """`flush.before.ack` flushes up to the end; the roll that follows flushes nothing."""
-    from storage_engine.simulation.world.disk import SimulatedDisk
+    from simulation.world.disk import SimulatedDisk
 
     disk = SimulatedDisk(tmp_path)
     log = open_log(tmp_path, SMALL, disk=disk)

@@ -10,10 +10,10 @@ import gc
 import pytest
 
 from benchmarks.support.largest_requests import TOPIC, largest_requests
+from simulation import record_steps
+from simulation.request_costs import CostMeter
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 from storage_engine.protocol.framing import parse_request_header
-from storage_engine.simulation import record_steps
-from storage_engine.simulation.request_costs import CostMeter
 
 WITHOUT_LISTS = {
     "ApiVersions", "Heartbeat", "InitProducerId", "AddOffsetsToTxn", "EndTxn", "DescribeCluster",

@@ -1,0 +1,82 @@
+"""Run a benchmark: it prints each figure beside a ceiling measured in the same run, or its goal.
+
+benchmarks:
+  alarms        whether brokers that are busy or out of descriptors are taken for dead
+  beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)
+  clients       librdkafka and Kafka's client for Java, on ours and on Apache Kafka
+  codec         rows to record batches and back, without a broker
+  consume       records a second, beside other clients for Python
+  failover      how long partitions are without a leader when brokers die or stop
+  hostile       what a producer notices of clients that send the most expensive requests
+  idle          what brokers cost that have nothing to do: processor time and memory
+  kills         how long producers wait when a broker is killed or hangs; that nothing is lost
+  log           the log on its disk: appends, reads, recovery, memory, shared flushes
+  metrics       what metrics for Prometheus cost a broker
+  produce       records a second, beside other clients for Python
+  replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
+  requests      what the largest request of each kind costs a broker, or each step of one record
+  scale         what many partitions cost: creation, metadata, memory, failovers, restarts
+  secured       what TLS, log-ins and access rules cost, beside Apache Kafka, and how quotas hold
+  spark-phases  where the time of a small micro-batch goes, phase by phase
+  spark-read    batch and streaming reads through Spark, with a broker
+  spark-write   batch and streaming writes through Spark, exactly once and at least once
+  typed         typed topics beside JSON on Apache Kafka, and beside Apache Fluss (downloads 830 MB)
+  wire          produce and fetch over TCP, with a broker
+
+examples:
+  headrace bench codec
+  headrace bench spark-read --help
+"""
+
+import argparse
+import importlib
+
+from storage_engine.tools.local.signals import signals_interrupt
+
+NAMES = (
+    "alarms",
+    "beside-kafka",
+    "clients",
+    "codec",
+    "consume",
+    "failover",
+    "hostile",
+    "idle",
+    "kills",
+    "log",
+    "metrics",
+    "produce",
+    "replication",
+    "requests",
+    "scale",
+    "secured",
+    "spark-phases",
+    "spark-read",
+    "spark-write",
+    "typed",
+    "wire",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `headrace bench`: each benchmark has its own, read by `run`."""
+    parser.add_argument("benchmark", choices=NAMES, help="name of the benchmark")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="arguments for the benchmark, such as --help"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `headrace bench`, importing only the benchmark that was asked for."""
+    module = importlib.import_module(f"benchmarks.{args.benchmark.replace('-', '_')}")
+    parser = argparse.ArgumentParser(
+        prog=f"headrace bench {args.benchmark}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    arguments = parser.parse_args(args.arguments)
+    with signals_interrupt():
+        status: int = module.run(arguments)
+    return status

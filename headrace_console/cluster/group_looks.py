@@ -1,0 +1,260 @@
+"""Consumer groups as the watcher sees them: who lags, by how many records and for how long.
+
+Each coordinator is asked for its groups, and for the offsets of as many of them as have some
+thousands of partitions together; the others come with the next look. A look costs at most a
+fortieth of the time, like the watcher's own. Source: R-CON4.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace_console.cluster.broker_lines import BrokerLines, Question
+from headrace_console.cluster.group_marks import GroupMarks, GroupReading, MarkKey
+from headrace_console.cluster.snapshot import Ends, SeenGroup
+from storage_engine.client.addresses import Address
+from storage_engine.client.metadata import ClusterMetadata
+from storage_engine.core.errors import CorruptRecordError, HeadraceError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
+from storage_engine.protocol.apis.registry import api_of, spec_for
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
+
+_LIST_GROUPS, _OFFSET_FETCH = 16, 9
+MOST_ROWS = 5_000
+"""Offsets that are asked for in one look."""
+UNKNOWN_ROWS = 100
+"""As many are thought to be in a group that was not looked at yet."""
+MOST_ASKED = 50
+"""Batches whose time is asked for in one look."""
+_SHARE = 40
+_LONGEST_S = 60.0
+WITHOUT_MEMBERS = ("Empty", "Dead")
+
+
+class GroupLooks:
+    """Remembers what it saw of each group. Only its watcher's thread uses it."""
+
+    def __init__(self, lines: BrokerLines) -> None:
+        self._lines = lines
+        self._marks = GroupMarks()
+        self._seen: dict[str, SeenGroup] = {}
+        self._rows: dict[str, int] = {}
+        self._had_members: set[str] = set()
+        self._turn: list[str] = []
+        self._next_s = 0.0
+        self._is_known = False
+
+    def look(
+        self,
+        metadata: ClusterMetadata,
+        ends: Mapping[TopicPartition, Ends],
+        addresses: Mapping[int, Address],
+        well: Sequence[int],
+        at_ms: int,
+        *,
+        timeout_ms: int,
+    ) -> Mapping[str, SeenGroup] | None:
+        """All groups that this user may see; None as long as no broker has told of any."""
+        began_s = time.monotonic()
+        if began_s >= self._next_s:
+            self._addresses, self._timeout_ms = addresses, timeout_ms
+            cost_s = time.process_time()
+            self._look(metadata, ends, well, at_ms)
+            cost_s = time.process_time() - cost_s
+            self._next_s = began_s + min(_LONGEST_S, _SHARE * cost_s)
+        return dict(self._seen) if self._is_known else None
+
+    def _look(
+        self,
+        metadata: ClusterMetadata,
+        ends: Mapping[TopicPartition, Ends],
+        well: Sequence[int],
+        at_ms: int,
+    ) -> None:
+        listed = self._list(well)
+        if listed is None:
+            return
+        self._is_known = True
+        states, silent = listed
+        for group, seen in self._seen.items():
+            if seen.coordinator in silent and group not in states:
+                states[group] = (seen.state, seen.coordinator)
+        self._had_members &= states.keys()
+        self._had_members |= {
+            group for group, (state, _) in states.items() if state not in WITHOUT_MEMBERS
+        }
+        self._marks.keep_only(states)
+        self._rows = {group: rows for group, rows in self._rows.items() if group in states}
+        self._seen = {
+            group: replace(seen, state=states[group][0], coordinator=states[group][1])
+            for group, seen in self._seen.items()
+            if group in states
+        }
+        found = self._offsets({g: states[g][1] for g in self._chosen(states) if g in states})
+        readings = {group: _readings(offsets, ends) for group, offsets in found.items()}
+        for group, each in readings.items():
+            self._rows[group] = len(found[group])
+            self._marks.note(group, each, at_ms)
+        self._ask_batches(
+            metadata, {(g, tp): r for g, e in readings.items() for tp, r in e.items()}
+        )
+        for group, offsets in found.items():
+            self._seen[group] = self._seen_group(group, states[group], offsets, ends, at_ms)
+
+    def _list(self, well: Sequence[int]) -> tuple[dict[str, tuple[str, int]], set[int]] | None:
+        """State and coordinator by group, and who did not answer; None where nobody did."""
+        spec, request = api_of(_LIST_GROUPS)
+        question: Question = (spec, request(states_filter=[], types_filter=[]))
+        answers = self._ask({broker: [question] for broker in well})
+        states: dict[str, tuple[str, int]] = {}
+        silent = set(well)
+        for broker, (answer,) in answers.items():
+            if isinstance(answer, HeadraceError) or answer.error_code:
+                continue
+            silent.discard(broker)
+            for each in answer.groups:
+                states[each.group_id] = (each.group_state or "", broker)
+        return None if len(silent) == len(well) else (states, silent)
+
+    def _chosen(self, states: Mapping[str, Any]) -> list[str]:
+        """Whose turn it is: all, where they have few partitions."""
+        if not any(group in states for group in self._turn):
+            self._turn = sorted(states)
+        chosen: list[str] = []
+        rows = 0
+        while self._turn and (not chosen or rows < MOST_ROWS):
+            group = self._turn.pop(0)
+            rows += self._rows.get(group, UNKNOWN_ROWS)
+            chosen.append(group)
+        return chosen
+
+    def _offsets(self, coordinators: Mapping[str, int]) -> dict[str, dict[TopicPartition, int]]:
+        spec, request = spec_for(_OFFSET_FETCH), api_of(_OFFSET_FETCH)[1]
+        by_broker: dict[int, list[Any]] = {}
+        for group, broker in coordinators.items():
+            row = request.OffsetFetchRequestGroup(group_id=group, topics=None)
+            by_broker.setdefault(broker, []).append(row)
+        answers = self._ask(
+            {
+                broker: [(spec, request(groups=rows, require_stable=False))]
+                for broker, rows in by_broker.items()
+            }
+        )
+        return {
+            row.group_id: {
+                TopicPartition(topic.name, each.partition_index): each.committed_offset
+                for topic in row.topics
+                for each in topic.partitions
+                if each.committed_offset >= 0 and not each.error_code
+            }
+            for (answer,) in answers.values()
+            if not isinstance(answer, HeadraceError)
+            for row in answer.groups
+            if not row.error_code
+        }
+
+    def _ask_batches(
+        self, metadata: ClusterMetadata, readings: Mapping[MarkKey, GroupReading]
+    ) -> None:
+        """When the first record that was not read was written, and whether it is one at all."""
+        wanted: dict[TopicPartition, list[MarkKey]] = {}
+        by_leader: dict[int, list[FetchPartition]] = {}
+        for key in self._marks.to_ask(MOST_ASKED):
+            tp, reading = key[1], readings.get(key)
+            topic = metadata.topics.get(tp.topic)
+            if reading is None or topic is None or tp.partition not in topic.partitions:
+                continue
+            wanted.setdefault(tp, []).append(key)
+            if len(wanted[tp]) == 1:
+                partition = topic.partitions[tp.partition]
+                row = FetchPartition(*tp, reading.committed, HEADER_BYTES, partition.leader_epoch)
+                by_leader.setdefault(partition.leader, []).append(row)
+        if not wanted:
+            return
+        # The first batch comes whole, whatever its size; of the others the header will do.
+        answers = self._ask(
+            {
+                broker: [(BY_NAME, one_header_each(rows))]
+                for broker, rows in by_leader.items()
+                if broker in self._addresses
+            }
+        )
+        for (answer,) in answers.values():
+            for part in () if isinstance(answer, HeadraceError) else answer.partitions:
+                tp = TopicPartition(part.topic, part.partition)
+                # Of several groups at other places the first was asked for: the others' turn comes.
+                if tp in wanted:
+                    key = wanted[tp][0]
+                    header = _header(b"" if part.error_code else part.records or b"")
+                    is_last = header is not None and _ends_with(header, readings[key])
+                    self._marks.answered(key, _written_ms(header), only_markers=is_last)
+
+    def _seen_group(
+        self,
+        group: str,
+        listed: tuple[str, int],
+        offsets: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, Ends],
+        at_ms: int,
+    ) -> SeenGroup:
+        lag, behind_ms, sure_ms, worst = 0, 0, 0, None
+        for tp, committed in offsets.items():
+            high = ends[tp].high_watermark if tp in ends else None
+            lag += max(0, high - committed) if high is not None else 0
+            age_ms = self._marks.behind_ms(group, tp, at_ms)
+            behind_ms = max(behind_ms, age_ms)
+            if age_ms > sure_ms and self._marks.is_sure(group, tp):
+                sure_ms, worst = age_ms, tp
+        return SeenGroup(
+            group=group,
+            state=listed[0],
+            coordinator=listed[1],
+            topics=frozenset(tp.topic for tp in offsets),
+            lag=lag,
+            lag_ms=behind_ms,
+            sure_lag_ms=sure_ms,
+            worst=worst,
+            had_members=group in self._had_members,
+        )
+
+    def _ask(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, list[Any]]:
+        answers = self._lines.ask(questions, self._addresses, timeout_ms=self._timeout_ms)
+        return {broker: each for broker, each in answers.items() if isinstance(each, list)}
+
+
+def one_header_each(rows: list[FetchPartition]) -> FetchRequest:
+    """The header of the batch at each place."""
+    return FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=HEADER_BYTES * len(rows), partitions=rows
+    )
+
+
+def _readings(
+    offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, Ends]
+) -> dict[TopicPartition, GroupReading]:
+    """Up to the last stable offset: who waits for a transaction is not slow."""
+    found = {}
+    for tp, committed in offsets.items():
+        end = ends.get(tp)
+        if end is not None and end.high_watermark is not None:
+            stable = end.high_watermark if end.stable is None else end.stable
+            found[tp] = GroupReading(committed, stable)
+    return found
+
+
+def _header(records: bytes) -> BatchHeader | None:
+    try:
+        return read_header(memoryview(records))
+    except CorruptRecordError:
+        return None
+
+
+def _written_ms(header: BatchHeader | None) -> int | None:
+    return None if header is None or header.base_timestamp <= 0 else header.base_timestamp
+
+
+def _ends_with(header: BatchHeader, reading: GroupReading) -> bool:
+    """Whether the log ends with this batch, and it is a transaction's marker."""
+    return header.is_control and header.next_offset >= reading.end_offset

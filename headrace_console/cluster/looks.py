@@ -1,0 +1,161 @@
+"""What the watcher asks brokers, and what their answers mean. Nothing here waits.
+
+The questions of a broker, by place: who it knows (which also shows that it is there), high
+watermarks, last stable offsets, where logs begin, log directories; the last two not each time.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace_console.cluster.broker_lines import Question
+from headrace_console.cluster.snapshot import ShownDisk, Snapshot
+from storage_engine.client.metadata import ClusterMetadata
+from storage_engine.core.errors import ErrorCode, HeadraceError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
+from storage_engine.protocol.apis.describe_schemas import DescribeSchemasRequest
+from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
+from storage_engine.protocol.apis.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+)
+from storage_engine.protocol.apis.metadata import API as METADATA
+from storage_engine.protocol.apis.metadata import MetadataRequest
+from storage_engine.protocol.apis.registry import spec_for
+
+_DESCRIBE_LOG_DIRS = 35
+
+HIGH_AT, STABLE_AT, STARTS_AT = 1, 2, 3
+
+ALL_METADATA: Question = (METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+_NO_TOPICS: Question = (METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False))
+
+OWN_API: Question = (DESCRIBE_SCHEMAS, DescribeSchemasRequest(topics=[]))
+"""What only brokers of Headrace answer."""
+
+Led = Sequence[tuple[TopicPartition, int]]
+"""Partitions with their leader epochs."""
+
+
+def addresses(metadata: ClusterMetadata) -> dict[int, tuple[str, int]]:
+    """Of the brokers that are there."""
+    return {broker: (each.host, each.port) for broker, each in metadata.brokers.items()}
+
+
+def led_by(metadata: ClusterMetadata) -> dict[int, list[tuple[TopicPartition, int]]]:
+    """The partitions of each leader."""
+    found: dict[int, list[tuple[TopicPartition, int]]] = {}
+    for topic in metadata.topics.values():
+        for number, partition in topic.partitions.items():
+            if partition.leader in metadata.brokers:
+                row = (TopicPartition(topic.topic, number), partition.leader_epoch)
+                found.setdefault(partition.leader, []).append(row)
+    return found
+
+
+def questions(led: Led, *, starts: bool, dirs: bool) -> list[Question]:
+    """What a broker is asked that leads these partitions."""
+    asked: list[Question] = [
+        _NO_TOPICS,
+        (LIST_OFFSETS, _offsets_request(led, LATEST_TIMESTAMP, 0)),
+        (LIST_OFFSETS, _offsets_request(led, LATEST_TIMESTAMP, 1)),
+    ]
+    if starts:
+        asked.append((LIST_OFFSETS, _offsets_request(led, EARLIEST_TIMESTAMP, 0)))
+    if dirs:
+        asked.append(log_dirs_question())
+    return asked
+
+
+def log_dirs_question() -> Question:
+    """All log directories of a broker."""
+    # Now, since most clients never need it.
+    from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+
+    return spec_for(_DESCRIBE_LOG_DIRS), DescribeLogDirsRequest(topics=None)
+
+
+def _offsets_request(led: Led, timestamp: int, isolation_level: int) -> ListOffsetsRequest:
+    rows = [ListOffsetsPartition(tp.topic, tp.partition, timestamp, epoch) for tp, epoch in led]
+    return ListOffsetsRequest(rows, isolation_level=isolation_level)
+
+
+def offsets(given: Mapping[int, list[Any]], place: int) -> dict[TopicPartition, int]:
+    """The offsets in the answers at that place; without those that are errors."""
+    return {
+        TopicPartition(row.topic, row.partition): row.offset
+        for answers in given.values()
+        if not isinstance(answers[place], HeadraceError)
+        for row in answers[place].partitions
+        if not row.error_code and row.offset >= 0
+    }
+
+
+def log_dirs(answer: Any) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, int]] | None:
+    """A broker's log directories, and the size of each replica; None when it may not be seen."""
+    if isinstance(answer, HeadraceError) or getattr(answer, "error_code", None):
+        return None
+    disks = []
+    sizes: dict[TopicPartition, int] = {}
+    for folder in answer.results:
+        total = 0
+        for topic in folder.topics:
+            for row in topic.partitions:
+                total += row.partition_size
+                if not row.is_future_key:
+                    sizes[TopicPartition(topic.name, row.partition_index)] = row.partition_size
+        code = ErrorCode.of(folder.error_code)
+        disks.append(
+            ShownDisk(
+                path=folder.log_dir,
+                total_bytes=_known(getattr(folder, "total_bytes", None)),
+                free_bytes=_known(getattr(folder, "usable_bytes", None)),
+                log_bytes=total,
+                error=None if code is ErrorCode.NONE else code.meaning,
+            )
+        )
+    return tuple(disks), sizes
+
+
+def with_reserves(
+    disks: Mapping[int, tuple[ShownDisk, ...]],
+    reserves: Mapping[int, int],
+    metadata: ClusterMetadata,
+) -> dict[int, tuple[ShownDisk, ...]]:
+    """The disks of brokers that are there, with the free space that each keeps."""
+    return {
+        broker: tuple(
+            replace(each, reserve_bytes=reserves.get(broker, 0)) for each in disks[broker]
+        )
+        for broker in metadata.brokers
+        if broker in disks
+    }
+
+
+def _known(number: int | None) -> int | None:
+    return None if number is None or number < 0 else number
+
+
+def gone(metadata: ClusterMetadata, seen_ms: Mapping[int, int]) -> dict[int, int]:
+    """Brokers that are missing: they were seen before, or replicas are assigned to them."""
+    assigned = {
+        replica
+        for topic in metadata.topics.values()
+        for partition in topic.partitions.values()
+        for replica in partition.replicas
+    }
+    missing: Iterable[int] = (assigned | seen_ms.keys()) - metadata.brokers.keys()
+    return {broker: seen_ms.get(broker, 0) for broker in missing}
+
+
+def nobody_answers(before: Snapshot, why: str) -> Snapshot:
+    """The last snapshot, now that no broker answers at all. Its time stays: it is that old."""
+    silent = dict.fromkeys(before.metadata.brokers, why)
+    return replace(
+        before,
+        silent=silent,
+        unanswered=((None, "how the cluster is", why),),
+    )

@@ -1,0 +1,116 @@
+"""The few settings that the console shows in lists: of topics the least number of in-sync replicas
+and whether they are typed, of brokers the free space that they keep.
+
+Brokers read the settings of topics from ZooKeeper, so a look asks for few of them: those that are
+new or lack replicas first, the others in turn. Source: R-CON4.
+"""
+
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headrace_console.cluster.broker_lines import BrokerLines, Question
+from headrace_console.cluster.snapshot import TopicFacts
+from storage_engine.client.addresses import Address
+from storage_engine.client.metadata import ClusterMetadata
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
+from storage_engine.protocol.apis.registry import api_of
+
+_DESCRIBE_CONFIGS = 32
+_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
+MIN_ISR = "min.insync.replicas"
+RESERVE = "log.dir.min.free.bytes"
+
+MOST_TOPICS = 50
+"""Asked for in one look."""
+SHORT_KEPT_S = 20.0
+"""For topics that lack replicas: whoever lowers the number wants to see that it helps."""
+KEPT_S = 600.0
+BROKER_KEPT_S = 60.0
+
+
+class SettingLooks:
+    """Remembers what it was told. Only its watcher's thread uses it."""
+
+    def __init__(self, lines: BrokerLines) -> None:
+        self._lines = lines
+        self._topics: dict[str, tuple[float, TopicFacts]] = {}
+        self._reserves: dict[int, tuple[float, int]] = {}
+
+    @property
+    def reserves(self) -> dict[int, int]:
+        """Bytes that each broker keeps free; 0 where it does not, or did not say."""
+        return {broker: reserve for broker, (_, reserve) in self._reserves.items()}
+
+    def look(
+        self,
+        metadata: ClusterMetadata,
+        addresses: Mapping[int, Address],
+        well: Sequence[int],
+        *,
+        timeout_ms: int,
+    ) -> dict[str, TopicFacts]:
+        """Of all topics that were asked for up to now."""
+        now_s = time.monotonic()
+        self._topics = {n: each for n, each in self._topics.items() if n in metadata.topics}
+        topics = self._wanted(metadata, now_s)
+        brokers = [
+            each
+            for each in well
+            if each not in self._reserves or now_s - self._reserves[each][0] >= BROKER_KEPT_S
+        ]
+        asked: dict[int, list[Any]] = {
+            broker: [(_BROKER_RESOURCE, str(broker), [RESERVE])] for broker in brokers
+        }
+        if topics and well:
+            rows = [(_TOPIC_RESOURCE, topic, [MIN_ISR, SCHEMA_SETTING]) for topic in topics]
+            asked.setdefault(random.choice(well), []).extend(rows)
+        if asked:
+            questions = {broker: [_question(rows)] for broker, rows in asked.items()}
+            answers = self._lines.ask(questions, addresses, timeout_ms=timeout_ms)
+            for broker, answer in answers.items():
+                if isinstance(answer, list) and not isinstance(answer[0], HeadraceError):
+                    self._take(broker, answer[0].results, now_s)
+        return {topic: facts for topic, (_, facts) in self._topics.items()}
+
+    def _wanted(self, metadata: ClusterMetadata, now_s: float) -> list[str]:
+        """New ones, then those that lack replicas, then the others; each when its time is over."""
+        ranked = []
+        for name, topic in metadata.topics.items():
+            known = self._topics.get(name)
+            if known is None:
+                ranked.append((0, 0.0, name))
+                continue
+            partitions = topic.partitions.values()
+            is_short = any(len(each.isr) < len(each.replicas) for each in partitions)
+            if now_s - known[0] >= (SHORT_KEPT_S if is_short else KEPT_S):
+                ranked.append((1 if is_short else 2, known[0], name))
+        return [name for *_, name in sorted(ranked)[:MOST_TOPICS]]
+
+    def _take(self, broker: int, results: Iterable[Any], now_s: float) -> None:
+        for result in results:
+            values = {each.name: each.value for each in result.configs}
+            if result.resource_type == _BROKER_RESOURCE:
+                self._reserves[broker] = now_s, _number(values.get(RESERVE)) or 0
+            elif result.error_code:
+                self._topics[result.resource_name] = now_s, TopicFacts(None, None)
+            else:
+                facts = TopicFacts(_number(values.get(MIN_ISR)), SCHEMA_SETTING in values)
+                self._topics[result.resource_name] = now_s, facts
+
+
+def _question(rows: Iterable[tuple[int, str, list[str]]]) -> Question:
+    spec, request = api_of(_DESCRIBE_CONFIGS)
+    resources = [
+        request.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=keys
+        )
+        for kind, name, keys in rows
+    ]
+    return spec, request(resources=resources, include_synonyms=False, include_documentation=False)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None

@@ -1,0 +1,197 @@
+"""What readers of committed records wait for: whose transaction, and since when.
+
+    last stable offset < high watermark   ->  DescribeProducers: who has the first open offset there
+                                          ->  ListTransactions, DescribeTransactions: a producer's
+                                          ->  DescribeSinks: a task attempt of a Spark query
+
+Sources: KIP-664, R-CON6. Partitions beyond a limit are told without a name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace_console.cluster.broker_lines import BrokerLines, Question
+from headrace_console.cluster.snapshot import Ends, WaitingPartition
+from storage_engine.client.addresses import Address
+from storage_engine.client.metadata import ClusterMetadata
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.describe_sinks import API as DESCRIBE_SINKS
+from storage_engine.protocol.apis.describe_sinks import DescribeSinksRequest
+from storage_engine.protocol.apis.registry import api_of
+
+_DESCRIBE_PRODUCERS, _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 61, 65, 66
+MOST_NAMED = 50
+"""Partitions whose producers are asked for in one look: the oldest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """Who has opened a transaction, as far as coordinators say."""
+
+    transactional_id: str | None = None
+    sink: tuple[str, str, int] | None = None
+    coordinator: int | None = None
+    timeout_ms: int | None = None
+    state: str | None = None
+    since_ms: int | None = None
+
+
+_NOBODY = _Owner()
+
+
+class TransactionLooks:
+    """Remembers since when each partition's last stable offset stands where it is."""
+
+    def __init__(self, lines: BrokerLines) -> None:
+        self._lines = lines
+        self._since_ms: dict[TopicPartition, tuple[int, int]] = {}
+
+    def look(
+        self,
+        metadata: ClusterMetadata,
+        ends: Mapping[TopicPartition, Ends],
+        addresses: Mapping[int, Address],
+        well: Sequence[int],
+        at_ms: int,
+        *,
+        timeout_ms: int,
+    ) -> tuple[WaitingPartition, ...]:
+        """Those that are open now, the oldest first."""
+        self._addresses, self._well, self._timeout_ms = addresses, well, timeout_ms
+        held = {
+            tp: (each.stable, each.high_watermark)
+            for tp, each in ends.items()
+            if each.stable is not None
+            and each.high_watermark is not None
+            and each.stable < each.high_watermark
+        }
+        kept = {}
+        for tp, (stable, _) in held.items():
+            before = self._since_ms.get(tp)
+            kept[tp] = before if before is not None and before[0] == stable else (stable, at_ms)
+        self._since_ms = kept
+        if not held:
+            return ()
+        rows = [
+            WaitingPartition(tp=tp, stable_offset=stable, end_offset=end, since_ms=kept[tp][1])
+            for tp, (stable, end) in held.items()
+        ]
+        rows.sort(key=lambda row: (row.since_ms or 0, row.tp))
+        return tuple(self._named(metadata, rows))
+
+    def _named(
+        self, metadata: ClusterMetadata, rows: list[WaitingPartition]
+    ) -> list[WaitingPartition]:
+        producers = self._producers(metadata, [row.tp for row in rows[:MOST_NAMED]])
+        owners = self._owners({each.producer_id for each in producers.values()})
+        found = []
+        for row in rows:
+            producer = producers.get(row.tp)
+            if producer is not None:
+                owner = owners.get(producer.producer_id, _NOBODY)
+                row = replace(
+                    row,
+                    producer_id=producer.producer_id,
+                    producer_epoch=producer.producer_epoch,
+                    first_offset=producer.current_txn_start_offset,
+                    transactional_id=owner.transactional_id,
+                    sink=owner.sink,
+                    coordinator=owner.coordinator,
+                    timeout_ms=owner.timeout_ms,
+                    state=owner.state,
+                    since_ms=owner.since_ms or row.since_ms,
+                )
+            found.append(row)
+        return found
+
+    def _ask(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, list[Any]]:
+        answers = self._lines.ask(questions, self._addresses, timeout_ms=self._timeout_ms)
+        return {broker: each for broker, each in answers.items() if isinstance(each, list)}
+
+    def _producers(
+        self, metadata: ClusterMetadata, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Any]:
+        """Of each partition the producer whose open transaction is the first there."""
+        spec, request = api_of(_DESCRIBE_PRODUCERS)
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        for tp in partitions:
+            leader = metadata.topics[tp.topic].partitions[tp.partition].leader
+            by_leader.setdefault(leader, {}).setdefault(tp.topic, []).append(tp.partition)
+        questions = {
+            broker: [
+                (
+                    spec,
+                    request(
+                        topics=[
+                            request.TopicRequest(name=name, partition_indexes=numbers)
+                            for name, numbers in topics.items()
+                        ]
+                    ),
+                )
+            ]
+            for broker, topics in by_leader.items()
+        }
+        found = {}
+        for (answer,) in self._ask(questions).values():
+            if isinstance(answer, HeadraceError):
+                continue
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    opened = [p for p in row.active_producers if p.current_txn_start_offset >= 0]
+                    if opened:
+                        first = min(opened, key=lambda each: each.current_txn_start_offset)
+                        found[TopicPartition(topic.name, row.partition_index)] = first
+        return found
+
+    def _owners(self, producer_ids: set[int]) -> dict[int, _Owner]:
+        """By producer id."""
+        if not producer_ids:
+            return {}
+        spec, request = api_of(_LIST_TRANSACTIONS)
+        listing = request(
+            state_filters=[], producer_id_filters=sorted(producer_ids), duration_filter=-1
+        )
+        sinks = DescribeSinksRequest(producers=sorted(producer_ids))
+        asked: list[Question] = [(spec, listing), (DESCRIBE_SINKS, sinks)]
+        answers = self._ask(dict.fromkeys(self._well, asked))
+        owners: dict[int, _Owner] = {}
+        named: dict[int, list[str]] = {}
+        for broker, (listed, described) in answers.items():
+            if not isinstance(described, HeadraceError):
+                for query in described.queries:
+                    for member in query.members:
+                        owners[member.producer_id] = _Owner(
+                            sink=(query.sink, query.query, member.batch),
+                            coordinator=broker,
+                            timeout_ms=member.timeout_ms,
+                            state="Aborting" if member.aborting else "Ongoing",
+                        )
+            if not isinstance(listed, HeadraceError):
+                for row in listed.transaction_states:
+                    named.setdefault(broker, []).append(row.transactional_id)
+        owners.update(self._described(named))
+        return owners
+
+    def _described(self, named: Mapping[int, list[str]]) -> dict[int, _Owner]:
+        spec, request = api_of(_DESCRIBE_TRANSACTIONS)
+        questions = {
+            broker: [(spec, request(transactional_ids=names))] for broker, names in named.items()
+        }
+        found = {}
+        for broker, (answer,) in self._ask(questions).items():
+            if isinstance(answer, HeadraceError):
+                continue
+            for row in answer.transaction_states:
+                if row.error_code:
+                    continue
+                started_ms = row.transaction_start_time_ms
+                found[row.producer_id] = _Owner(
+                    transactional_id=row.transactional_id,
+                    coordinator=broker,
+                    timeout_ms=row.transaction_timeout_ms,
+                    state=row.transaction_state,
+                    since_ms=started_ms if started_ms >= 0 else None,
+                )
+        return found

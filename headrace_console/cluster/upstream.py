@@ -1,0 +1,118 @@
+"""What one principal of the cluster sees: its connections, their limits, its watcher.
+
+A log-in has an upstream of its own, so nobody sees what another one's rights have fetched; on an
+open cluster all share one. Clients of the library are for one thread at a time: a call takes one
+that is idle, and gives it back. Source: R-CON2, R-CON3.
+"""
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from headrace_console.cluster.broker_lines import CLIENT_ID, BrokerLines
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.security.client_security import ClientSecurity
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.security.security_protocol import SecurityProtocol
+
+REQUEST_TIMEOUT_MS = 2_500
+"""For one request; a page shows what others have said."""
+DEADLINE_MS = 7_000
+"""For a call with its retries, such as a change that waits for a new leader."""
+ANSWER_TIMEOUT_S = 10.0
+"""Pages never wait longer."""
+MOST_CLIENTS = 6
+"""Calls of one principal at a time; the others wait for their turn, within the same limit."""
+
+_BUSY = "all connections of this log-in are busy; try again in a moment"
+
+Result = TypeVar("Result")
+Closed = TypeVar("Closed", Cluster, BrokerLines)
+
+
+class Upstream:
+    """See above. Its calls block: the server runs them on threads."""
+
+    def __init__(
+        self, bootstrap_servers: str, security: ClientSecurity | None, *, user: str | None
+    ) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.security = security
+        self.user = user
+        self._idle: deque[Cluster] = deque()
+        self._idle_lines: deque[BrokerLines] = deque()
+        self._room = threading.BoundedSemaphore(MOST_CLIENTS)
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def is_secured(self) -> bool:
+        """Whether the cluster asks who its clients are."""
+        return self.security is not None and self.security.sasl is not None
+
+    @property
+    def uses_tls(self) -> bool:
+        protocol = None if self.security is None else self.security.protocol
+        return protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    def client(self, *, deadline_ms: int = DEADLINE_MS) -> Cluster:
+        """A client of the library, with the console's limits. Opens nothing."""
+        return Cluster(
+            self.bootstrap_servers,
+            client_id=CLIENT_ID,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            deadline_ms=deadline_ms,
+            bootstrap_timeout_ms=REQUEST_TIMEOUT_MS,
+            unknown_topic_wait_ms=1_000,
+            security=self.security,
+        )
+
+    def call(self, work: Callable[[Cluster], Result]) -> Result:
+        """What `work` returns; it has a client for itself meanwhile."""
+        if not self._room.acquire(timeout=ANSWER_TIMEOUT_S):
+            raise HeadraceError(_BUSY)
+        try:
+            try:
+                cluster = self._idle.pop()
+            except IndexError:
+                cluster = self.client()
+            try:
+                return work(cluster)
+            finally:
+                self._give_back(cluster, self._idle)
+        finally:
+            self._room.release()
+
+    def ask_brokers(self, work: Callable[[BrokerLines], Result]) -> Result:
+        """What `work` returns; it has lines to all brokers for itself meanwhile."""
+        if not self._room.acquire(timeout=ANSWER_TIMEOUT_S):
+            raise HeadraceError(_BUSY)
+        try:
+            try:
+                lines = self._idle_lines.pop()
+            except IndexError:
+                lines = BrokerLines(self.security)
+            try:
+                return work(lines)
+            finally:
+                self._give_back(lines, self._idle_lines)
+        finally:
+            self._room.release()
+
+    def _give_back(self, thing: Closed, idle: deque[Closed]) -> None:
+        with self._lock:
+            if not self._closed:
+                idle.append(thing)
+                return
+        thing.close()
+
+    def close(self) -> None:
+        """Close what is idle; what is in use is closed when it is given back."""
+        with self._lock:
+            self._closed = True
+        for idle in (self._idle, self._idle_lines):
+            with contextlib.suppress(IndexError):
+                while True:
+                    idle.pop().close()

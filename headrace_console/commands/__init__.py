@@ -1,0 +1,1 @@
+"""The commands `headrace console` and `headrace top`."""

@@ -1,0 +1,128 @@
+"""Records as the messages of the API. Only those that are shown become Python's objects."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace_console.records.shown_values import (
+    LIST_CHARS,
+    shown_cell,
+    shown_text,
+    shown_value,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.typed.column_types import ddl_of
+from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TIMESTAMP, TOPIC
+from storage_engine.protocol.records.records import DecodedRecords
+
+MOST_HEADERS = 50
+"""Of a message."""
+
+
+def taken(records: DecodedRecords, places: Any) -> DecodedRecords:
+    """Some of the records."""
+    at = pa.array(places)
+    return DecodedRecords(
+        keys=records.keys.take(at),
+        values=records.values.take(at),
+        offsets=records.offsets.take(at),
+        timestamps_ms=records.timestamps_ms.take(at),
+        timestamp_types=records.timestamp_types.take(at),
+        headers=records.headers.take(at),
+    )
+
+
+def messages(
+    tp: TopicPartition,
+    records: DecodedRecords,
+    places: Sequence[int],
+    *,
+    columns: Sequence[str] | None,
+    most_chars: int = LIST_CHARS,
+    pretty: bool = False,
+) -> list[dict[str, Any]]:
+    """The messages at these places. `columns`: of a topic with a schema, whose values are JSON."""
+    chosen = taken(records, np.asarray(places, dtype=np.int64))
+    rows = []
+    for offset, at_ms, kind, key, value, headers in zip(
+        chosen.offsets.to_pylist(),
+        chosen.timestamps_ms.to_pylist(),
+        chosen.timestamp_types.to_pylist(),
+        chosen.keys.to_pylist(),
+        chosen.values.to_pylist(),
+        chosen.headers.to_pylist(),
+        strict=True,
+    ):
+        own = [(each["key"], each["value"]) for each in headers or ()]
+        row: dict[str, Any] = {
+            "partition": tp.partition,
+            "offset": offset,
+            "timestamp_ms": at_ms,
+            "timestamp_type": "append" if kind == 1 else "create",
+            "key": shown_value(key, most_chars, pretty=pretty),
+            "value": shown_value(value, most_chars, pretty=pretty),
+            "headers": [
+                {"key": shown_text(name), "value": shown_value(data, most_chars)}
+                for name, data in own[:MOST_HEADERS]
+            ],
+            "headers_cut": max(0, len(own) - MOST_HEADERS),
+            "row": None,
+            "dead_letter": _dead_letter(own),
+        }
+        if columns is not None:
+            _add_cells(row, value, columns)
+        rows.append(row)
+    return rows
+
+
+def _add_cells(row: dict[str, Any], value: bytes | None, columns: Sequence[str]) -> None:
+    """The columns of a value that a broker, or we, have written as JSON."""
+    if value is None:
+        return
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(found, dict):
+        return
+    cells = [shown_cell(found.get(name)) for name in columns]
+    row["row"] = [cell for cell, _ in cells]
+    row["row_cut"] = [place for place, (_, is_cut) in enumerate(cells) if is_cut]
+
+
+def _dead_letter(headers: list[tuple[Any, Any]]) -> dict[str, Any] | None:
+    named = {name: value for name, value in headers if isinstance(name, str)}
+    if TOPIC not in named:
+        return None
+    return {
+        "topic": shown_text(named[TOPIC]),
+        "partition": _number(named.get(PARTITION)),
+        "offset": _number(named.get(OFFSET)),
+        "timestamp_ms": _number(named.get(TIMESTAMP)),
+        "reason": shown_text(named.get(REASON)),
+    }
+
+
+def _number(data: bytes | None) -> int | None:
+    text = b"" if data is None else data[:20]
+    return int(text) if text.isdigit() and len(text) < 20 else None
+
+
+def schema_columns(schema: TopicSchema, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The columns that a table has: those of `names`, or all that are not hidden."""
+    latest = schema.latest
+    keys = {column.name for column in schema.key_columns(latest)}
+    columns = latest.visible if names is None else [latest.column(name) for name in names]
+    return [
+        {
+            "name": column.name,
+            "type": ddl_of(column.type),
+            "nullable": column.nullable,
+            "key": column.name in keys,
+        }
+        for column in columns
+    ]

@@ -1,0 +1,430 @@
+"""Searches the records of a topic, within bounds, and follows its end.
+
+    for event in search.events(): …      Rows, Progress, Trouble, at last End
+
+A step takes a second at most, so a search whose page has left ends soon: its caller stops asking.
+A batch that can't be read is told of, and passed over. Source: R-CON8.
+"""
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from headrace_console.records.found_messages import messages, schema_columns
+from headrace_console.records.reading_plan import Ranges, ReadingPlan, plan_reading
+from headrace_console.records.record_search import RecordSearch
+from headrace_console.records.typed_records import typed_records
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
+from storage_engine.client.fetching.typed_reading import Selection, TypedReading, TypedReadings
+from storage_engine.core.errors import CorruptRecordError, HeadraceError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.record_batch import iter_headers
+from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
+
+STEP_MS = 500
+FETCH_BYTES = 1 << 20
+"""Of one fetch: a console must not be the one that keeps a broker busy."""
+MOST_BATCH_BYTES = 32 << 20
+"""A batch that unpacks to more is not shown."""
+FIRST_WINDOW, LARGEST_WINDOW = 500, 50_000
+PARTITION_TIMEOUT_MS = 4_000
+ROWS_PER_S = 50
+"""Of a tail; a person reads no more."""
+TAIL_ROWS, TAIL_S = 10_000, 15 * 60.0
+PROGRESS_EVERY_S = 1.0
+PAUSE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchBounds:
+    """What one search may cost."""
+
+    records: int
+    size_bytes: int
+    duration_s: float
+
+
+ONE_ANSWER = SearchBounds(records=100_000, size_bytes=64 << 20, duration_s=8.0)
+STREAMED = SearchBounds(records=1_000_000, size_bytes=512 << 20, duration_s=60.0)
+
+WHY = {
+    "limit": "as many were found as were asked for",
+    "bytes": "the search has read as many bytes as one may; go on, or narrow it",
+    "time": "the search has used the time that one may take; go on, or narrow it",
+    "unanswered": "some partitions could not be read; what their brokers said is told",
+    "records": "the search has looked at as many records as one may; go on, or narrow it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """What is searched, and where."""
+
+    topic: str
+    partitions: tuple[int, ...] = ()
+    start: str = "newest"
+    limit: int = 50
+    isolation: str = "read_committed"
+    search: RecordSearch = field(default_factory=RecordSearch)
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEvent:
+    """`kind`: rows, columns, progress, trouble or end."""
+
+    kind: str
+    document: dict[str, Any]
+
+
+class MessageSearch:
+    """One search, with a client of the library for itself."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        request: SearchRequest,
+        limits: SearchBounds,
+        *,
+        tail: bool = False,
+        is_left: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`is_left`: whether nobody waits for it any more."""
+        self._is_left = is_left
+        self._cluster = cluster
+        self._request = request
+        self._limits = limits
+        self._tail = tail
+        self._deadline_s = time.monotonic() + limits.duration_s
+        self._records = self._bytes = self._found = self._skipped = 0
+        self._has_progress = False
+        self._seen: set[int] = set()
+        self._unanswered: list[dict[str, object]] = []
+        self._troubles: list[SearchEvent] = []
+        self._reading: TypedReading | None = None
+        self._columns: list[dict[str, Any]] | None = None
+
+    def events(self) -> Iterator[SearchEvent]:
+        """Raises what a request for the topic raises, before the first event."""
+        request = self._request
+        plan = plan_reading(
+            self._cluster, request.topic, request.partitions, request.start, request.isolation
+        )
+        self._unanswered = plan.unanswered
+        self._choose_columns()
+        if self._columns is not None:
+            yield SearchEvent("columns", {"columns": self._columns})
+        for missing in plan.unanswered:
+            yield SearchEvent("trouble", {"message": missing["why"]})
+        ends = {tp: end for tp, (_, end) in plan.left.items()}
+        yield from self._searched(plan)
+        stopped = None if plan.is_done and self._found < request.limit else self._stopped()
+        if stopped is None and not plan.is_done:
+            # Partitions that failed are left.
+            stopped = "unanswered"
+        if self._tail:
+            yield from self._tailed(ends)
+            return
+        place = plan.continuation()
+        yield SearchEvent(
+            "end",
+            {
+                "stopped": stopped,
+                "why": None if stopped is None else WHY[stopped],
+                "next": None if place is None or stopped is None else {"from": place},
+                "scanned": self.scanned,
+                "unanswered": self._unanswered,
+            },
+        )
+
+    @property
+    def scanned(self) -> dict[str, Any]:
+        """What the search has looked at."""
+        return {
+            "records": self._records,
+            "bytes": self._bytes,
+            "partitions": len(self._seen),
+        }
+
+    def _choose_columns(self) -> None:
+        request = self._request
+        readings = TypedReadings(self._cluster)
+        known = readings.of(request.topic)
+        if request.columns is None and request.where is None:
+            self._columns = None if known is None else schema_columns(known.known.schema)
+            return
+        columns = request.columns
+        if known is not None and columns is None:
+            columns = tuple(column.name for column in known.known.schema.latest.visible)
+        if known is not None and columns is not None:
+            self._columns = schema_columns(known.known.schema, columns)
+            columns = (*columns, "_offset", "_timestamp", "_headers")
+        readings.select(Selection.of(columns, request.where))
+        self._reading = readings.of(request.topic)
+
+    def _stopped(self) -> str | None:
+        if self._found >= self._request.limit:
+            return "limit"
+        if self._records >= self._limits.records:
+            return "records"
+        # A search that has found no way on may read more: the first value alone may be as large.
+        if self._bytes >= self._limits.size_bytes * (1 if self._has_progress else 4):
+            return "bytes"
+        return "time" if self._is_over() else None
+
+    def _is_over(self) -> bool:
+        return self._is_left() or time.monotonic() >= self._deadline_s
+
+    # --- a search
+
+    def _searched(self, plan: ReadingPlan) -> Iterator[SearchEvent]:
+        request = self._request
+        is_plain = request.search.is_everything and request.where is None
+        window = request.limit if plan.backwards and is_plain else FIRST_WINDOW
+        while not plan.is_done and self._stopped() is None:
+            windows = plan.next_windows(window)
+            before = {tp: plan.left[tp] for tp in windows}
+            if plan.backwards:
+                yield from self._window_backwards(plan, windows)
+            else:
+                yield from self._window(plan, windows)
+            if any(plan.left[tp] != before[tp] for tp in windows):
+                self._has_progress = True
+                window = self._next_window(window, len(windows))
+            elif plan.backwards and window > 1:
+                # Its values are large: nothing of the window could be read to its end.
+                window = max(1, window // 10)
+            else:
+                return
+
+    def _next_window(self, window: int, partitions: int) -> int:
+        """Larger ones, as long as half of the bytes that are left will do for them."""
+        record_bytes = self._bytes / max(1, self._records)
+        room = max(0, self._limits.size_bytes - self._bytes) / 2 / max(1, partitions)
+        return max(1, min(LARGEST_WINDOW, window * 4, int(room / max(1.0, record_bytes))))
+
+    def _window(self, plan: ReadingPlan, windows: Ranges) -> Iterator[SearchEvent]:
+        """Forwards: what is found is shown as it comes, and reading stops at the limit."""
+        told_s = time.monotonic()
+        for fetched in self._fetched(windows):
+            left = self._request.limit - self._found
+            rows, next_offset = self._match(fetched, windows[fetched.tp][1], left)
+            plan.read(fetched.tp, fetched.start_offset, next_offset)
+            yield from self._shown(rows)
+            yield from self._take_troubles()
+            if self._stopped() is not None:
+                return
+            if time.monotonic() - told_s >= PROGRESS_EVERY_S:
+                told_s = time.monotonic()
+                yield self._progress({tp: start for tp, (start, _) in plan.left.items()})
+        yield from self._take_troubles()
+
+    def _window_backwards(self, plan: ReadingPlan, windows: Ranges) -> Iterator[SearchEvent]:
+        """All of the window is read before its newest are shown. Where it can't be read to its end,
+        nothing of that partition is: the next search begins there."""
+        found: list[dict[str, Any]] = []
+        reached = {tp: start for tp, (start, _) in windows.items()}
+        bytes_before = self._bytes
+        told_s = time.monotonic()
+        for fetched in self._fetched(windows):
+            rows, next_offset = self._match(fetched, windows[fetched.tp][1], None)
+            found += rows
+            reached[fetched.tp] = next_offset
+            yield from self._take_troubles()
+            if self._is_over() or self._bytes - bytes_before >= self._limits.size_bytes / 2:
+                break
+            if time.monotonic() - told_s >= PROGRESS_EVERY_S:
+                told_s = time.monotonic()
+                yield self._progress(reached)
+        whole = {tp.partition: tp for tp, (_, end) in windows.items() if reached[tp] >= end}
+        of_partitions: dict[int, list[dict[str, Any]]] = {number: [] for number in whole}
+        for row in reversed(found):
+            if row["partition"] in whole:
+                of_partitions[row["partition"]].append(row)
+        # By time, and each partition by its offsets: what is cut has smaller ones than what is not.
+        kept = list(
+            heapq.merge(*of_partitions.values(), key=lambda row: row["timestamp_ms"], reverse=True)
+        )
+        left = self._request.limit - self._found
+        shown, cut = kept[:left], kept[left:]
+        lowest = {tp: windows[tp][0] for tp in whole.values()}
+        for row in cut:
+            # The next search shows them: it begins behind the newest that was not shown.
+            tp = whole[row["partition"]]
+            lowest[tp] = max(lowest[tp], row["offset"] + 1)
+        for tp, start in lowest.items():
+            plan.read(tp, start, windows[tp][1])
+        yield from self._shown(shown)
+        yield from self._take_troubles()
+
+    def _fetched(self, windows: Ranges) -> Iterator[FetchedBatches]:
+        """What is fetched of the windows; partitions that fail are told of and left out."""
+        reader = BatchFetcher(
+            self._cluster,
+            dict(windows),
+            max_bytes=FETCH_BYTES,
+            max_wait_ms=STEP_MS,
+            isolation=self._request.isolation,
+            timeout_ms=PARTITION_TIMEOUT_MS,
+            read_ahead=False,
+            on_failed=self._note_failed,
+            typed_wants=self._wants,
+        )
+        try:
+            while not reader.done and not self._is_over():
+                yield from reader.poll(STEP_MS)
+        finally:
+            reader.close()
+
+    @property
+    def _wants(self) -> Any:
+        reading = self._reading
+        return None if reading is None else {self._request.topic: reading.want}
+
+    def _note_failed(self, tp: TopicPartition, offset: int, error: HeadraceError) -> None:
+        leader = self._cluster.known_leader(tp)
+        self._unanswered.append(
+            {
+                "broker": None if leader is None else leader.broker_id,
+                "what": str(tp),
+                "why": f"{tp} can't be read on from offset {offset}: {error}",
+            }
+        )
+        self._troubles.append(SearchEvent("trouble", {"message": self._unanswered[-1]["why"]}))
+
+    def _take_troubles(self) -> Iterator[SearchEvent]:
+        troubles, self._troubles = self._troubles[:20], []
+        yield from troubles
+
+    def _match(
+        self, fetched: FetchedBatches, end_offset: int | None, most: int | None
+    ) -> tuple[list[dict[str, Any]], int]:
+        """The messages that are found, and the offset up to which was looked."""
+        self._bytes += len(fetched.records)
+        self._seen.add(fetched.tp.partition)
+        rows: list[dict[str, Any]] = []
+        names = None if self._columns is None else [each["name"] for each in self._columns]
+        for records in self._decoded(fetched, end_offset):
+            self._records += len(records)
+            mask = self._request.search.mask(records, self._is_over)
+            places = np.flatnonzero(mask).tolist()
+            if most is not None and len(rows) + len(places) >= most:
+                places = places[: most - len(rows)]
+                rows += messages(fetched.tp, records, places, columns=names)
+                last = rows[-1]["offset"] if rows else fetched.start_offset - 1
+                return rows, int(last) + 1
+            rows += messages(fetched.tp, records, places, columns=names)
+        end = fetched.next_offset
+        return rows, end if end_offset is None else min(end, end_offset)
+
+    def _decoded(self, fetched: FetchedBatches, end_offset: int | None) -> Iterator[DecodedRecords]:
+        if self._reading is not None:
+            yield from typed_records(self._reading, fetched, end_offset)
+            return
+        for piece in fetched.committed():
+            yield from self._of_piece(fetched, piece, end_offset)
+
+    def _of_piece(
+        self, fetched: FetchedBatches, piece: memoryview, end_offset: int | None
+    ) -> Iterator[DecodedRecords]:
+        """Batch by batch, so that one that is damaged hides no other."""
+        for position, header in iter_headers(piece):
+            batch = piece[position : position + header.size_in_bytes]
+            try:
+                yield from iter_decoded(
+                    batch,
+                    start_offset=fetched.start_offset,
+                    end_offset=end_offset,
+                    include_headers=True,
+                    max_decompressed_bytes=MOST_BATCH_BYTES,
+                )
+            except CorruptRecordError as error:
+                text = (
+                    f"the batch of {fetched.tp} with offsets {header.base_offset} to "
+                    f"{header.last_offset} can't be shown: {error}"
+                )
+                self._troubles.append(SearchEvent("trouble", {"message": text}))
+
+    def _shown(self, rows: list[dict[str, Any]]) -> Iterator[SearchEvent]:
+        if rows:
+            self._found += len(rows)
+            yield SearchEvent("rows", {"rows": rows})
+
+    def _progress(self, at: dict[TopicPartition, int]) -> SearchEvent:
+        places = {str(tp.partition): offset for tp, offset in sorted(at.items())[:500]}
+        return SearchEvent(
+            "progress", {"scanned": self.scanned, "at": places, "skipped": self._skipped}
+        )
+
+    # --- the end, followed
+
+    def _tailed(self, ends: dict[TopicPartition, int]) -> Iterator[SearchEvent]:
+        """New records, as they come; more than a person can read are counted."""
+        until_s = time.monotonic() + TAIL_S
+        self._deadline_s = until_s
+        shown = 0
+        second, in_second = int(time.monotonic()), 0
+        reader = BatchFetcher(
+            self._cluster,
+            {tp: (end, None) for tp, end in ends.items()},
+            max_bytes=FETCH_BYTES,
+            max_wait_ms=STEP_MS,
+            isolation=self._request.isolation,
+            timeout_ms=60_000,
+            read_ahead=False,
+            on_failed=self._note_failed,
+            typed_wants=self._wants,
+        )
+        told_s = time.monotonic()
+        try:
+            while time.monotonic() < until_s and shown < TAIL_ROWS:
+                for fetched in reader.poll(STEP_MS):
+                    rows, _ = self._match(fetched, None, None)
+                    if int(time.monotonic()) != second:
+                        second, in_second = int(time.monotonic()), 0
+                    room = min(ROWS_PER_S - in_second, TAIL_ROWS - shown)
+                    self._skipped += max(0, len(rows) - room)
+                    # The newest: they show what happens now.
+                    rows = rows[len(rows) - room :] if len(rows) > room else rows
+                    in_second += len(rows)
+                    shown += len(rows)
+                    yield from self._shown(rows)
+                yield from self._take_troubles()
+                if time.monotonic() - told_s >= PROGRESS_EVERY_S:
+                    told_s = time.monotonic()
+                    yield self._progress({tp: reader.position(tp) for tp in ends})
+                else:
+                    yield SearchEvent("wait", {})
+        finally:
+            reader.close()
+        yield SearchEvent(
+            "end",
+            {
+                "stopped": "limit" if shown >= TAIL_ROWS else "time",
+                "why": "following ends after 15 minutes or 10,000 messages; begin again to go on",
+                "next": None,
+                "scanned": self.scanned,
+                "unanswered": self._unanswered,
+            },
+        )
+
+
+def collected(search: MessageSearch) -> dict[str, Any]:
+    """A whole search as one answer."""
+    document: dict[str, Any] = {"rows": [], "columns": None, "troubles": []}
+    for event in search.events():
+        if event.kind == "rows":
+            document["rows"] += event.document["rows"]
+        elif event.kind == "columns":
+            document["columns"] = event.document["columns"]
+        elif event.kind == "trouble":
+            document["troubles"].append(event.document["message"])
+        elif event.kind == "end":
+            document |= event.document
+    return document

@@ -1,0 +1,249 @@
+"""Record batches as they lie in a log, explained; and single records with the batch around them."""
+
+import time
+from typing import Any
+
+from headrace_console.given import bad
+from headrace_console.problem import ConsoleError
+from headrace_console.records.found_messages import messages, schema_columns
+from headrace_console.records.message_search import MOST_BATCH_BYTES, PARTITION_TIMEOUT_MS
+from headrace_console.records.shown_values import DETAIL_CHARS
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.core.errors import CorruptRecordError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.compression import decompress
+from storage_engine.protocol.records.control_record import read_marker
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    Codec,
+    crc_matches,
+    iter_headers,
+)
+from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.typed.typed_batch import is_typed
+
+MOST_BYTES = 8 << 20
+"""Read for one list of batches."""
+LOOK_BACK = 2_000
+"""Offsets before the end in which the newest batches are looked for."""
+UNPACK_S = 2.0
+"""The time for unpacking batches of one list; the size of later ones stays unknown."""
+MOST_RAW_BYTES = 16 << 20
+
+
+def batches(
+    cluster: Cluster, tp: TopicPartition, start: str, limit: int, *, topic_is_typed: bool
+) -> dict[str, Any]:
+    """`start`: newest, or offset:N."""
+    first = cluster.list_offsets({tp: EARLIEST})[tp]
+    end = cluster.list_offsets({tp: LATEST})[tp]
+    kind, _, rest = start.partition(":")
+    if start == "newest":
+        at = max(first, end - LOOK_BACK)
+    elif kind == "offset" and rest.isascii() and rest.isdigit() and len(rest) <= 19:
+        at = max(first, int(rest))
+    else:
+        raise bad("parameter 'from' must be newest or offset:N")
+    rows: list[dict[str, Any]] = []
+    size = 0
+    unpack_until_s = time.monotonic() + UNPACK_S
+    reader = _reader(cluster, tp, at, end, topic_is_typed=topic_is_typed)
+    try:
+        while not reader.done and size < MOST_BYTES and (len(rows) < limit or start == "newest"):
+            for fetched in reader.poll(500):
+                size += len(fetched.records)
+                for position, header in iter_headers(fetched.records):
+                    batch = fetched.records[position : position + header.size_in_bytes]
+                    unpacks = time.monotonic() < unpack_until_s
+                    rows.append(described_batch(tp, batch, header, unpacks=unpacks))
+    finally:
+        reader.close()
+    shown = rows[-limit:] if start == "newest" else rows[:limit]
+    next_offset = shown[-1]["last_offset"] + 1 if shown else end
+    return {
+        "as_of_ms": int(time.time() * 1000),
+        "rows": shown,
+        "next": {"from": f"offset:{next_offset}"} if next_offset < end else None,
+    }
+
+
+def _reader(
+    cluster: Cluster, tp: TopicPartition, start: int, end: int, *, topic_is_typed: bool
+) -> BatchFetcher:
+    wants = None
+    if topic_is_typed:
+        from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
+
+        # As they lie there; others get them as JSON.
+        wants = {tp.topic: TypedWant(WANT_STORED)}
+    return BatchFetcher(
+        cluster,
+        {tp: (start, end)},
+        max_bytes=1 << 20,
+        timeout_ms=PARTITION_TIMEOUT_MS,
+        read_ahead=False,
+        typed_wants=wants,
+    )
+
+
+def described_batch(
+    tp: TopicPartition, batch: memoryview, header: BatchHeader, *, unpacks: bool
+) -> dict[str, Any]:
+    """A batch in fields and in words."""
+    codec = _codec(header)
+    control = _control(batch, header)
+    unpacked = _unpacked_bytes(batch, header) if unpacks and codec not in ("none", "") else None
+    if codec == "none":
+        unpacked = header.size_in_bytes - HEADER_BYTES
+    has_producer = header.producer_id >= 0
+    document = {
+        "partition": tp.partition,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records": header.records_count,
+        "size_bytes": header.size_in_bytes,
+        "uncompressed_bytes": unpacked,
+        "codec": codec,
+        "producer_id": header.producer_id if has_producer else None,
+        "producer_epoch": header.producer_epoch if has_producer else None,
+        "base_sequence": header.base_sequence if header.base_sequence >= 0 else None,
+        "transactional": header.is_transactional,
+        "control": control,
+        "typed": is_typed(header),
+        "leader_epoch": header.partition_leader_epoch,
+        "first_timestamp_ms": header.base_timestamp,
+        "max_timestamp_ms": header.max_timestamp,
+        "magic": header.magic,
+        "crc_ok": crc_matches(batch, 0, header.size_in_bytes),
+    }
+    document["words"] = _words(document, header)
+    return document
+
+
+def _codec(header: BatchHeader) -> str:
+    try:
+        return Codec(header.compression).name.lower()
+    except ValueError:
+        return f"codec {header.compression}"
+
+
+def _control(batch: memoryview, header: BatchHeader) -> str | None:
+    if not header.is_control:
+        return None
+    try:
+        marker = read_marker(batch)
+    except CorruptRecordError:
+        return "other"
+    return "other" if marker is None else "commit" if marker.commits else "abort"
+
+
+def _unpacked_bytes(batch: memoryview, header: BatchHeader) -> int | None:
+    if is_typed(header):
+        # Columns are packed one by one.
+        return None
+    try:
+        section = batch[HEADER_BYTES : header.size_in_bytes]
+        return len(decompress(header.compression, section, max_bytes=MOST_BATCH_BYTES))
+    except KafkaError:
+        return None
+
+
+def _words(batch: dict[str, Any], header: BatchHeader) -> str:
+    if batch["control"] is not None:
+        ends = {"commit": "committed", "abort": "aborted"}.get(batch["control"])
+        if ends is None:
+            return "A control batch of another kind: it ends no transaction."
+        return (
+            f"A control batch: the transaction of producer {header.producer_id} ends here and is "
+            f"{ends}. It holds no records; readers pass over it."
+        )
+    if header.records_count == 0:
+        return "An empty batch, left by compaction: its records were replaced by newer ones."
+    count = header.records_count
+    is_one = count == 1
+    words = ["1 record" if is_one else f"{count} records"]
+    together, whose, them = ("", "its", "it") if is_one else (" together", "their", "them")
+    if batch["typed"]:
+        words.append("in columns, by the topic's schema")
+    elif batch["codec"] == "none":
+        words.append("not compressed")
+    elif batch["uncompressed_bytes"]:
+        ratio = batch["uncompressed_bytes"] / max(1, batch["size_bytes"] - HEADER_BYTES)
+        part = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
+        words.append(f"compressed{together} by {batch['codec']} to 1/{part} of {whose} size")
+    else:
+        words.append(f"compressed{together} by {batch['codec']}")
+    if batch["transactional"]:
+        words.append(
+            f"part of a transaction of producer {header.producer_id}: committed readers see "
+            f"{them} when its commit marker follows"
+        )
+    elif batch["base_sequence"] is not None:
+        words.append(
+            f"sent by producer {header.producer_id} as "
+            + (
+                f"number {header.base_sequence}: if it sends it again, it is stored once"
+                if is_one
+                else f"numbers {header.base_sequence} to {header.last_sequence}: if it sends them "
+                "again, they are stored once"
+            )
+        )
+    gaps = header.last_offset - header.base_offset + 1 - count
+    if gaps:
+        words.append(f"{gaps} of its offsets were compacted away")
+    text = "; ".join(words) + "."
+    if not batch["crc_ok"]:
+        text += " Its checksum is wrong: the bytes are damaged."
+    return text
+
+
+def one_message(cluster: Cluster, tp: TopicPartition, offset: int, schema: Any) -> dict[str, Any]:
+    """A message with its batch. ConsoleError not_found when no record has that offset."""
+    batch, header, records = _record(cluster, tp, offset)
+    columns = None if schema is None else [each["name"] for each in schema_columns(schema)]
+    (row,) = messages(tp, records, [0], columns=columns, most_chars=DETAIL_CHARS, pretty=True)
+    row["batch"] = described_batch(tp, batch, header, unpacks=True)
+    return row
+
+
+def raw_part(cluster: Cluster, tp: TopicPartition, offset: int, part: str) -> bytes:
+    """The bytes of a key or value."""
+    _, _, records = _record(cluster, tp, offset)
+    data = (records.keys if part == "key" else records.values)[0].as_py()
+    if data is None:
+        raise ConsoleError("not_found", f"the {part} of this message is null")
+    if len(data) > MOST_RAW_BYTES:
+        raise ConsoleError(
+            "too_large", f"the {part} has {len(data)} bytes; read it with headrace consume"
+        )
+    return bytes(data)
+
+
+def _record(
+    cluster: Cluster, tp: TopicPartition, offset: int
+) -> tuple[memoryview, BatchHeader, Any]:
+    reader = _reader(cluster, tp, offset, offset + 1, topic_is_typed=False)
+    try:
+        while not reader.done:
+            for fetched in reader.poll(500):
+                for position, header in iter_headers(fetched.records):
+                    if header.base_offset <= offset <= header.last_offset:
+                        batch = fetched.records[position : position + header.size_in_bytes]
+                        records = decode_batches(
+                            bytes(batch),
+                            start_offset=offset,
+                            end_offset=offset + 1,
+                            include_headers=True,
+                            max_decompressed_bytes=2 * MOST_BATCH_BYTES,
+                        )
+                        if len(records):
+                            return batch, header, records
+    finally:
+        reader.close()
+    raise ConsoleError(
+        "not_found",
+        f"{tp} has no record with offset {offset}: it is a marker of a transaction, was compacted "
+        "away or is deleted",
+    )

@@ -1,0 +1,334 @@
+"""Consumer groups: members, lag, and new offsets, which are shown before they are set.
+
+A preview is applied only if the group is still empty and its offsets are those of the preview: who
+has confirmed one thing must not get another. Source: R-CON9.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace_console.cluster.broker_lines import BrokerLines, unanswered
+from headrace_console.cluster.snapshot import Snapshot
+from headrace_console.given import Body, bad
+from headrace_console.paging import Page
+from headrace_console.problem import ConsoleError
+from storage_engine.client.admin.groups import (
+    ListedGroup,
+    delete_group,
+    describe_group,
+    group_members,
+    has_members,
+)
+from storage_engine.client.admin.offset_resets import OffsetReset, reset_offsets, set_offsets
+from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.groups.committed_offsets import committed_offsets
+from storage_engine.core.errors import (
+    DeadlineExceededError,
+    ErrorCode,
+    HeadraceError,
+    KafkaError,
+)
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
+from storage_engine.protocol.apis.registry import api_of, spec_for
+from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header
+
+_DESCRIBE_GROUPS, _LIST_GROUPS, _OFFSET_FETCH = 15, 16, 9
+ASK_TIMEOUT_MS = 2_000
+PREVIEW_S = 120
+MOST_AGES = 100
+"""Partitions of a group for which the age of the oldest unread record is asked for."""
+
+
+def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, Any]:
+    """A page of groups; lag is summed for its rows, from one request a group."""
+    addresses = snapshot.addresses
+    spec, request = api_of(_LIST_GROUPS)
+    question = (spec, request(states_filter=[], types_filter=[]))
+    answers = lines.ask({b: [question] for b in addresses}, addresses, timeout_ms=ASK_TIMEOUT_MS)
+    silent = [each.document for each in unanswered(answers, "its groups")]
+    groups = []
+    for broker, answer in answers.items():
+        if isinstance(answer, HeadraceError):
+            continue
+        if answer[0].error_code:
+            code = ErrorCode.of(answer[0].error_code)
+            silent.append({"broker": broker, "what": "its groups", "why": code.meaning})
+        groups += [
+            ListedGroup(
+                group=each.group_id,
+                state=each.group_state or "",
+                protocol_type=each.protocol_type,
+                coordinator=broker,
+            )
+            for each in answer[0].groups
+        ]
+    by_progress = (page.sort or "").removeprefix("-") in ("lag", "members")
+    details = _details(lines, snapshot, groups, addresses) if by_progress else {}
+    paged = page.of(
+        groups,
+        name=lambda row: row.group,
+        keys={
+            "name": lambda row: row.group,
+            "state": lambda row: (row.state, row.group),
+            "lag": lambda row: details.get(row.group, _UNKNOWN).lag,
+            "members": lambda row: details.get(row.group, _UNKNOWN).members,
+        },
+        default="name",
+    )
+    if not by_progress:
+        details = _details(lines, snapshot, paged.rows, addresses)
+
+    def row(group: ListedGroup) -> dict[str, Any]:
+        detail = details.get(group.group, _UNKNOWN)
+        return {
+            "group": group.group,
+            "state": group.state,
+            "protocol_type": group.protocol_type,
+            "coordinator": group.coordinator,
+            "members": detail.members,
+            "lag": detail.lag,
+            "lag_ms": _lag_ms(snapshot, group.group, detail),
+            "topics": detail.topics,
+        }
+
+    return {"as_of_ms": snapshot.at_ms, "unanswered": silent, **paged.document(row)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    members: int | None = None
+    lag: int | None = None
+    topics: int | None = None
+
+
+_UNKNOWN = _Detail()
+
+
+def _lag_ms(snapshot: Snapshot, group: str, detail: _Detail) -> int | None:
+    """As the watcher has seen it; it looks at large clusters' groups in turn."""
+    if detail.lag == 0:
+        return 0
+    seen = None if snapshot.groups is None else snapshot.groups.get(group)
+    return None if seen is None else seen.lag_ms
+
+
+MOST_DETAILS = 500
+"""Groups whose lag is looked at for one page, also where it sorts by it."""
+
+
+def _details(
+    lines: BrokerLines,
+    snapshot: Snapshot,
+    groups: Sequence[ListedGroup],
+    addresses: Mapping[int, Any],
+) -> dict[str, _Detail]:
+    """By group; each coordinator is asked once, for members and for offsets of all its groups."""
+    described, describe = api_of(_DESCRIBE_GROUPS)
+    fetched, fetch = spec_for(_OFFSET_FETCH), api_of(_OFFSET_FETCH)[1]
+    by_coordinator: dict[int, list[str]] = {}
+    for group in groups[:MOST_DETAILS]:
+        by_coordinator.setdefault(group.coordinator, []).append(group.group)
+    group_row = fetch.OffsetFetchRequestGroup
+    questions = {
+        broker: [
+            (described, describe(groups=names, include_authorized_operations=False)),
+            (
+                fetched,
+                fetch(
+                    groups=[group_row(group_id=name, topics=None) for name in names],
+                    require_stable=False,
+                ),
+            ),
+        ]
+        for broker, names in by_coordinator.items()
+    }
+    found: dict[str, _Detail] = {}
+    for answer in lines.ask(questions, addresses, timeout_ms=ASK_TIMEOUT_MS).values():
+        if isinstance(answer, HeadraceError) or isinstance(answer[1], HeadraceError):
+            continue
+        members = {each.group_id: len(each.members) for each in answer[0].groups}
+        for row in answer[1].groups:
+            if not row.error_code:
+                found[row.group_id] = _detail(row, members.get(row.group_id), snapshot)
+    return found
+
+
+def _detail(row: Any, members: int | None, snapshot: Snapshot) -> _Detail:
+    lag: int | None = None
+    for topic in row.topics:
+        for each in topic.partitions:
+            ends = snapshot.ends.get(TopicPartition(topic.name, each.partition_index))
+            if ends is not None and ends.high_watermark is not None and each.committed_offset >= 0:
+                lag = (lag or 0) + max(0, ends.high_watermark - each.committed_offset)
+    return _Detail(members, lag, len(row.topics))
+
+
+def group_document(cluster: Cluster, group: str) -> dict[str, Any]:
+    """A group with its members and partitions."""
+    described = describe_group(cluster, group)
+    ages = _ages_ms(
+        cluster,
+        {
+            each.tp: each.offset
+            for each in described.partitions
+            if each.lag and each.offset is not None
+        },
+    )
+    rows = [
+        {
+            "topic": each.tp.topic,
+            "partition": each.tp.partition,
+            "offset": each.offset,
+            "end_offset": each.end_offset,
+            "lag": each.lag,
+            "lag_ms": 0 if each.lag == 0 else ages.get(each.tp),
+            "member_id": each.member_id,
+        }
+        for each in described.partitions
+    ]
+    known = [row["lag_ms"] for row in rows if isinstance(row["lag_ms"], int)]
+    return {
+        "as_of_ms": int(time.time() * 1000),
+        "unanswered": [],
+        "group": described.group,
+        "state": described.state,
+        "protocol_type": described.protocol_type,
+        "protocol": described.protocol,
+        "coordinator": described.coordinator,
+        "lag": described.lag,
+        "lag_ms": max(known) if known else None,
+        "members": [
+            {
+                "member_id": each.member_id,
+                "instance_id": each.instance_id,
+                "client_id": each.client_id,
+                "host": each.host,
+                "partitions": [
+                    {"topic": tp.topic, "partition": tp.partition} for tp in each.partitions
+                ],
+            }
+            for each in described.members
+        ],
+        "partitions": rows,
+    }
+
+
+def _ages_ms(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """How old the record at each offset is, by its batch; without those that nobody tells."""
+    chosen = dict(list(offsets.items())[:MOST_AGES])
+    by_leader: dict[int, list[FetchPartition]] = {}
+    for tp, offset in chosen.items():
+        leader = cluster.known_leader(tp)
+        if leader is not None:
+            row = FetchPartition(*tp, offset, HEADER_BYTES, leader.epoch)
+            by_leader.setdefault(leader.broker_id, []).append(row)
+    requests = [
+        (
+            broker,
+            BY_NAME,
+            _one_header_each(rows),
+        )
+        for broker, rows in by_leader.items()
+    ]
+    now_ms = int(time.time() * 1000)
+    ages = {}
+    for answer in cluster.request_all(requests) if requests else []:
+        if isinstance(answer, KafkaError | DeadlineExceededError):
+            continue
+        for part in answer.partitions:
+            records = b"" if part.error_code else part.records or b""
+            if len(records) >= HEADER_BYTES:
+                at_ms = read_header(memoryview(records)).base_timestamp
+                if at_ms > 0:
+                    ages[TopicPartition(part.topic, part.partition)] = max(0, now_ms - at_ms)
+    return ages
+
+
+def _one_header_each(rows: list[FetchPartition]) -> FetchRequest:
+    """The first batch comes whole, whatever its size; of the others the header will do."""
+    return FetchRequest(
+        max_wait_ms=0, min_bytes=0, max_bytes=HEADER_BYTES * len(rows), partitions=rows
+    )
+
+
+# --- new offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetPreview:
+    """What was shown to somebody."""
+
+    group: str
+    resets: tuple[OffsetReset, ...]
+    stored: Mapping[TopicPartition, int]
+    """All offsets of the group at that time."""
+    until_s: float
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "topic": each.tp.topic,
+                "partition": each.tp.partition,
+                "before": each.before,
+                "after": each.after,
+                "change": None if each.before is None else each.after - each.before,
+            }
+            for each in self.resets
+        ]
+
+
+def preview_reset(cluster: Cluster, group: str, body: Body) -> ResetPreview:
+    """What a reset would do; nothing is changed."""
+    stored = committed_offsets(cluster, group)
+    resets = reset_offsets(
+        cluster, group, topics=body.texts("topics"), dry_run=True, **_target(body)
+    )
+    until_s = time.monotonic() + PREVIEW_S
+    return ResetPreview(group=group, resets=tuple(resets), stored=stored, until_s=until_s)
+
+
+def _target(body: Body) -> dict[str, int]:
+    to = body.raw("to")
+    if to == "earliest":
+        return {"at_ms": EARLIEST}
+    if to == "latest":
+        return {"at_ms": LATEST}
+    part = body.part("to") if isinstance(to, dict) else None
+    if part is not None:
+        found = {
+            "at_ms": part.integer_or_none("time_ms"),
+            "offset": part.integer_or_none("offset"),
+            "shift_by": part.integer_or_none("shift_by", least=-(2**63)),
+        }
+        given = {name: value for name, value in found.items() if value is not None}
+        if len(given) == 1:
+            return given
+    raise bad(
+        '\'to\' must be "earliest", "latest", or an object with one of time_ms, offset, shift_by'
+    )
+
+
+def apply_reset(cluster: Cluster, preview: ResetPreview) -> list[dict[str, Any]]:
+    """Sets what was shown. ConsoleError conflict when the group is not as it was then; the
+    coordinator itself refuses offsets of a group that has members by now."""
+    if time.monotonic() > preview.until_s:
+        raise ConsoleError("conflict", "the preview is too old; look at a new one")
+    if members := group_members(cluster, preview.group):
+        raise has_members(preview.group, len(members))
+    if committed_offsets(cluster, preview.group) != preview.stored:
+        raise ConsoleError(
+            "conflict",
+            f"the offsets of group '{preview.group}' are not those of the preview any more, so "
+            "nothing was changed; look at a new one",
+        )
+    set_offsets(cluster, preview.group, {each.tp: each.after for each in preview.resets})
+    return preview.rows
+
+
+def delete(cluster: Cluster, group: str, body: Body) -> None:
+    body.confirm(group)
+    delete_group(cluster, group)

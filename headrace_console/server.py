@@ -1,0 +1,113 @@
+"""Runs the console: a socket, uvicorn, and an orderly end."""
+
+import contextlib
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from headrace_console.console_settings import ConsoleSettings
+from headrace_console.http.application import application
+from headrace_console.http.bounded_protocol import BoundedProtocol
+from headrace_console.http.server_state import ServerState, allowed_hosts
+from headrace_console.screens.timeline import StateChangeSource
+from storage_engine.core.errors import ConfigError
+
+BACKLOG = 128
+MOST_CONNECTIONS = 200
+END_TIMEOUT_S = 5
+"""Streams are cut when the console ends."""
+
+
+class ConsoleServer:
+    """One console."""
+
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        *,
+        state_changes: StateChangeSource | None = None,
+        on_ready: Callable[[str], None] = lambda url: None,
+    ) -> None:
+        """`on_ready` gets the address once browsers are answered. ConfigError for settings that are
+        not safe, and for an address that can't be bound."""
+        settings.check()
+        self._socket = _bound(settings.address, settings.port)
+        self._port = int(self._socket.getsockname()[1])
+        self.url = _url_of(settings, self._port)
+        state = ServerState(settings, self._port, state_changes=state_changes)
+        app = application(state, hosts=allowed_hosts(settings, self._port))
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(settings.trusted_proxies),
+            forwarded_allow_ips=list(settings.trusted_proxies),
+            lifespan="on",
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=END_TIMEOUT_S,
+            ssl_certfile=None if settings.certificate is None else str(settings.certificate),
+            ssl_keyfile=None if settings.key is None else str(settings.key),
+            http=BoundedProtocol,
+            ws="none",
+        )
+        try:
+            config.load()
+        except OSError as error:
+            self._socket.close()
+            raise ConfigError(
+                f"--certificate {settings.certificate} and --key {settings.key} can't be used: "
+                f"{error.strerror or error}"
+            ) from None
+        self._server = _Server(config, lambda: on_ready(self.url))
+
+    def run(self) -> None:
+        """Blocks until it is stopped, by `stop` or a signal."""
+        with contextlib.closing(self._socket):
+            self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """End it, from any thread."""
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    try:
+        infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigError(
+            f"--address {address}: {error.strerror}; give one of this machine"
+        ) from None
+    family, kind, protocol, _, where = infos[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(where)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        remedy = "give another --port, or 0 for a free one" if port else "give another --address"
+        raise ConfigError(
+            f"the console can't listen on {address}:{port}: {error.strerror}; {remedy}"
+        ) from None
+    return sock
+
+
+def _url_of(settings: ConsoleSettings, port: int) -> str:
+    scheme = "https" if settings.uses_tls else "http"
+    host = f"[{settings.address}]" if ":" in settings.address else settings.address
+    return f"{scheme}://{host}:{port}/"

@@ -1,0 +1,46 @@
+"""Where the brokers of a seed run, and what proves that one of them is dead."""
+
+import random
+from dataclasses import dataclass
+
+from simulation.world.processes import SimulatedMachine
+from storage_engine.core.settings.failover_settings import BY_PORT, BY_PROCESS
+
+NOTICED_MAX_MS = (1, 5, 50)
+"""The longest delay until a process's end is noticed, of which each seed has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The properties of a seed whose brokers do not always wait for sessions."""
+
+    machines: tuple[int, ...]
+    """The number of the machine of each broker."""
+    proof: str
+    """broker.death.proof."""
+    cuts_refuse: bool
+    """Whether what cuts two brokers off refuses connections in the other's name: a false proof."""
+    noticed_max_ms: int
+
+    def make_machines(self, choose: random.Random) -> list[SimulatedMachine]:
+        made = {number: SimulatedMachine(f"{number:x}") for number in self.machines}
+        for machine in made.values():
+            machine.noticed_ms = lambda: choose.randint(1, self.noticed_max_ms)
+        return [made[number] for number in self.machines]
+
+    def __str__(self) -> str:
+        refusals = ", cuts refuse" if self.cuts_refuse else ""
+        return f"machines {list(self.machines)}, proof by {self.proof}{refusals}"
+
+
+def placement_of(seed: int, brokers: int) -> Placement:
+    choose = random.Random(f"placement {seed}")
+    proof = choose.choice((BY_PROCESS, BY_PORT))
+    # Brokers of one machine know better than by ports.
+    count = brokers if proof == BY_PORT else choose.choice((1, 2, 2))
+    return Placement(
+        machines=tuple(choose.randint(1, count) for _ in range(brokers)),
+        proof=proof,
+        cuts_refuse=choose.random() < 0.7,
+        noticed_max_ms=choose.choice(NOTICED_MAX_MS),
+    )

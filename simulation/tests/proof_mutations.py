@@ -1,0 +1,49 @@
+"""Deliberate bugs of what proves that a broker is dead, each a patch of the real code: what the
+simulation must find."""
+
+from contextlib import ExitStack
+from typing import Any
+
+from simulation.run import run_seed
+from simulation.tests.mutations import Apply, mutated, set_attribute
+from storage_engine.broker.wiring import cluster
+from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
+from storage_engine.core.ports import PortAnswer
+from storage_engine.core.settings.failover_settings import BY_PROCESS
+from storage_engine.zookeeper import watched_session
+
+MUTATIONS: dict[str, Apply] = {}
+
+
+def mutation(apply: Apply) -> Apply:
+    MUTATIONS[apply.__name__] = apply
+    return apply
+
+
+def failure_of(name: str, seed: int, seconds: int) -> str | None:
+    """The promise that a seed finds broken under a mutation; for a process of its own."""
+    with mutated(MUTATIONS[name]):
+        return run_seed(seed, seconds=seconds, proof=True).rule
+
+
+@mutation
+def a_process_is_known_by_its_number_alone(stack: ExitStack) -> None:
+    """Neither the machine nor the time of the start is compared: whoever has the number on this
+    machine is taken for the broker of another one. Either comparison alone tells them apart."""
+
+    def may_be_local(own: Any, other: Any) -> bool:
+        return own is not None and other is not None
+
+    set_attribute(stack, watched_session, "may_be_local", may_be_local)
+    set_attribute(stack, watched_session, "is_same_process", lambda named, start_ticks: True)
+
+
+@mutation
+def suspicion_is_taken_for_proof(stack: ExitStack) -> None:
+    """Whoever ends a connection is dead, though nothing but the process shall prove it."""
+
+    def dead(self: RefusedPort, answer: PortAnswer) -> PortVerdict:
+        return PortVerdict.DEAD
+
+    set_attribute(stack, cluster, "BY_PORT", BY_PROCESS)
+    set_attribute(stack, RefusedPort, "probed", dead)

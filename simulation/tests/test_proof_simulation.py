@@ -1,0 +1,51 @@
+"""A fixed set of seeds whose brokers close the sessions of the dead keeps every promise, and
+deliberate bugs are found by it.
+
+Other seeds let every session expire, so that they keep their course.
+"""
+
+import pytest
+
+from simulation.command import DEFAULT_SECONDS
+from simulation.faults.faults import FaultKind
+from simulation.faults.placement import placement_of
+from simulation.tests.proof_mutations import MUTATIONS, failure_of
+from simulation.tests.test_simulation import sum_of
+from storage_engine.core.settings.failover_settings import BY_PORT, BY_PROCESS
+from storage_engine.tests.sampling import ALL_FAULTS
+
+FIRST, SEEDS = (0, 200) if ALL_FAULTS else (115, 2)
+"""By default some with much of it: proofs by processes and by ports, some of them false."""
+
+CAUGHT: dict[str, int] = {
+    "a_process_is_known_by_its_number_alone": 10,
+    "suspicion_is_taken_for_proof": 1,
+}
+"""The first seed that catches each."""
+
+
+@pytest.mark.slow
+def test_a_fixed_set_of_seeds_with_proofs_of_death_keeps_every_promise(pool):
+    ran = sum_of(pool, range(FIRST, FIRST + SEEDS), proof=True)
+    assert ran.counts["closed_sessions"] >= SEEDS
+    assert ran.counts["deposed"] >= SEEDS // 2
+    assert ran.faults[FaultKind.REFUSED_PORT] >= SEEDS
+
+
+def test_both_proofs_are_among_the_seeds():
+    seeds = range(FIRST, FIRST + SEEDS)
+    assert {placement_of(seed, 3).proof for seed in seeds} == {BY_PORT, BY_PROCESS}
+
+
+def test_every_mutation_has_the_seed_that_catches_it():
+    assert set(CAUGHT) == set(MUTATIONS)
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_mutation_of_the_proof_is_caught(pool, name):
+    for seed in (CAUGHT[name], *range(30)):
+        rule = pool.submit(failure_of, name, seed, DEFAULT_SECONDS).result()
+        if rule is not None:
+            assert rule == "no living broker is taken for dead"
+            return
+    pytest.fail(f"no seed finds {name}")

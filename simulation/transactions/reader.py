@@ -1,0 +1,78 @@
+"""A reader of committed transactions: it leaves out aborted ones, as Kafka's clients do, by the
+list that comes with the records and by the markers among them.
+
+It must get no record above the last stable offset, and in the end all records below. Source:
+KIP-98.
+"""
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from simulation.checks.checkers import Checker
+from simulation.checks.ledger import InvariantViolation
+from simulation.clients.workload import WorkloadReader
+from simulation.transactions.ledger import TransactionLedger
+from simulation.world.cluster import SimulatedCluster
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.control_record import read_marker
+from storage_engine.protocol.records.record_batch import iter_headers
+
+PAUSE_MS = 300
+
+
+class CommittedReader(WorkloadReader):
+    """Reads what is below the last stable offset."""
+
+    committed_only = True
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        checker: Checker,
+        choose: random.Random,
+        ledger: TransactionLedger,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        super().__init__(
+            cluster, checker, choose, "committed reader", partitions, pause_ms=PAUSE_MS
+        )
+        self._ledger = ledger
+
+    def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
+        if self.checker.record(tp).unclean:
+            return
+        if self.epoch_of(leader, tp) == epoch:
+            stable = answer.last_stable_offset
+            self._ledger.is_stable(self.name, tp, epoch, stable, answer.high_watermark)
+        self._check_served(tp, answer)
+
+    def _check_served(self, tp: TopicPartition, answer: Any) -> None:
+        record = self.checker.record(tp)
+        coming = deque(sorted(answer.aborted_transactions or (), key=lambda each: each[1]))
+        aborting: set[int] = set()
+        data = memoryview(answer.records or b"")
+        for position, header in iter_headers(data):
+            offset = header.base_offset
+            if header.next_offset > answer.last_stable_offset:
+                raise InvariantViolation(
+                    "read_committed sees only what is below the last stable offset",
+                    f"{tp} at {offset}, last stable offset {answer.last_stable_offset}",
+                )
+            note = record.committed_at(offset)
+            if note is None or note.crc != header.crc:
+                raise InvariantViolation(
+                    "no offset is served with two contents, nor before it is committed",
+                    f"{tp} at {offset}, committed is {note}",
+                )
+            while coming and coming[0][1] <= header.last_offset:
+                aborting.add(coming.popleft()[0])
+            if header.is_control:
+                marker = read_marker(data[position : position + header.size_in_bytes])
+                if marker is not None and not marker.commits:
+                    aborting.discard(header.producer_id)
+            else:
+                skipped = header.is_transactional and header.producer_id in aborting
+                self._ledger.check_read(tp, offset, delivered=not skipped)
+            self.positions[tp] = header.next_offset

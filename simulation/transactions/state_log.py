@@ -1,0 +1,92 @@
+"""The decisions of the transaction coordinators, by the committed part of their log: each
+acknowledgement has to be backed by them.
+
+It is read in order, once, as it was written. Source: R-SPARK2 (an answer that leaves before its
+record is replicated is a batch that a failover loses).
+"""
+
+from collections import Counter
+
+from simulation.checks.checkers import Checker
+from simulation.checks.ledger import InvariantViolation
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.transactions.sink_names import coordinated_name
+from storage_engine.core.transactions.transaction_state import (
+    LedgerKey,
+    LedgerRecord,
+    TransactionalIdKey,
+    TransactionRecord,
+    TransactionState,
+    state_partition,
+)
+from storage_engine.protocol.state.state_batches import iter_raw
+from storage_engine.protocol.state.transaction_batches import LOG
+from storage_engine.protocol.state.transaction_records import decode_key, decode_record
+
+PARTITIONS = 2
+"""transaction.state.log.num.partitions."""
+
+
+def state_partition_of(transactional_id: str) -> TopicPartition:
+    """Return the partition with the state of a transactional id."""
+    number = state_partition(coordinated_name(transactional_id), PARTITIONS)
+    return TopicPartition(TRANSACTION_STATE_TOPIC, number)
+
+
+class CommittedDecisions:
+    """The decisions of one run."""
+
+    def __init__(self, checker: Checker) -> None:
+        self._checker = checker
+        self._unread: list[bytes] = []
+        self._commits: Counter[str] = Counter()
+        """The number of transactions that a coordinator has decided to commit, by transactional
+        id."""
+        self._answered: Counter[str] = Counter()
+        """The number of them that a producer was answered."""
+        self._last: dict[LedgerKey, int] = {}
+
+    def on_committed(self, batch: bytes) -> None:
+        """Record a committed batch of the log."""
+        self._unread.append(batch)
+
+    def check_commit(self, transactional_id: str) -> None:
+        """Check the first answer to a producer that one of its transactions is committed."""
+        self._answered[transactional_id] += 1
+        if self._checker.record(state_partition_of(transactional_id)).unclean:
+            return
+        self._read()
+        decided = self._commits[transactional_id]
+        if self._answered[transactional_id] > decided:
+            raise InvariantViolation(
+                "what a coordinator acknowledges is committed",
+                f"{transactional_id} was told of {self._answered[transactional_id]} commits,"
+                f" the log has {decided}",
+            )
+
+    def check_batch(self, sink: str, query: str, number: int) -> None:
+        """Check an answer that a micro-batch is committed."""
+        if self._checker.record(state_partition_of(sink)).unclean:
+            return
+        self._read()
+        last = self._last.get(LedgerKey(sink, query), -1)
+        if last < number:
+            raise InvariantViolation(
+                "what a coordinator acknowledges is committed",
+                f"batch {number} of {query} is told to be committed, the log has {last}",
+            )
+
+    def _read(self) -> None:
+        batches = b"".join(self._unread)
+        self._unread.clear()
+        for _, raw_key, raw in iter_raw(batches, LOG) if batches else ():
+            key = decode_key(raw_key)
+            if key is None or raw is None:
+                continue
+            record = decode_record(key, raw)
+            if isinstance(key, TransactionalIdKey) and isinstance(record, TransactionRecord):
+                if record.state is TransactionState.PREPARE_COMMIT:
+                    self._commits[key.transactional_id] += 1
+            elif isinstance(key, LedgerKey) and isinstance(record, LedgerRecord):
+                self._last[key] = max(self._last.get(key, -1), record.last)

@@ -1,0 +1,258 @@
+"""The transactional clients of one run, and their checks: producers of both kinds, two queries of
+one sink, readers of records and of a group's offsets, and the ledgers of their transactions.
+
+The logs of the coordinators have small segments and are compacted all the time.
+
+All choices here come from generators of their own, so that the same seed without transactions is
+the same run as before.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+
+from simulation.checks.checkers import Checker
+from simulation.checks.copies import BatchNote
+from simulation.checks.trace import Trace
+from simulation.clients.workload import WorkloadClient
+from simulation.faults.faults import Profile
+from simulation.transactions.asker import RETRY_MS
+from simulation.transactions.copied_rows import CopiedRows
+from simulation.transactions.drivers import Query
+from simulation.transactions.group_ledger import GROUP_STATE, GroupLedger
+from simulation.transactions.group_offsets import OffsetReader
+from simulation.transactions.ledger import TransactionLedger
+from simulation.transactions.members import SINK
+from simulation.transactions.producers import TransactionalProducer, WritingProducer
+from simulation.transactions.reader import CommittedReader
+from simulation.transactions.state_history import StateHistory
+from simulation.transactions.state_log import (
+    PARTITIONS,
+    CommittedDecisions,
+    state_partition_of,
+)
+from simulation.world.cluster import SimulatedCluster
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.core.ids import TopicPartition
+from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ports import TransportError
+from storage_engine.protocol.apis import incremental_alter_configs
+
+STATE_PARTITIONS = [
+    *(TopicPartition(TRANSACTION_STATE_TOPIC, p) for p in range(PARTITIONS)),
+    GROUP_STATE,
+]
+BEGIN_MS = (1, 500)
+COPYING = 0.5
+"""The share of runs with queries that copy one source."""
+CHECK_MS = 500
+"""How often compacted replicas are compared."""
+TOPIC_CONFIG = 2
+"""The resource_type of IncrementalAlterConfigs."""
+COMPACTED = {
+    TRANSACTION_STATE_TOPIC: {"segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.1"},
+    GROUP_STATE.topic: {"segment.bytes": "1500", "min.cleanable.dirty.ratio": "0.1"},
+}
+"""The settings of the coordinators' topics. A broker creates them with larger segments, so they are
+altered afterwards. Tombstones stay: a replica that is away while they go keeps what they deleted,
+in Kafka too."""
+
+
+def settings_of(profile: Profile) -> dict[str, str]:
+    """Return the settings of the brokers."""
+    found = {
+        "transaction.state.log.num.partitions": str(PARTITIONS),
+        "transaction.state.log.min.isr": str(profile.min_insync_replicas),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+        "offsets.topic.num.partitions": "1",
+        "log.cleaner.backoff.ms": "400",
+        "log.flush.scheduler.interval.ms": "400",
+    }
+    if profile.durable:
+        found["flush.before.ack"] = "true"
+    return found
+
+
+class TransactionalWorld:
+    """The transactional clients and ledgers of one run."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        checker: Checker,
+        trace: Trace,
+        profile: Profile,
+        seed: int,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        self.cluster = cluster
+        self.checker = checker
+        self.trace = trace
+        self.choose = random.Random(f"transactions {seed}")
+        self.partitions = partitions
+        self.over = False
+        self.hurries = False
+        self.waiting: set[str] = set()
+        self._numbers = 0
+        self.ledger = TransactionLedger(checker.record)
+        self.groups = GroupLedger(checker.record)
+        self.decisions = CommittedDecisions(checker)
+        self.history = StateHistory(cluster, checker, STATE_PARTITIONS)
+        self.offset_reader = OffsetReader(self)
+        self.copied = CopiedRows(lambda: checker.record(state_partition_of(SINK)).unclean)
+        self.ledger.on_won = self.copied.on_won
+        self.reader = CommittedReader(
+            cluster, checker, random.Random(f"reader {seed}"), self.ledger, partitions
+        )
+        self._ends: dict[TopicPartition, int] | None = None
+        """The offsets that the reader has to reach, once all is decided."""
+        checker.expect_topic(
+            TRANSACTION_STATE_TOPIC,
+            unclean=False,
+            min_in_sync=profile.min_insync_replicas,
+            durable=profile.durable,
+            compacted=True,
+        )
+        checker.expect_topic(
+            GROUP_STATE.topic, unclean=False, min_in_sync=1, durable=profile.durable, compacted=True
+        )
+        checker.on_committed = self._on_committed
+        checker.on_leader = self._on_leader
+
+    def start(self) -> None:
+        for name in ("o", "p"):
+            self.later(TransactionalProducer(self, name).run, within_ms=BEGIN_MS)
+        self.later(WritingProducer(self, "v").run, within_ms=BEGIN_MS)
+        copies = self.choose.random() < COPYING
+        for name in ("q", "r"):
+            query = Query(self, name, self.copied, copies=copies)
+            self.later(query.run, within_ms=BEGIN_MS)
+        self.reader.run()
+        self.later(self.offset_reader.run, within_ms=BEGIN_MS)
+        for topic in COMPACTED:
+            self.later(lambda topic=topic: self._make_segments_small(topic))  # type: ignore[misc]
+        self.cluster.loop.call_later(CHECK_MS, self._compare_replicas)
+
+    def finish(self) -> None:
+        """Begin nothing new; transactions without a living client time out."""
+        self.over = True
+        self.reader.stays = True
+
+    def left(self) -> list[str]:
+        """Return what is still to come after `finish`."""
+        found = [f"{each} waits" for each in sorted(self.waiting)]
+        found += self.ledger.open_parts()
+        if found:
+            return found
+        if self.ledger.is_readable(GROUP_STATE) and not self.offset_reader.has_ended:
+            self.offset_reader.read_last()
+            return ["the group's offsets are not stable"]
+        found = self._unstable()
+        if found:
+            return found
+        if self._ends is None:
+            self._ends = {
+                tp: self.checker.record(tp).committed.end_offset for tp in self.partitions
+            }
+        return [
+            f"{self.reader.positions[tp]} of {end} was read of {tp}"
+            for tp, end in self._ends.items()
+            if self.ledger.is_readable(tp) and self.reader.positions[tp] < end
+        ]
+
+    def check_end(self) -> None:
+        """Check the ledgers when nothing is left."""
+        self.ledger.check_end()
+        self.groups.check_end(self.ledger.is_void)
+        self.copied.check_end(
+            is_complete=not any(self.checker.record(tp).unclean for tp in self.partitions)
+        )
+        self.history.check_compacted()
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts of what was done in the run."""
+        return {
+            "transactions": sum(bool(each.outcome) for each in self.ledger.transactions),
+            "batches": sum(each.winners is not None for each in self.ledger.batches.values()),
+            "offset commits": self.groups.committed,
+            "copied records": self.copied.count,
+            "compactions": self.history.passes,
+        }
+
+    # --- for the clients ---
+
+    def number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def later(self, act: Callable[[], None], *, within_ms: tuple[int, int] = RETRY_MS) -> None:
+        self.cluster.loop.call_later(self.choose.randint(*within_ms), act)
+
+    # --- events ---
+
+    def _on_committed(self, tp: TopicPartition, note: BatchNote, broker: int) -> None:
+        if tp in self.partitions:
+            self.ledger.on_committed(tp, note)
+        elif tp.topic == TRANSACTION_STATE_TOPIC:
+            self.decisions.on_committed(self.history.note(tp, note, broker))
+        elif tp == GROUP_STATE:
+            batch = self.history.note(tp, note, broker)
+            if note.marker_commits is None:
+                transaction = self.groups.on_data(note, batch)
+                if transaction is not None:
+                    self.ledger.sends_offsets(transaction, tp, note)
+                self.ledger.on_committed(tp, note)
+            else:
+                self.ledger.on_committed(tp, note)
+                self.groups.on_marker(note)
+
+    def _on_leader(self, partition: HostedPartition) -> None:
+        tp = partition.topic_partition
+        if tp in self.partitions or tp == GROUP_STATE:
+            self.ledger.is_stable(
+                "leader",
+                tp,
+                partition.leader_epoch,
+                partition.last_stable_offset,
+                partition.high_watermark,
+            )
+
+    def _unstable(self) -> list[str]:
+        """Return the partitions whose last stable offset is not where their log ends: also what a
+        loss of power has left open is ended."""
+        found = []
+        for tp in [*self.partitions, GROUP_STATE]:
+            record = self.checker.record(tp)
+            leader = None if record.state is None else record.state.leader
+            if leader is None or leader == -1:
+                continue
+            partition = self.cluster[leader].replicas.get(tp)
+            if partition is not None:
+                stable, end = partition.last_stable_offset, partition.log.log_end_offset
+                committed = record.committed.end_offset
+                if stable < (partition.high_watermark if record.unclean else committed):
+                    found.append(f"{tp} is stable up to {stable}, and ends at {end}")
+        return found
+
+    def _compare_replicas(self) -> None:
+        self.history.check_compacted()
+        self.cluster.loop.call_later(CHECK_MS, self._compare_replicas)
+
+    def _make_segments_small(self, topic: str) -> None:
+        """Alter the topic's settings, as an administrator does, with retries."""
+        resource = incremental_alter_configs.IncrementalAlterConfigsRequest.AlterConfigsResource
+        settings = [
+            resource.AlterableConfig(name=name, config_operation=0, value=value)
+            for name, value in COMPACTED[topic].items()
+        ]
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+            resources=[resource(resource_type=TOPIC_CONFIG, resource_name=topic, configs=settings)],
+            validate_only=False,
+        )
+
+        def on_reply(answer: object) -> None:
+            if isinstance(answer, TransportError) or answer.responses[0].error_code:  # type: ignore[attr-defined]
+                self.later(lambda: self._make_segments_small(topic))
+
+        broker = self.choose.choice(self.cluster.brokers).id
+        administrator = WorkloadClient(self.cluster, self.checker, self.choose, "settings")
+        administrator.request(broker, incremental_alter_configs.API, 1, request, on_reply)

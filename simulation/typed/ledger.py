@@ -1,0 +1,193 @@
+"""The rows of the typed topics that were ever committed, by offset, and the checks against them.
+
+Rows are taken from the log of the leader that commits them, in that event, when no pass of
+compaction can have touched them yet.
+"""
+
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from simulation.checks.checkers import Checker
+from simulation.checks.copies import BatchNote
+from simulation.checks.ledger import InvariantViolation
+from simulation.typed.rows import (
+    ReadRow,
+    TypedRow,
+    rows_of_typed,
+    typed_batches,
+)
+from simulation.world.cluster import SimulatedCluster
+from storage_engine.core.errors import CorruptRecordError, KafkaError
+from storage_engine.core.ids import TopicPartition
+from storage_engine.log.partition_log import PartitionLog
+
+READ_BYTES = 1 << 20
+
+WHOLE = "a typed topic has the rows that were written, at their offsets"
+OWN_SCHEMA = "a typed topic takes only batches of its own schema"
+COMPACTED = "a compacted log says what was written"
+
+
+class TypedLedger:
+    """The rows of one run."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        checker: Checker,
+        topic_id: Callable[[str], UUID],
+        compacted: Sequence[TopicPartition],
+    ) -> None:
+        self.topic_id = topic_id
+        self._cluster = cluster
+        self._checker = checker
+        self._compacted = compacted
+        self._sent: dict[int, TypedRow] = {}
+        """By their numbers, what producers have sent."""
+        self._rows: dict[TopicPartition, dict[int, ReadRow]] = {}
+        """What is committed, by offset."""
+        self._clean: dict[tuple[int, TopicPartition], int] = {}
+        """By broker and partition the offset up to which the replica was compacted at the last
+        comparison."""
+        self.passes = 0
+        """The passes of compaction that were compared."""
+
+    def __len__(self) -> int:
+        """Return the number of committed rows."""
+        return sum(map(len, self._rows.values()))
+
+    def sends(self, rows: Sequence[TypedRow]) -> None:
+        """Record rows that will be sent."""
+        self._sent |= {row.number: row for row in rows}
+
+    def on_committed(self, tp: TopicPartition, note: BatchNote, broker: int) -> None:
+        """Take the rows of a batch that is committed now."""
+        partition = self._cluster[broker].replicas.get(tp)
+        assert partition is not None, "it leads"
+        piece = partition.log.reads.read(
+            note.base_offset, max_bytes=READ_BYTES, max_offset=note.end_offset
+        )
+        assert piece is not None, "it has what it commits"
+        rows = self._read(tp, memoryview(piece.view()))
+        if [row.offset for row in rows] != list(range(note.base_offset, note.end_offset)):
+            raise InvariantViolation(WHOLE, f"{tp} at {note}: {rows}")
+        self._rows.setdefault(tp, {}).update((row.offset, row) for row in rows)
+
+    def check_acknowledged(
+        self, tp: TopicPartition, offset: int, rows: Sequence[TypedRow], name: str
+    ) -> None:
+        """Check that these rows are committed from that offset on."""
+        found = [self._rows.get(tp, {}).get(offset + place) for place in range(len(rows))]
+        if not all(
+            read is not None and _is(read, row) for read, row in zip(found, rows, strict=True)
+        ):
+            raise InvariantViolation(
+                "what acks=all acknowledged is committed",
+                f"{tp} at {offset}: {name}'s rows {list(rows)}, committed is {found}",
+            )
+
+    def check_read(self, tp: TopicPartition, rows: Sequence[ReadRow], reader: str) -> None:
+        """Check rows that a leader has served."""
+        known = self._rows.get(tp, {})
+        for row in rows:
+            if known.get(row.offset) != row:
+                raise InvariantViolation(
+                    WHOLE, f"{tp}: {reader} got {row}, committed is {known.get(row.offset)}"
+                )
+
+    def check_complete(
+        self,
+        tp: TopicPartition,
+        offsets: range,
+        rows: Sequence[ReadRow],
+        reader: str,
+        name: str | None,
+    ) -> None:
+        """Check that a leader has served all rows of these offsets; with `name` those of that name
+        that are no tombstones."""
+        found = {row.offset for row in rows}
+        known = self._rows.get(tp, {})
+        for offset in offsets:
+            row = known.get(offset)
+            if row is None or offset in found:
+                continue
+            if name is None or (row.name == name and not row.is_tombstone):
+                raise InvariantViolation(WHOLE, f"{tp}: {reader} was not served {row}")
+
+    def check_compacted(self) -> None:
+        """Compare the replicas that have been compacted further since they were compared."""
+        with self._cluster.seen_whole():
+            self._check_compacted()
+
+    def _check_compacted(self) -> None:
+        for broker in self._cluster.brokers:
+            if not broker.serving:
+                continue
+            for tp in self._compacted:
+                record = self._checker.record(tp)
+                partition = broker.replicas.get(tp)
+                if partition is None or record.unclean:
+                    continue
+                clean = partition.log.cleaning.first_dirty_offset
+                is_news = clean != self._clean.get((broker.id, tp), 0)
+                if is_news and record.copy(broker.id).holds(record.committed):
+                    self._compare(broker.id, tp, partition.log)
+                    self._clean[broker.id, tp] = clean
+                    self.passes += 1
+
+    def _compare(self, broker: int, tp: TopicPartition, log: PartitionLog) -> None:
+        end = self._checker.record(tp).committed.end_offset
+        found: list[ReadRow] = []
+        offset = 0
+        while (
+            offset < end
+            and (piece := log.reads.read(offset, max_bytes=READ_BYTES, max_offset=end)) is not None
+        ):
+            found += self._read(tp, memoryview(piece.view()))
+            offset = piece.end_offset
+        known = self._rows.get(tp, {})
+        for row in found:
+            if known.get(row.offset) != row:
+                raise InvariantViolation(
+                    COMPACTED,
+                    f"{tp} on broker {broker} has {row}, committed was {known.get(row.offset)}",
+                )
+        left = {row.name: row for row in found}
+        for name, newest in {row.name: row for row in known.values()}.items():
+            if left.get(name) != newest and not (newest.is_tombstone and name not in left):
+                raise InvariantViolation(
+                    COMPACTED,
+                    f"{tp} on broker {broker}, clean up to {log.cleaning.first_dirty_offset}, has"
+                    f" {left.get(name)} of {name}, the newest is {newest}",
+                )
+
+    def _read(self, tp: TopicPartition, data: memoryview) -> list[ReadRow]:
+        """Return the rows of whole batches, each of which must be as its producer wrote it."""
+        found: list[ReadRow] = []
+        try:
+            for header, batch, directory in typed_batches(data):
+                if directory.topic_id != self.topic_id(tp.topic):
+                    raise InvariantViolation(
+                        OWN_SCHEMA,
+                        f"{tp} at {header.base_offset} has a batch of {directory.topic_id}",
+                    )
+                found += rows_of_typed(header, batch)
+        except CorruptRecordError as error:
+            raise InvariantViolation(WHOLE, f"{tp}: {error}") from None
+        except KafkaError as error:
+            # The version of the schema is none of the topic's.
+            raise InvariantViolation(OWN_SCHEMA, f"{tp}: {error}") from None
+        for row in found:
+            if row.number is not None and not _is(row, self._sent.get(row.number)):
+                raise InvariantViolation(
+                    WHOLE, f"{tp}: {row}, sent was {self._sent.get(row.number)}"
+                )
+        return found
+
+
+def _is(read: ReadRow, row: TypedRow | None) -> bool:
+    if row is None or read.name != row.name:
+        return False
+    if row.is_tombstone:
+        return read.is_tombstone and read.text is None
+    return (read.number, read.text) == (row.number, row.text)

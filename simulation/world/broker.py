@@ -1,0 +1,219 @@
+"""A real broker (wiring, handlers, codecs, logs) over simulated ports.
+
+Each life of the process has a loop, a session and connections of its own; only the disk outlives
+it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from simulation.world.clock import ProcessLoop
+from simulation.world.disk import SimulatedDisk
+from simulation.world.network import (
+    BASE_PORT,
+    SimulatedConnection,
+    SimulatedNetwork,
+    SimulatedTransport,
+)
+from simulation.world.peer_ports import SimulatedPeerPorts
+from simulation.world.processes import (
+    SimulatedForeignSessions,
+    SimulatedMachine,
+    SimulatedProcess,
+    SimulatedProcesses,
+)
+from simulation.world.zookeeper import SimulatedZooKeeper
+from simulation.world.zookeeper_session import SimulatedSession
+from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.settings.topic_config import log_config_for
+from storage_engine.broker.wiring.build import BrokerParts, build
+from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.core.ids import BrokerEpoch
+from storage_engine.core.ports import SessionState
+from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
+from storage_engine.log.files.disk import REAL_DISK, Disk
+
+SESSION_TIMEOUT_MS = 6000
+"""The default of a cluster's settings."""
+
+SETTINGS = {
+    "zookeeper.connect": "simulated:2181",
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "leader.imbalance.check.interval.seconds": "5",
+    # Where it is about something else, dead brokers are waited for.
+    "broker.death.proof": "none",
+}
+
+
+class SimulatedBroker:
+    """`start`, `stop`, `kill`, `pause` and `resume` may be called any number of times."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        folder: Path,
+        network: SimulatedNetwork,
+        zookeeper: SimulatedZooKeeper,
+        settings: dict[str, str],
+    ) -> None:
+        self.id = broker_id
+        self.folder = folder
+        self.disk: Disk = REAL_DISK
+        self.network = network
+        self.zookeeper = zookeeper
+        self.machine = SimulatedMachine(f"{broker_id:x}")
+        """Its own, unless several brokers get the same one before they start."""
+        self._given = {
+            **SETTINGS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://simulated:{BASE_PORT + broker_id}",
+            **settings,
+        }
+        self.use_folders([folder])
+        self.up = False
+        self.life = 0
+        self.refused: list[Exception] = []
+        """The errors with which the broker would have ended itself."""
+        self.loop: ProcessLoop
+        self.process: SimulatedProcess
+        self.session: SimulatedSession
+        self.foreign_sessions: SimulatedForeignSessions
+        self.transport: SimulatedTransport
+        self.logs: LogManager
+        self.parts: BrokerParts
+
+    def use_folders(self, paths: list[Path]) -> None:
+        """Set log.dirs."""
+        self.config = BrokerConfig.from_mapping(
+            {**self._given, "log.dirs": ",".join(map(str, paths))}
+        )
+
+    @property
+    def replicas(self) -> ReplicaManager:
+        return self.parts.replicas.manager
+
+    @property
+    def metadata(self) -> MetadataCache:
+        return self.parts.cluster.metadata
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.parts.cluster.registration.broker_epoch
+
+    def start(self) -> None:
+        """Start the process; returns once it has read the cluster's id."""
+        known: list[str] = []
+        self.begin(known.append)
+        self.network.loop.run_until(lambda: bool(known))
+
+    def begin(self, on_started: Callable[[str], None] = lambda _cluster_id: None) -> None:
+        """Start the process; it joins the cluster as soon as it knows the cluster's id."""
+        self.life += 1
+        loop = self.loop = ProcessLoop(self.network.loop)
+        self.process = self.machine.begin(self.network.loop.now_ms)
+        self.session = session = SimulatedSession(
+            self.zookeeper,
+            loop,
+            timeout_ms=self.config.integer("zookeeper.session.timeout.ms"),
+        )
+        self.foreign_sessions = SimulatedForeignSessions(self.zookeeper, loop)
+        self.foreign_sessions.is_cut_off = lambda: session.state is SessionState.SUSPENDED
+        self.transport = SimulatedTransport(self.network, self.id, loop)
+        if isinstance(self.disk, SimulatedDisk):
+            self.disk.wall_ms = loop.wall_ms
+        self.logs = LogManager(
+            LogManagerSettings(
+                log_dirs=self.config.log_dirs,
+                broker_id=self.id,
+                default_config=log_config_for(self.config, {}),
+                reserve_bytes=self.config.integer("log.dir.min.free.bytes"),
+            ),
+            clock=loop,
+            background=loop,
+            disk=self.disk,
+        )
+        self.up = True
+
+        def on_known(cluster_id: str) -> None:
+            if self.loop is loop:
+                self._join(cluster_id)
+                on_started(cluster_id)
+
+        self._joined = False
+        agree_on_cluster_id(self.session, on_known=on_known, on_failed=self.refused.append)
+
+    def _join(self, cluster_id: str) -> None:
+        session = self.session
+        self.logs.load(cluster_id)
+        self.parts = build(
+            BrokerPorts(
+                config=self.config,
+                cluster_id=cluster_id,
+                logs=self.logs,
+                metadata_store=session,
+                transport=self.transport,
+                scheduler=self.loop,
+                clock=self.loop,
+                background=self.loop,
+                work_ns=self.loop.work_ns,
+                lease_valid=lambda: session.lease_valid,
+                processes=SimulatedProcesses(self.process, self.loop),
+                foreign_sessions=self.foreign_sessions,
+                peer_ports=SimulatedPeerPorts(self.network, self.id, self.loop),
+            )
+        )
+        self._joined = True
+        self.parts.join_cluster(self.refused.append)
+
+    @property
+    def serving(self) -> bool:
+        """The process runs and listens."""
+        return self.up and self._joined
+
+    def receive(self, connection: SimulatedConnection, frame: memoryview) -> None:
+        if self._joined:
+            self.parts.dispatcher(connection, frame)  # type: ignore[arg-type]
+        else:
+            connection.cut(f"broker {self.id} does not listen yet")
+
+    def stop(self) -> None:
+        """Stop in order, but without a controlled shutdown."""
+        self.parts.close()
+        self.session.close()
+        self.loop.kill()
+        self.logs.close()
+        self._gone()
+
+    def lose_machine(self) -> None:
+        """Kill it with its machine: nobody is left there who could notice."""
+        self.process.watchers.clear()
+        self.kill()
+        self.machine = SimulatedMachine(f"{self.machine.boot_id}-0")
+
+    def kill(self, *, session_ends_at_once: bool = False) -> None:
+        """SIGKILL. A broker that is restarted at once ends its predecessor's session itself."""
+        self.loop.kill()
+        if session_ends_at_once:
+            self.session.close()
+        else:
+            self.session.die()
+        self.logs.abandon()
+        self._gone()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.loop.pause()
+        self.session.pause()
+
+    def resume(self) -> None:
+        """SIGCONT: the clock has jumped, and all that came meanwhile is there at once."""
+        self.loop.resume()
+        self.session.resume()
+
+    def _gone(self) -> None:
+        self.up = False
+        self.process.end()
+        self.network.gone(self.id)

@@ -1,0 +1,117 @@
+"""Simulated machines, the processes on them, and the ends of foreign sessions.
+
+Fault model: each machine numbers its processes from 1 on, so that numbers of different machines
+mean different processes, and a number is used again after a restart. The end of a process is
+noticed on its machine after a small delay. A machine that loses its power notices nothing more, and
+has another boot id when it is back.
+"""
+
+from collections.abc import Callable
+
+from simulation.world.clock import ProcessLoop
+from simulation.world.zookeeper import SimulatedZooKeeper
+from storage_engine.core.ports import ProcessIdentity
+
+NOTICED_MS = 1
+
+
+class SimulatedMachine:
+    """The processes of one machine since it was started."""
+
+    def __init__(self, boot_id: str) -> None:
+        self.boot_id = boot_id
+        self.running: dict[int, SimulatedProcess] = {}
+        self.noticed_ms: Callable[[], int] = lambda: NOTICED_MS
+        """The delay of the notice that a process has ended."""
+
+    def begin(self, started_ms: int) -> "SimulatedProcess":
+        """Start a process, under the lowest number that is free."""
+        pid = next(number for number in range(1, 100) if number not in self.running)
+        process = self.running[pid] = SimulatedProcess(self, pid, started_ms)
+        return process
+
+
+class SimulatedProcess:
+    """A process, while it runs and afterwards."""
+
+    def __init__(self, machine: SimulatedMachine, pid: int, started_ms: int) -> None:
+        self.machine = machine
+        self.identity = ProcessIdentity(
+            boot_id=machine.boot_id,
+            pid_namespace=1,
+            time_namespace=1,
+            pid=pid,
+            start_ticks=started_ms,
+        )
+        self.watchers: list[Callable[[], None]] = []
+
+    def end(self) -> None:
+        """End it; whoever watches hears of it, each after a delay."""
+        self.machine.running.pop(self.identity.pid, None)
+        watchers, self.watchers = self.watchers, []
+        for notice in watchers:
+            notice()
+
+
+class SimulatedProcesses:
+    """`core.ports.Processes` of one life of a broker."""
+
+    def __init__(self, process: SimulatedProcess, loop: ProcessLoop) -> None:
+        self._process = process
+        self._loop = loop
+
+    @property
+    def own(self) -> ProcessIdentity:
+        return self._process.identity
+
+    def open(self, pid: int) -> "WatchedProcess | None":
+        found = self._process.machine.running.get(pid)
+        return None if found is None else WatchedProcess(found, self._loop)
+
+
+class WatchedProcess:
+    """`core.ports.OpenProcess`."""
+
+    def __init__(self, process: SimulatedProcess, loop: ProcessLoop) -> None:
+        self._process = process
+        self._loop = loop
+        self._closed = False
+
+    @property
+    def start_ticks(self) -> int:
+        return self._process.identity.start_ticks
+
+    def when_ended(self, callback: Callable[[], None]) -> None:
+        machine = self._process.machine
+
+        def ended() -> None:
+            if not self._closed:
+                callback()
+
+        self._process.watchers.append(lambda: self._loop.deliver_later(machine.noticed_ms(), ended))
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class SimulatedForeignSessions:
+    """`core.ports.ForeignSessions` of one life of a broker: a connection of its own for each."""
+
+    def __init__(self, server: SimulatedZooKeeper, loop: ProcessLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self.is_cut_off: Callable[[], bool] = lambda: False
+        """Whether this broker can't reach ZooKeeper."""
+
+    def end(self, session_id: int, password: bytes, on_done: Callable[[bool], None]) -> None:
+        server = self._server
+
+        def arrive() -> None:
+            if self.is_cut_off() or password != server.password_of(session_id):
+                self._loop.enter(lambda: on_done(False))
+                return
+            server.close_session(session_id)
+            self._loop.deliver_later(server.delay_ms(), lambda: on_done(True))
+
+        # To connect takes a round trip before; once sent, it arrives though the sender is gone.
+        server.loop.call_later(server.delay_ms() + server.delay_ms() + server.delay_ms(), arrive)
