@@ -8,6 +8,8 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
 from integration_tests.support.cluster_support import create_topic, wait_until
+from storage_engine.client import Producer as OwnProducer
+from storage_engine.client import RefusedRecordsError
 from storage_engine.protocol.records.record_batch import iter_headers
 
 TOPIC_CONFIG = {
@@ -142,3 +144,63 @@ def test_a_record_without_a_key_is_refused_by_its_code(cluster):
     producer.produce("keyed", value=b"v", on_delivery=lambda error, _: errors.append(error))
     producer.flush(120)
     assert [error.name() for error in errors] == ["INVALID_RECORD"]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("count", [30, 100])
+def test_of_a_batch_only_the_records_without_a_key_are_called_invalid(cluster, codec, count):
+    topic = f"keyed-{codec}-{count}"
+    create_topic(cluster, topic, config=TOPIC_CONFIG)
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "linger.ms": 60_000,
+            "compression.type": codec,
+        }
+    )
+    names = {}
+    for number in range(count):
+        producer.produce(
+            topic,
+            value=b"v",
+            key=b"k%d" % number if number % 10 else None,
+            partition=0,
+            on_delivery=lambda error, _, at=number: names.update({at: error.name()}),
+        )
+    producer.flush(120)
+    assert names == {
+        number: "_INVALID_DIFFERENT_RECORD" if number % 10 else "INVALID_RECORD"
+        for number in range(count)
+    }
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "unused"})
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (0, 0)
+    consumer.close()
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_the_records_that_our_producer_had_right_are_accepted_without_the_others(cluster, codec):
+    topic = f"sent-again-{codec}"
+    create_topic(cluster, topic, config=TOPIC_CONFIG)
+    keys = [b"k%d" % number if number % 10 else None for number in range(100)]
+    config = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "linger.ms": 60_000,
+        "compression.type": codec,
+    }
+    with OwnProducer(config) as producer:
+        futures = [producer.send(topic, b"v", key=key, partition=0) for key in keys]
+        with pytest.raises(RefusedRecordsError, match="10 of 100 records"):
+            producer.flush()
+        errors = [future.exception(120) for future in futures]
+        assert {str(errors[number]) for number in range(0, 100, 10)} == {
+            f"{topic}-0: the record has no key: every record of a compacted topic must have one"
+        }
+        right = [
+            key
+            for key, error in zip(keys, errors, strict=True)
+            if isinstance(error, RefusedRecordsError)
+        ]
+        assert right == [key for key in keys if key is not None]
+        again = [producer.send(topic, b"v", key=key, partition=0) for key in right]
+        producer.flush()
+        assert [future.result(120).offset for future in again] == list(range(len(right)))

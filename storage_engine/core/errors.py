@@ -4,6 +4,7 @@ Source: the error codes of the Kafka protocol.
 """
 
 import enum
+from collections.abc import Sequence
 from typing import Self
 
 
@@ -272,6 +273,12 @@ class InvalidRecordError(KafkaError):
     """An intact batch that must not be stored (wrong count, control batch from a client)."""
 
     code = ErrorCode.INVALID_RECORD
+
+    def __init__(self, message: str = "", *, records: Sequence[tuple[int, str]] = ()) -> None:
+        """`records`: the place in the batch, from 0, of each bad record that is named, and what is
+        wrong with it; none where it is the batch that is wrong."""
+        super().__init__(message)
+        self.records = records
 
 
 class InvalidTimestampError(KafkaError):

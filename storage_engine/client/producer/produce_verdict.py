@@ -62,7 +62,8 @@ def final_error(
             f"{tp}: a batch of {batch_bytes} bytes is larger than the topic's max.message.bytes; "
             "raise that setting, or make batches smaller (batch.size)"
         )
-    text = f"{tp}: {answer.error_message or code.meaning}"
+    first = answer.record_errors[0][1] if answer.record_errors else None
+    message = answer.error_message or first or code.meaning
     if answer.record_errors:
-        return RefusedRecordsError(text, code, records=answer.record_errors)
-    return KafkaError(text, code)
+        return RefusedRecordsError(tp, message, code, records=answer.record_errors)
+    return KafkaError(f"{tp}: {message}", code)

@@ -12,8 +12,8 @@ TriesExhaustedError      the future           as DeadlineExceededError: it was s
                                               times, and failed for the reason that it names
 KafkaError, retriable    the future           as DeadlineExceededError
 KafkaError, final        the future           correct what it names; sending again is no use
-RefusedRecordsError      the future           as that: some records of its batch are wrong, none of
-                                              the batch is there; send the others again
+RefusedRecordsError      the future           send it again: other records of its batch are wrong,
+                                              and none of the batch is there
 ProducerClosedError      send                 the record was not sent
 ProducerClosedError      the future           as DeadlineExceededError
 ProducerFencedError      transactions         another producer has the transactional.id: close this
@@ -32,6 +32,7 @@ from storage_engine.core.errors import (
     HeadraceError,
     KafkaError,
 )
+from storage_engine.core.ids import TopicPartition
 
 
 class SerializationError(HeadraceError):
@@ -60,11 +61,27 @@ class RefusedRecordsError(KafkaError):
     """A batch was refused because some of its records don't fit the topic."""
 
     def __init__(
-        self, message: str, code: ErrorCode, *, records: Sequence[tuple[int, str | None]]
+        self,
+        tp: TopicPartition,
+        message: str,
+        code: ErrorCode,
+        *,
+        records: Sequence[tuple[int, str | None]],
     ) -> None:
-        super().__init__(message, code)
+        super().__init__(
+            f"{tp}: the batch is not written because of some of its records: {message}", code
+        )
         self.records = records
         """The place in the batch, from 0, of each wrong record that is named, and what is wrong."""
+        # Of several records, the code of the batch may be that of another one.
+        own_code = code if len(records) == 1 else ErrorCode.INVALID_RECORD
+        self._of_wrong = {
+            place: KafkaError(f"{tp}: {reason or message}", own_code) for place, reason in records
+        }
+
+    def of_record(self, place: int) -> KafkaError:
+        """The error of one record of the batch: its own where it is one of the wrong ones."""
+        return self._of_wrong.get(place, self)
 
 
 class TransactionFailedError(HeadraceError):

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from storage_engine.client.changed import Changed
+from storage_engine.client.producer.producer_errors import RefusedRecordsError
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
@@ -49,7 +50,7 @@ class BatchOutcome:
         self.base_offset = -1
         """-1 when no broker returned it."""
         self.error: HeadraceError | None = None
-        """The error of all records of the batch."""
+        """The error of the batch; see `error_of`."""
 
     def settle(self, base_offset: int, error: HeadraceError | None) -> None:
         """Say what became of the batch, once; callbacks are called in the order of the records."""
@@ -70,6 +71,11 @@ class BatchOutcome:
     def abandon(self, error: HeadraceError) -> None:
         """Nobody will settle it in this process, which is the child of a fork."""
         self.error, self.done = error, True
+
+    def error_of(self, index: int) -> HeadraceError | None:
+        """The error of the record at `index` of the batch."""
+        error = self.error
+        return error.of_record(index) if isinstance(error, RefusedRecordsError) else error
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait until it is known; False when the time is over."""
@@ -142,14 +148,15 @@ class RecordFuture(Future[RecordMetadata]):
         outcome = self._outcome
         if not outcome.done and not outcome.wait(timeout):
             raise TimeoutError
-        return outcome.error
+        # Without a call in the usual case, which costs by the record.
+        return None if outcome.error is None else outcome.error_of(self.index)
 
     def add_done_callback(self, fn: DoneCallback) -> None:
         self._outcome.add_callback(self, fn)
 
     def copy_outcome(self) -> None:
         """Notifies waiters by the means of the parent class."""
-        if (error := self._outcome.error) is not None:
+        if (error := self._outcome.error_of(self.index)) is not None:
             self.set_exception(error)
         else:
             self.set_result(self._metadata())

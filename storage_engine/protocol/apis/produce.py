@@ -335,7 +335,8 @@ def _read_partition_response(reader: Reader, version: int, topic: str) -> Produc
     index, error, base = reader.int32(), reader.int16(), reader.int64()
     append_time = reader.int64() if version >= 2 else -1
     log_start = reader.int64() if version >= 5 else -1
-    message, bad_records = _read_errors(reader) if version >= 8 else (None, ())
+    bad_records = _read_record_errors(reader) if version >= 8 else ()
+    message = reader.nullable_string() if version >= 8 else None
     tag = reader.tags().get(_CURRENT_LEADER_TAG)
     leader = decode_leader(tag) if tag is not None and version >= FIRST_WITH_LEADERS else None
     return ProducePartitionResponse(
@@ -343,18 +344,12 @@ def _read_partition_response(reader: Reader, version: int, topic: str) -> Produc
     )
 
 
-def _read_errors(reader: Reader) -> tuple[str | None, Sequence[tuple[int, str | None]]]:
-    """Return the partition's error message, or that of its first bad record; and its bad
-    records."""
+def _read_record_errors(reader: Reader) -> Sequence[tuple[int, str | None]]:
     bad_records: list[tuple[int, str | None]] = []
     for _ in range(reader.count(6)):
         bad_records.append((reader.int32(), reader.nullable_string()))
         reader.tags()
-    message = reader.nullable_string()
-    if message is None and bad_records:
-        place, reason = bad_records[0]
-        message = f"record {place}: {reason or 'not accepted'}"
-    return message, tuple(bad_records)
+    return tuple(bad_records)
 
 
 API = ApiSpec(

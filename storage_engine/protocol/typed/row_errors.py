@@ -15,7 +15,7 @@ class RowsDoNotFitError(InvalidRecordError):
     def __init__(self, message: str, *, column: str = "", row: int = -1) -> None:
         """`row` counts from 0 within the rows that were given; -1 when none is to blame, as for a
         column of another type."""
-        super().__init__(message)
+        super().__init__(message, records=() if row < 0 else [(row, message)])
         self.column = column
         self.row = row
 

@@ -9,7 +9,7 @@ import enum
 import struct
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -78,6 +78,7 @@ class FakePartition:
     max_batch_bytes: int = 1 << 20
     errors: deque[ErrorCode] = field(default_factory=deque)
     """For the next batches, one each."""
+    record_errors: Sequence[tuple[int, str | None]] = ()  # With INVALID_RECORD.
     aborted: list[tuple[int, int]] = field(default_factory=list)
     producers: dict[int, deque[tuple[int, int, int]]] = field(default_factory=dict)
     takes_any_first: bool = False
@@ -398,7 +399,9 @@ class FakeCluster:
                     led.append(bytes(records))
             else:
                 code, offset = led.append(bytes(records))
-            answers.append(produce.ProducePartitionResponse(topic, number, code, offset))
+            bad = led.record_errors if code is ErrorCode.INVALID_RECORD else ()
+            answer = produce.ProducePartitionResponse(topic, number, code, offset)
+            answers.append(answer._replace(record_errors=bad))
         self._answer_waiting()
         return produce.ProduceResponse(answers) if message.acks else None
 

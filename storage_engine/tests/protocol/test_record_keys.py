@@ -46,6 +46,20 @@ def test_both_ways_agree_on_any_batch(keys, place, byte, damaged):
         assert decoded == "accepted"
 
 
+@pytest.mark.parametrize("count", [100, 3_000])
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_the_records_without_a_key_are_named_up_to_a_number(count, compression, monkeypatch):
+    monkeypatch.setattr(record_keys, "WALKED_RECORDS_MAX", 100)
+    keys = [None if number % 2 else b"k" for number in range(count)]
+    (batch,) = encode_batches(
+        pa.array([b"v"] * count), pa.array(keys, pa.binary()), compression=compression
+    )
+    with pytest.raises(InvalidRecordError, match=f"{count // 2} of {count} records") as raised:
+        check_keys(batch.data, [(0, read_header(batch.data))])
+    named = [place for place, reason in raised.value.records if "no key" in reason]
+    assert named == list(range(1, count, 2))[: record_keys.NAMED_MAX]
+
+
 def test_a_bomb_is_refused():
     (batch,) = encode_batches(
         pa.array([bytes(70 << 20)]), pa.array([b"k"]), compression="zstd", batch_bytes=1 << 30

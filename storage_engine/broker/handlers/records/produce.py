@@ -33,7 +33,7 @@ from storage_engine.protocol.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
+from storage_engine.protocol.records.record_keys import NAMED_MAX
 
 TOLD_MAX = 2_000
 """The most characters of an error that a producer is told."""
@@ -190,9 +190,12 @@ class ProduceHandler:
         acks = request.acks
         responses: list[ProducePartitionResponse] = []
         waiting: list[AwaitedAppend] = []
+        # Of all partitions, since the answer is encoded in one step.
+        named_max = NAMED_MAX
         for item, outcome in zip(request.partitions, outcomes, strict=True):
             if isinstance(outcome, KafkaError):
-                responses.append(_failed(item, outcome))
+                responses.append(_failed(item, outcome, named_max))
+                named_max -= len(responses[-1].record_errors)
             else:
                 responses.append(self._appended(item, outcome, acks, waiting, responses))
             if len(responses) % STEP_PARTITIONS == 0:
@@ -292,7 +295,10 @@ def _refusal(version: int, request: ProduceRequest) -> KafkaError | None:
     return None
 
 
-def _failed(item: ProducePartition, failure: KafkaError) -> ProducePartitionResponse:
+def _failed(
+    item: ProducePartition, failure: KafkaError, named_max: int = NAMED_MAX
+) -> ProducePartitionResponse:
+    """`named_max`: the most records of its batch that it may name."""
     if not failure.retriable:
         log.info(
             item.topic, "produce refused partition=%s-%d: %s", item.topic, item.partition, failure
@@ -305,7 +311,7 @@ def _failed(item: ProducePartition, failure: KafkaError) -> ProducePartitionResp
         -1,
         -1,
         _told(failure),
-        _bad_records(failure),
+        _bad_records(failure, named_max),
     )
 
 
@@ -314,10 +320,10 @@ def _told(failure: KafkaError) -> str:
     return str(failure)[:TOLD_MAX]
 
 
-def _bad_records(failure: KafkaError) -> list[tuple[int, str | None]]:
-    """The place in its batch of the record that was refused, where one was."""
-    if isinstance(failure, RowsDoNotFitError) and failure.row >= 0:
-        return [(failure.row, _told(failure))]
+def _bad_records(failure: KafkaError, most: int) -> list[tuple[int, str | None]]:
+    """The place in its batch of each record that was refused, where it is known, and why."""
+    if isinstance(failure, InvalidRecordError):
+        return [(place, reason[:TOLD_MAX]) for place, reason in failure.records[:most]]
     return []
 
 

@@ -109,6 +109,10 @@ def _produce_response(theirs: Any) -> produce.ProduceResponse:
             _timestamp(partition.log_append_time),
             getattr(partition, "log_start_offset", -1),
             getattr(partition, "error_message", None),
+            tuple(
+                (record.batch_index, record.batch_index_error_message)
+                for record in getattr(partition, "record_errors", ())
+            ),
             current_leader=_current_leader(partition),
         )
         for topic in theirs.responses

@@ -28,8 +28,6 @@ PINNED = {
     (1, "request"): ("cluster_id", "replica_directory_id", "high_watermark"),
     (1, "response"): ("snapshot_id",),
     (18, "response"): ("zk_migration_ready",),
-    # only read: our broker says everything in the error message
-    (0, "response"): ("record_errors",),
 }
 
 CASES = [

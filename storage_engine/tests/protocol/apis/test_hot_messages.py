@@ -1,6 +1,5 @@
 """What kio cannot say about Produce, Fetch and Metadata: records, old versions, special fields."""
 
-import datetime
 import struct
 from uuid import UUID
 
@@ -8,8 +7,6 @@ import pytest
 from kafka.protocol.consumer import FetchResponse as ForeignFetchResponse
 from kafka.protocol.producer import ProduceRequest as ForeignProduceRequest
 from kafka.protocol.producer import ProduceResponse as ForeignProduceResponse
-from kio.schema.errors import ErrorCode
-from kio.static.primitive import i32, i64
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis import (
@@ -20,7 +17,6 @@ from storage_engine.protocol.apis import (
     metadata,
     produce,
 )
-from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.apis.buffers import joined
 
 
@@ -117,36 +113,6 @@ def test_a_topic_name_as_long_as_names_get_takes_the_long_path(version: int) -> 
     request = produce.ProduceRequest(None, 1, 0, [produce.ProducePartition(name, 0, b"x")])
     data = memoryview(joined(produce.encode_request(version, request)))
     assert produce.decode_request(version, data) == request
-
-
-@pytest.mark.parametrize("version", [8, 9])
-def test_errors_of_single_records_become_the_message_when_there_is_no_other(version: int) -> None:
-    kio_class = kio_messages.kio_class(0, version, "response")
-    module = __import__(kio_class.__module__, fromlist=["*"])
-    theirs = kio_class(
-        throttle_time=datetime.timedelta(),
-        responses=(
-            module.TopicProduceResponse(
-                name="a",
-                partition_responses=(
-                    module.PartitionProduceResponse(
-                        index=i32(0),
-                        error_code=ErrorCode.invalid_record,
-                        base_offset=i64(-1),
-                        log_append_time=None,
-                        record_errors=(
-                            module.BatchIndexAndErrorMessage(
-                                batch_index=i32(4), batch_index_error_message="no key"
-                            ),
-                        ),
-                    ),
-                ),
-            ),
-        ),
-    )
-    data = kio_messages.encode(theirs)
-    (partition,) = produce.decode_response(version, memoryview(data)).partitions
-    assert partition.error_message == "record 4: no key"
 
 
 FETCHES = {
