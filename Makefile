@@ -26,6 +26,7 @@ checks: .venv/.set-up
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/messages.py --check
 	$(BIN)/mypy
 
 # Four at a time on two processors, one of them for all that use Spark: the others wait for timeouts

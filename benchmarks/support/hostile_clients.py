@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from benchmarks.support.log_batches import sealed_batch
 from storage_engine.net.pieces import joined
-from storage_engine.protocol.apis import create_topics, list_offsets, metadata, produce
+from storage_engine.protocol.apis import list_offsets, metadata, produce
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.framing import encode_request_frame
+from storage_engine.protocol.messages import create_topics
 from storage_engine.protocol.records.records import iter_encoded
 
 HELD_TOPIC = "steady"

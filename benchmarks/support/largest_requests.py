@@ -5,12 +5,15 @@ and all others are empty. A list is filled twice: with different names or number
 same.
 """
 
+import importlib
+import pkgutil
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.protocol.apis.kafka_python import request_classes
+import kafka.protocol
+
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 
 TOPIC = "many"
@@ -79,7 +82,7 @@ def largest_requests(
 ) -> Iterator[LargestRequest]:
     """The largest requests of all APIs, or of one, with `count` items each, or as many as fit in a
     frame."""
-    classes = request_classes()
+    classes = _request_classes()
     versions = [(key, newest) for key, (_, newest) in SERVED_RANGES.items()]
     for key, version in [*versions, *_OTHER_FORMS]:
         if api not in (None, name_of(key)):
@@ -97,6 +100,17 @@ def largest_requests(
                 yield LargestRequest(
                     api_key=key, version=version, items=kind, count=size, frame=frame
                 )
+
+
+def _request_classes() -> dict[str, Any]:
+    """The classes of all requests in kafka-python, by their names."""
+    modules = pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol.")
+    return {
+        name: each
+        for module in modules
+        for name, each in vars(importlib.import_module(module.name)).items()
+        if isinstance(each, type) and name.endswith("Request") and hasattr(each, "fields")
+    }
 
 
 def _lists(fields: Any, version: int, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

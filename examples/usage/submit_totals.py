@@ -8,7 +8,7 @@ Where the package is not installed on the cluster, it travels with the job:
     zip -r headrace.zip connector storage_engine pyspark_headrace
     spark-submit --py-files headrace.zip examples/usage/submit_totals.py …
 
-(pyarrow, numpy, kafka-python and crc32c, which are not pure Python, have to be there.) That is what
+(pyarrow, numpy and crc32c, which are not pure Python, have to be there.) That is what
 `register` is for: Spark does not look for formats in archives.
 """
 

@@ -73,7 +73,7 @@ def questions(led: Led, *, starts: bool, dirs: bool) -> list[Question]:
 def log_dirs_question() -> Question:
     """All log directories of a broker."""
     # Now, since most clients never need it.
-    from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+    from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
     return spec_for(_DESCRIBE_LOG_DIRS), DescribeLogDirsRequest(topics=None)
 

@@ -325,7 +325,7 @@ class _Eye:
             self._disks[broker], sizes = found
             self._sizes.update(sizes)
         cost_ms = (time.thread_time() - before_s) * 1000
-        # They are dear where there are many replicas: kafka-python's messages are slow.
+        # They are dear where there are many replicas.
         self._dirs_every_ms = min(_DIRS_AT_LEAST_MS, int(20 * cost_ms))
 
 

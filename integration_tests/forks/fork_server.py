@@ -27,8 +27,6 @@ import types
 from pathlib import Path
 from typing import Any
 
-from storage_engine.tools.put_off_packages import load_only_when_asked
-
 LONGEST_REQUEST = 1 << 17
 """Bytes: of an environment mostly."""
 
@@ -121,7 +119,6 @@ def _run(arguments: list[str]) -> None:
 
 def main() -> None:
     descriptor, _, *modules = sys.argv[1:]
-    load_only_when_asked()
     for name in modules:
         importlib.import_module(name)
     gc.collect()

@@ -12,14 +12,10 @@ from simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.protocol.apis import (
-    add_partitions_to_txn,
-    end_txn,
-    find_coordinator,
-    init_producer_id,
-)
+from storage_engine.protocol.apis import init_producer_id
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
+from storage_engine.protocol.messages import add_partitions_to_txn, end_txn, find_coordinator
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT
 
 PAUSE_MS = 50
@@ -28,7 +24,7 @@ TRANSACTION = 1
 EPOCH_BUMP = 5
 """The first version of EndTxn that bumps the epoch."""
 
-_Topic = add_partitions_to_txn.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+_Topic = add_partitions_to_txn.AddPartitionsToTxnTopic
 
 
 class SimulatedProducer:

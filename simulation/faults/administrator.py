@@ -13,7 +13,7 @@ from simulation.faults.faults import Fault, FaultKind
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import create_topic_request, delete_topic_request
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import create_partitions, create_topics, delete_topics
+from storage_engine.protocol.messages import create_partitions, create_topics, delete_topics
 
 GROWN_PARTITIONS = 4
 """The most partitions that are requested."""

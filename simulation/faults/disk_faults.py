@@ -13,7 +13,7 @@ from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import alter_replica_log_dirs, delete_records
+from storage_engine.protocol.messages import alter_replica_log_dirs, delete_records
 
 AGAIN_MS = 200
 """How long a restart is put off that is impossible now."""

@@ -3,7 +3,7 @@
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import create_topic_request
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import create_topics
+from storage_engine.protocol.messages import create_topics
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 TP = TopicPartition("t", 0)

@@ -16,8 +16,8 @@ from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.protocol.apis import add_partitions_to_txn
 from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.messages import add_partitions_to_txn
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, read_header
 
 MOST_BATCHES = 2
@@ -25,7 +25,7 @@ MOST_BATCHES = 2
 
 Then = Callable[[ErrorCode], None]
 
-_Topic = add_partitions_to_txn.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+_Topic = add_partitions_to_txn.AddPartitionsToTxnTopic
 
 
 def way_to(transactional_id: str) -> Way:

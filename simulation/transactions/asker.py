@@ -19,7 +19,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.protocol.apis import find_coordinator
+from storage_engine.protocol.messages import find_coordinator
 
 GROUP_KEY = 0
 TRANSACTION_KEY = 1

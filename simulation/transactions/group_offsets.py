@@ -13,7 +13,7 @@ from simulation.transactions.group_ledger import GROUP, GROUP_STATE, OffsetCommi
 from simulation.transactions.ledger import ObservedTransaction
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import (
+from storage_engine.protocol.messages import (
     add_offsets_to_txn,
     offset_commit,
     offset_fetch,

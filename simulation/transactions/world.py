@@ -35,7 +35,7 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.ports import TransportError
-from storage_engine.protocol.apis import incremental_alter_configs
+from storage_engine.protocol.messages import incremental_alter_configs
 
 STATE_PARTITIONS = [
     *(TopicPartition(TRANSACTION_STATE_TOPIC, p) for p in range(PARTITIONS)),

@@ -28,14 +28,14 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.core.security.principal import Principal
 from storage_engine.log.files.disk import REAL_DISK, Disk
-from storage_engine.protocol.apis import (
+from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.messages import (
     alter_partition_reassignments,
     create_topics,
     delete_topics,
     elect_leaders,
 )
-from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 CLIENT_TIMEOUT_MS = 120_000

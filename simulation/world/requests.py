@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from storage_engine.protocol.apis import alter_partition_reassignments as reassignments
-from storage_engine.protocol.apis import create_topics, delete_topics, elect_leaders
 from storage_engine.protocol.apis.fetch import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -12,6 +10,8 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
 )
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
+from storage_engine.protocol.messages import alter_partition_reassignments as reassignments
+from storage_engine.protocol.messages import create_topics, delete_topics, elect_leaders
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,

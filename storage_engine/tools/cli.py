@@ -17,7 +17,6 @@ from typing import Protocol
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.printable import printable
 from storage_engine.tools.errors import OutputClosedError, UsageError
-from storage_engine.tools.put_off_packages import load_only_when_asked
 
 DONE = 0
 FAILED = 1
@@ -230,7 +229,6 @@ def _dispatch(arguments: list[str]) -> int:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean '{near[0]}'?" if near else "'headrace --help' lists the commands"
         raise UsageError(f"there is no command '{name}'; {hint}")
-    load_only_when_asked()
     module = found.load()
     parser = argparse.ArgumentParser(
         prog=f"headrace {found.name}",

@@ -18,6 +18,7 @@ from storage_engine.protocol.apis.join_batch import JoinBatchRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.registry import api_of, name_of
 from storage_engine.tests.broker.guards.guarded_cluster import codes_in
+from storage_engine.tests.protocol.apis.struct_classes import struct_of
 
 MARKER = "s3cret"
 LONG_MS = 900_000
@@ -43,7 +44,7 @@ class Planted:
 
 
 def built(key: int, /, **fields: Any) -> Any:
-    """A request of kafka-python's classes, made of dictionaries and lists."""
+    """A request, made of dictionaries and lists."""
     return _filled(api_of(key)[1], fields)
 
 
@@ -51,7 +52,7 @@ def _filled(message_class: Any, fields: dict[str, Any]) -> Any:
     given = {}
     for name, value in fields.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
-            row_class = message_class.fields[name].data_class
+            row_class = struct_of(message_class, name)
             given[name] = [_filled(row_class, row) for row in value]
         else:
             given[name] = value

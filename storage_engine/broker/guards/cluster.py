@@ -16,27 +16,29 @@ from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import AclOperation, ResourceType
-from storage_engine.protocol.apis.alter_configs import AlterConfigsResponse
-from storage_engine.protocol.apis.alter_partition_reassignments import (
+from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownResponse
+from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from storage_engine.protocol.apis.stop_replica import StopReplicaResponse
+from storage_engine.protocol.apis.update_metadata import UpdateMetadataResponse
+from storage_engine.protocol.messages.alter_configs import AlterConfigsResponse
+from storage_engine.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
-from storage_engine.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsResponse
-from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownResponse
-from storage_engine.protocol.apis.create_acls import CreateAclsResponse
-from storage_engine.protocol.apis.delete_acls import DeleteAclsResponse
-from storage_engine.protocol.apis.describe_acls import DescribeAclsResponse
-from storage_engine.protocol.apis.describe_configs import DescribeConfigsResponse
-from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsResponse
-from storage_engine.protocol.apis.elect_leaders import ElectLeadersResponse
-from storage_engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsResponse
-from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
-from storage_engine.protocol.apis.list_config_resources import ListConfigResourcesResponse
-from storage_engine.protocol.apis.list_partition_reassignments import (
+from storage_engine.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsResponse
+from storage_engine.protocol.messages.create_acls import CreateAclsResponse
+from storage_engine.protocol.messages.delete_acls import DeleteAclsResponse
+from storage_engine.protocol.messages.describe_acls import DescribeAclsResponse
+from storage_engine.protocol.messages.describe_configs import DescribeConfigsResponse
+from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from storage_engine.protocol.messages.elect_leaders import ElectLeadersResponse
+from storage_engine.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsResponse,
+)
+from storage_engine.protocol.messages.list_config_resources import ListConfigResourcesResponse
+from storage_engine.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
-from storage_engine.protocol.apis.stop_replica import StopReplicaResponse
-from storage_engine.protocol.apis.update_features import UpdateFeaturesResponse
-from storage_engine.protocol.apis.update_metadata import UpdateMetadataResponse
+from storage_engine.protocol.messages.update_features import UpdateFeaturesResponse
 
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -18,16 +18,16 @@ from storage_engine.broker.guards.shares import (
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
-from storage_engine.protocol.apis.delete_groups import DeleteGroupsResponse
-from storage_engine.protocol.apis.describe_groups import DescribeGroupsResponse
-from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
-from storage_engine.protocol.apis.heartbeat import HeartbeatResponse
-from storage_engine.protocol.apis.join_group import JoinGroupResponse
-from storage_engine.protocol.apis.leave_group import LeaveGroupResponse
-from storage_engine.protocol.apis.offset_commit import OffsetCommitResponse
-from storage_engine.protocol.apis.offset_delete import OffsetDeleteResponse
-from storage_engine.protocol.apis.offset_fetch import OffsetFetchResponse
-from storage_engine.protocol.apis.sync_group import SyncGroupResponse
+from storage_engine.protocol.messages.delete_groups import DeleteGroupsResponse
+from storage_engine.protocol.messages.describe_groups import DescribeGroupsResponse
+from storage_engine.protocol.messages.find_coordinator import FindCoordinatorResponse
+from storage_engine.protocol.messages.heartbeat import HeartbeatResponse
+from storage_engine.protocol.messages.join_group import JoinGroupResponse
+from storage_engine.protocol.messages.leave_group import LeaveGroupResponse
+from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
+from storage_engine.protocol.messages.offset_delete import OffsetDeleteResponse
+from storage_engine.protocol.messages.offset_fetch import OffsetFetchResponse
+from storage_engine.protocol.messages.sync_group import SyncGroupResponse
 
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
@@ -219,19 +219,30 @@ def find_coordinator(
         yield from passed(handler, call, request)
         return
     code = REFUSALS[kind]
-    nowhere = {"error_code": int(code), "error_message": code.meaning}
-    nowhere |= {"node_id": -1, "host": "", "port": -1}
     if call.version < FIRST_WITH_MANY_KEYS:
         if client.may(AclOperation.DESCRIBE, kind, request.key):
             yield from passed(handler, call, request)
         else:
-            call.respond(FindCoordinatorResponse(**nowhere))
+            call.respond(
+                FindCoordinatorResponse(
+                    error_code=int(code), error_message=code.meaning, node_id=-1, port=-1
+                )
+            )
         return
     keys = request.coordinator_keys
     refused = yield from client.refused(AclOperation.DESCRIBE, kind, keys)
     rows = []
     for key in refused:
-        rows.append(FindCoordinatorResponse.Coordinator(key=key, **nowhere))
+        rows.append(
+            FindCoordinatorResponse.Coordinator(
+                key=key,
+                error_code=int(code),
+                error_message=code.meaning,
+                node_id=-1,
+                host="",
+                port=-1,
+            )
+        )
         yield None
     request.coordinator_keys = [key for key in keys if key not in refused]
     call.amend = with_rows("coordinators", rows)
@@ -272,7 +283,7 @@ def describe_groups(
             for group in answer.groups if wants_operations else ():
                 yield None
                 if not group.error_code:
-                    group.authorized_operations = bits(client.operations(_GROUP, group.group_id))
+                    group.authorized_operations = client.operations(_GROUP, group.group_id)
             if refusals is not None:
                 answer = yield from refusals(answer)
             return answer
@@ -281,11 +292,6 @@ def describe_groups(
         yield from passed(handler, of, asked)
 
     yield from _DESCRIBED_GROUPS(client, call, request, described)
-
-
-def bits(operations: int) -> set[int]:
-    """Operations in the form in which kafka-python has them."""
-    return {bit for bit in range(32) if operations >> bit & 1}
 
 
 delete_groups = ByItem(

@@ -15,7 +15,6 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import AclOperation, ResourceType
 from storage_engine.net.limits import SCRATCH_BYTES
-from storage_engine.protocol.apis.delete_records import DeleteRecordsResponse
 from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
@@ -26,13 +25,14 @@ from storage_engine.protocol.apis.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from storage_engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from storage_engine.protocol.apis.produce import (
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
 )
+from storage_engine.protocol.messages.delete_records import DeleteRecordsResponse
+from storage_engine.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 _TOPIC = ResourceType.TOPIC
 _DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -9,27 +9,26 @@ from typing import Any
 from uuid import UUID
 
 from storage_engine.broker.guards.client import RequestClient, Right, passed
-from storage_engine.broker.guards.groups import bits
 from storage_engine.broker.guards.shares import Building, ByItem, row_of, with_rows
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
-from storage_engine.protocol.apis.create_partitions import CreatePartitionsResponse
-from storage_engine.protocol.apis.create_topics import CreateTopicsResponse
-from storage_engine.protocol.apis.delete_topics import DeleteTopicsResponse
 from storage_engine.protocol.apis.describe_schemas import (
     DescribedSchema,
     DescribeSchemasResponse,
-)
-from storage_engine.protocol.apis.describe_topic_partitions import (
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
 )
 from storage_engine.protocol.apis.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataTopic,
+)
+from storage_engine.protocol.messages.create_partitions import CreatePartitionsResponse
+from storage_engine.protocol.messages.create_topics import CreateTopicsResponse
+from storage_engine.protocol.messages.delete_topics import DeleteTopicsResponse
+from storage_engine.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
 )
 
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
@@ -175,7 +174,7 @@ def describe_cluster(
     def amend(answer: Any) -> Building:
         yield from ()
         if not answer.error_code:
-            answer.authorized_operations = bits(client.operations(_CLUSTER, CLUSTER_NAME))
+            answer.cluster_authorized_operations = client.operations(_CLUSTER, CLUSTER_NAME)
         return answer
 
     if request.include_cluster_authorized_operations:
@@ -305,7 +304,7 @@ def _split_deletions(client: RequestClient, topics: Sequence[Any]) -> Building:
             continue
         refused[name] = None
         is_shown = topic.name is not None or client.may_quietly(AclOperation.DESCRIBE, _TOPIC, name)
-        rows.append(_undeleted(name if is_shown else None, topic.topic_id or _NO_ID))
+        rows.append(_undeleted(name if is_shown else None, topic.topic_id))
     client.log_refused(AclOperation.DELETE, _TOPIC, refused)
     return kept, rows
 

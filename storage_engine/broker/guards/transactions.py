@@ -25,21 +25,25 @@ from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
-from storage_engine.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
-from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
-from storage_engine.protocol.apis.describe_producers import DescribeProducersResponse
 from storage_engine.protocol.apis.describe_sinks import OpenMember
-from storage_engine.protocol.apis.describe_transactions import DescribeTransactionsResponse
-from storage_engine.protocol.apis.end_txn import EndTxnResponse
 from storage_engine.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import BatchResponse
-from storage_engine.protocol.apis.txn_offset_commit import TxnOffsetCommitResponse
-from storage_engine.protocol.apis.write_txn_markers import WriteTxnMarkersResponse
+from storage_engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from storage_engine.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from storage_engine.protocol.messages.describe_producers import DescribeProducersResponse
+from storage_engine.protocol.messages.describe_transactions import DescribeTransactionsResponse
+from storage_engine.protocol.messages.end_txn import EndTxnResponse
+from storage_engine.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
+from storage_engine.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
 
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _TRANSACTION, _CLUSTER = ResourceType.TRANSACTIONAL_ID, ResourceType.CLUSTER
@@ -85,10 +89,9 @@ add_offsets_to_txn = whole(
 )
 
 FIRST_BETWEEN_BROKERS = 4
-_Enlisted = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _ENLISTED_ROWS = TopicRows(
-    topic_class=_Enlisted,
-    partition_class=_Enlisted.AddPartitionsToTxnPartitionResult,
+    topic_class=AddPartitionsToTxnTopicResult,
+    partition_class=AddPartitionsToTxnPartitionResult,
     partitions="results_by_partition",
     code="partition_error_code",
     asked_index=None,

@@ -5,12 +5,12 @@ from typing import Any
 from storage_engine.broker.guards.shares import Building, briefly, of_cluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import AclOperation
-from storage_engine.protocol.apis.alter_client_quotas import AlterClientQuotasResponse
-from storage_engine.protocol.apis.alter_user_scram_credentials import (
+from storage_engine.protocol.messages.alter_client_quotas import AlterClientQuotasResponse
+from storage_engine.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
 )
-from storage_engine.protocol.apis.describe_client_quotas import DescribeClientQuotasResponse
-from storage_engine.protocol.apis.describe_user_scram_credentials import (
+from storage_engine.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from storage_engine.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 

@@ -15,7 +15,7 @@ from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Endpoint, Scheduler, TransportError
-from storage_engine.protocol.apis.add_partitions_to_txn import (
+from storage_engine.protocol.messages.add_partitions_to_txn import (
     API,
     AddPartitionsToTxnRequest,
 )

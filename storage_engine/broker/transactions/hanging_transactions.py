@@ -47,7 +47,10 @@ from storage_engine.core.transactions.partition_transactions import (
     TransactionMarker,
 )
 from storage_engine.core.transactions.transaction_search import search_name
-from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest
+from storage_engine.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 
 log = logging.getLogger(__name__)
 
@@ -257,8 +260,7 @@ def _request(
         for tp in partitions:
             topics.setdefault(tp.topic, []).append(tp.partition)
         topics_of[producer_id] = [
-            Transaction.AddPartitionsToTxnTopic(name=topic, partitions=each)
-            for topic, each in topics.items()
+            AddPartitionsToTxnTopic(name=topic, partitions=each) for topic, each in topics.items()
         ]
     return AddPartitionsToTxnRequest(
         transactions=[

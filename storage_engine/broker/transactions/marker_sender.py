@@ -26,7 +26,7 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Endpoint, Scheduler, TransportError
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.transactions.transaction_events import SendMarkers
-from storage_engine.protocol.apis.write_txn_markers import API
+from storage_engine.protocol.messages.write_txn_markers import API
 from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)

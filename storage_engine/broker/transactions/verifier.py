@@ -30,7 +30,10 @@ from storage_engine.core.transactions.verification_guard import (
     TransactionVerification,
     VerificationGuards,
 )
-from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest
+from storage_engine.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +213,7 @@ def _transaction(group: Sequence[_Asked]) -> Any:
         producer_epoch=epoch,
         verify_only=not enlists,
         topics=[
-            Transaction.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+            AddPartitionsToTxnTopic(name=topic, partitions=numbers)
             for topic, numbers in topics.items()
         ],
     )

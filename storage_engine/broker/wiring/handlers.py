@@ -71,71 +71,75 @@ from storage_engine.broker.wiring.replicas import ReplicaParts
 from storage_engine.broker.wiring.requests import RequestParts
 from storage_engine.broker.wiring.settings import SettingsParts
 from storage_engine.protocol.apis.abort_members import API as ABORT_MEMBERS
-from storage_engine.protocol.apis.add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
-from storage_engine.protocol.apis.add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
-from storage_engine.protocol.apis.alter_client_quotas import API as ALTER_CLIENT_QUOTAS
-from storage_engine.protocol.apis.alter_configs import API as ALTER_CONFIGS
-from storage_engine.protocol.apis.alter_partition_reassignments import (
-    API as ALTER_PARTITION_REASSIGNMENTS,
-)
-from storage_engine.protocol.apis.alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
-from storage_engine.protocol.apis.alter_user_scram_credentials import (
-    API as ALTER_USER_SCRAM_CREDENTIALS,
-)
 from storage_engine.protocol.apis.batch_heartbeat import API as BATCH_HEARTBEAT
 from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
 from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_SHUTDOWN
-from storage_engine.protocol.apis.create_acls import API as CREATE_ACLS
-from storage_engine.protocol.apis.create_partitions import API as CREATE_PARTITIONS
-from storage_engine.protocol.apis.create_topics import API as CREATE_TOPICS
-from storage_engine.protocol.apis.delete_acls import API as DELETE_ACLS
-from storage_engine.protocol.apis.delete_groups import API as DELETE_GROUPS
-from storage_engine.protocol.apis.delete_records import API as DELETE_RECORDS
-from storage_engine.protocol.apis.delete_topics import API as DELETE_TOPICS
-from storage_engine.protocol.apis.describe_acls import API as DESCRIBE_ACLS
-from storage_engine.protocol.apis.describe_client_quotas import API as DESCRIBE_CLIENT_QUOTAS
-from storage_engine.protocol.apis.describe_cluster import API as DESCRIBE_CLUSTER
-from storage_engine.protocol.apis.describe_configs import API as DESCRIBE_CONFIGS
-from storage_engine.protocol.apis.describe_groups import API as DESCRIBE_GROUPS
-from storage_engine.protocol.apis.describe_log_dirs import API as DESCRIBE_LOG_DIRS
-from storage_engine.protocol.apis.describe_producers import API as DESCRIBE_PRODUCERS
 from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
 from storage_engine.protocol.apis.describe_sinks import API as DESCRIBE_SINKS
-from storage_engine.protocol.apis.describe_topic_partitions import API as DESCRIBE_TOPIC_PARTITIONS
-from storage_engine.protocol.apis.describe_transactions import API as DESCRIBE_TRANSACTIONS
-from storage_engine.protocol.apis.describe_user_scram_credentials import (
-    API as DESCRIBE_USER_SCRAM_CREDENTIALS,
-)
-from storage_engine.protocol.apis.elect_leaders import API as ELECT_LEADERS
-from storage_engine.protocol.apis.end_txn import API as END_TXN
 from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.protocol.apis.find_coordinator import API as FIND_COORDINATOR
-from storage_engine.protocol.apis.heartbeat import API as HEARTBEAT
-from storage_engine.protocol.apis.incremental_alter_configs import API as INCREMENTAL_ALTER_CONFIGS
 from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
 from storage_engine.protocol.apis.join_batch import API as JOIN_BATCH
-from storage_engine.protocol.apis.join_group import API as JOIN_GROUP
 from storage_engine.protocol.apis.leader_and_isr import API as LEADER_AND_ISR
-from storage_engine.protocol.apis.leave_group import API as LEAVE_GROUP
-from storage_engine.protocol.apis.list_config_resources import API as LIST_CONFIG_RESOURCES
-from storage_engine.protocol.apis.list_groups import API as LIST_GROUPS
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
-from storage_engine.protocol.apis.list_partition_reassignments import (
-    API as LIST_PARTITION_REASSIGNMENTS,
-)
-from storage_engine.protocol.apis.list_transactions import API as LIST_TRANSACTIONS
 from storage_engine.protocol.apis.metadata import API as METADATA
-from storage_engine.protocol.apis.offset_commit import API as OFFSET_COMMIT
-from storage_engine.protocol.apis.offset_delete import API as OFFSET_DELETE
-from storage_engine.protocol.apis.offset_fetch import API as OFFSET_FETCH
-from storage_engine.protocol.apis.offset_for_leader_epoch import API as OFFSET_FOR_LEADER_EPOCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.stop_replica import API as STOP_REPLICA
-from storage_engine.protocol.apis.sync_group import API as SYNC_GROUP
-from storage_engine.protocol.apis.txn_offset_commit import API as TXN_OFFSET_COMMIT
-from storage_engine.protocol.apis.update_features import API as UPDATE_FEATURES
 from storage_engine.protocol.apis.update_metadata import API as UPDATE_METADATA
-from storage_engine.protocol.apis.write_txn_markers import API as WRITE_TXN_MARKERS
+from storage_engine.protocol.messages.add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
+from storage_engine.protocol.messages.add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
+from storage_engine.protocol.messages.alter_client_quotas import API as ALTER_CLIENT_QUOTAS
+from storage_engine.protocol.messages.alter_configs import API as ALTER_CONFIGS
+from storage_engine.protocol.messages.alter_partition_reassignments import (
+    API as ALTER_PARTITION_REASSIGNMENTS,
+)
+from storage_engine.protocol.messages.alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
+from storage_engine.protocol.messages.alter_user_scram_credentials import (
+    API as ALTER_USER_SCRAM_CREDENTIALS,
+)
+from storage_engine.protocol.messages.create_acls import API as CREATE_ACLS
+from storage_engine.protocol.messages.create_partitions import API as CREATE_PARTITIONS
+from storage_engine.protocol.messages.create_topics import API as CREATE_TOPICS
+from storage_engine.protocol.messages.delete_acls import API as DELETE_ACLS
+from storage_engine.protocol.messages.delete_groups import API as DELETE_GROUPS
+from storage_engine.protocol.messages.delete_records import API as DELETE_RECORDS
+from storage_engine.protocol.messages.delete_topics import API as DELETE_TOPICS
+from storage_engine.protocol.messages.describe_acls import API as DESCRIBE_ACLS
+from storage_engine.protocol.messages.describe_client_quotas import API as DESCRIBE_CLIENT_QUOTAS
+from storage_engine.protocol.messages.describe_cluster import API as DESCRIBE_CLUSTER
+from storage_engine.protocol.messages.describe_configs import API as DESCRIBE_CONFIGS
+from storage_engine.protocol.messages.describe_groups import API as DESCRIBE_GROUPS
+from storage_engine.protocol.messages.describe_log_dirs import API as DESCRIBE_LOG_DIRS
+from storage_engine.protocol.messages.describe_producers import API as DESCRIBE_PRODUCERS
+from storage_engine.protocol.messages.describe_topic_partitions import (
+    API as DESCRIBE_TOPIC_PARTITIONS,
+)
+from storage_engine.protocol.messages.describe_transactions import API as DESCRIBE_TRANSACTIONS
+from storage_engine.protocol.messages.describe_user_scram_credentials import (
+    API as DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
+from storage_engine.protocol.messages.elect_leaders import API as ELECT_LEADERS
+from storage_engine.protocol.messages.end_txn import API as END_TXN
+from storage_engine.protocol.messages.find_coordinator import API as FIND_COORDINATOR
+from storage_engine.protocol.messages.heartbeat import API as HEARTBEAT
+from storage_engine.protocol.messages.incremental_alter_configs import (
+    API as INCREMENTAL_ALTER_CONFIGS,
+)
+from storage_engine.protocol.messages.join_group import API as JOIN_GROUP
+from storage_engine.protocol.messages.leave_group import API as LEAVE_GROUP
+from storage_engine.protocol.messages.list_config_resources import API as LIST_CONFIG_RESOURCES
+from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
+from storage_engine.protocol.messages.list_partition_reassignments import (
+    API as LIST_PARTITION_REASSIGNMENTS,
+)
+from storage_engine.protocol.messages.list_transactions import API as LIST_TRANSACTIONS
+from storage_engine.protocol.messages.offset_commit import API as OFFSET_COMMIT
+from storage_engine.protocol.messages.offset_delete import API as OFFSET_DELETE
+from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
+from storage_engine.protocol.messages.offset_for_leader_epoch import API as OFFSET_FOR_LEADER_EPOCH
+from storage_engine.protocol.messages.sync_group import API as SYNC_GROUP
+from storage_engine.protocol.messages.txn_offset_commit import API as TXN_OFFSET_COMMIT
+from storage_engine.protocol.messages.update_features import API as UPDATE_FEATURES
+from storage_engine.protocol.messages.write_txn_markers import API as WRITE_TXN_MARKERS
 
 
 def cluster_for_clients(

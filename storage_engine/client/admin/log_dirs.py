@@ -78,7 +78,7 @@ def alter_replica_log_dirs(
     have yet, which will be created in that directory. Raises KafkaError or DeadlineExceededError
     when the broker does not answer."""
     # Now, since most clients never need it.
-    from storage_engine.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+    from storage_engine.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
     folder = AlterReplicaLogDirsRequest.AlterReplicaLogDir
     by_path: dict[str, dict[str, list[int]]] = {}
@@ -124,7 +124,7 @@ def sizes_on_leaders(
 
 def _request(partitions: Iterable[TopicPartition] | None) -> Any:
     # Now, since most clients never need it.
-    from storage_engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+    from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
     if partitions is None:
         return DescribeLogDirsRequest(topics=None)

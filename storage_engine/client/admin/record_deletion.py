@@ -42,7 +42,7 @@ def delete_records(
 
 def _request(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Any:
     # Now, since most clients never need it.
-    from storage_engine.protocol.apis.delete_records import DeleteRecordsRequest
+    from storage_engine.protocol.messages.delete_records import DeleteRecordsRequest
 
     topic_row = DeleteRecordsRequest.DeleteRecordsTopic
     topics: dict[str, list[Any]] = {}

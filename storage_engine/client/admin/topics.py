@@ -218,7 +218,10 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
 
     def message(left: Iterable[str]) -> Any:
         return request(
-            topics=[request.CreatePartitionsTopic(name=name, count=counts[name]) for name in left],
+            topics=[
+                request.CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
+                for name in left
+            ],
             timeout_ms=cluster.request_timeout_ms,
             validate_only=False,
         )

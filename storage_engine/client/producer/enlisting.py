@@ -4,38 +4,41 @@ Source: KIP-98; version 3, the newest for clients.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.registry import api_of
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.messages.add_partitions_to_txn import (
+    API,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 
 ENLIST_VERSION = 3
-
-_ADD_PARTITIONS = 24
 
 
 def enlist_request(
     transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
-) -> tuple[AnyApi, Any]:
+) -> tuple[
+    ApiSpec[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse], AddPartitionsToTxnRequest
+]:
     """The API and its message."""
-    spec, request = api_of(_ADD_PARTITIONS)
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
-    return spec, request(
+    return API, AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer_id,
         v3_and_below_producer_epoch=epoch,
         v3_and_below_topics=[
-            request.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+            AddPartitionsToTxnTopic(name=topic, partitions=numbers)
             for topic, numbers in topics.items()
         ],
     )
 
 
-def enlisted_codes(answer: Any) -> list[int]:
+def enlisted_codes(answer: AddPartitionsToTxnResponse) -> list[int]:
     """The error code of each partition that has one of its own. When one partition fails, the
     others are not attempted."""
     codes = [

@@ -7,17 +7,18 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import (
-    api_versions,
+from storage_engine.protocol.apis import api_versions, list_offsets
+from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from storage_engine.protocol.messages import (
     describe_configs,
     describe_topic_partitions,
     incremental_alter_configs,
     list_config_resources,
-    list_offsets,
     update_features,
 )
-from storage_engine.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
-from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from storage_engine.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+)
 
 TP = TopicPartition("t", 0)
 LOGGER = "storage_engine.broker.tests_of_levels"

@@ -8,9 +8,10 @@ from storage_engine.broker.handlers.cluster_for_clients import MAX_WAIT_MS
 from storage_engine.core.control.controlled_shutdowns import LEAST_IN_WAVE
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import controlled_shutdown, describe_cluster, metadata
-from storage_engine.protocol.apis.describe_cluster import DescribeClusterRequest
+from storage_engine.protocol.apis import controlled_shutdown, metadata
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from storage_engine.protocol.messages import describe_cluster
+from storage_engine.protocol.messages.describe_cluster import DescribeClusterRequest
 from storage_engine.tests.broker.support import code_of
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 

@@ -25,7 +25,7 @@ from storage_engine.core.control.controller_events import BrokersChanged, States
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.partition import LeaderPartition
 from storage_engine.log.dirs.log_dirs import LogDirs
-from storage_engine.protocol.apis import create_topics
+from storage_engine.protocol.messages import create_topics
 from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, send_alter
 from storage_engine.zookeeper.call_window import CallWindow, PendingCall
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode

@@ -23,13 +23,17 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_names import named_write
-from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnResponse
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
-from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import BatchResponse
 from storage_engine.protocol.apis.registry import OWN_RANGES, spec_for
 from storage_engine.protocol.apis.spec import VersionRange
+from storage_engine.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from storage_engine.protocol.messages.find_coordinator import FindCoordinatorResponse
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.client.batches import numbered_batch
 
@@ -71,13 +75,12 @@ def coordinator(fake) -> SimpleNamespace:
 
 
 def _enlisted(message: Any, code: ErrorCode) -> Any:
-    topic_class = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
-            topic_class(
+            AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    topic_class.AddPartitionsToTxnPartitionResult(
+                    AddPartitionsToTxnPartitionResult(
                         partition_index=number, partition_error_code=int(code)
                     )
                     for number in topic.partitions

@@ -23,9 +23,9 @@ from storage_engine.core.security.acl_rules import (
 from storage_engine.core.security.acl_types import ANY
 from storage_engine.core.security.authorizer import Authorizer
 from storage_engine.core.settings.access_settings import AUTHORIZER
-from storage_engine.protocol.apis.create_acls import CreateAclsRequest, CreateAclsResponse
-from storage_engine.protocol.apis.delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from storage_engine.protocol.apis.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from storage_engine.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from storage_engine.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 REQUEST_MAX = 2_000
 """Rules that one request may create, and filters by which one may delete: each may be a write."""

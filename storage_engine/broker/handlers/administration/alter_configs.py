@@ -38,8 +38,8 @@ from storage_engine.core.ids import BrokerId
 from storage_engine.core.security.acl_types import CLUSTER_NAME, ResourceType
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.settings import BY_TOPIC_KEY
-from storage_engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from storage_engine.protocol.apis.incremental_alter_configs import (
+from storage_engine.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from storage_engine.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -11,7 +11,7 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.client_log import ClientLog
-from storage_engine.protocol.apis.alter_replica_log_dirs import (
+from storage_engine.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
 )

@@ -20,11 +20,11 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.core.quotas.quota_filter import QuotaFilter
 from storage_engine.core.quotas.quota_keys import QuotaKey, checked, setting_of
-from storage_engine.protocol.apis.alter_client_quotas import (
+from storage_engine.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
 )
-from storage_engine.protocol.apis.describe_client_quotas import (
+from storage_engine.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )

@@ -25,7 +25,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.security.acl_types import ResourceType
-from storage_engine.protocol.apis.create_partitions import (
+from storage_engine.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )

@@ -34,7 +34,7 @@ from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.security.acl_types import ResourceType
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
-from storage_engine.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from storage_engine.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 FIRST_WITH_SETTINGS = 5
 

@@ -25,7 +25,8 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
 from storage_engine.core.security.acl_types import ResourceType
-from storage_engine.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID
+from storage_engine.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 
 
@@ -121,7 +122,6 @@ class DeleteTopicsHandler:
 
 def _topics_of(request: DeleteTopicsRequest) -> list[tuple[str | None, UUID]]:
     """(name, id) of each: by names before version 6, by either from it on."""
-    none = UUID(int=0)
     if request.topics:
-        return [(item.name, item.topic_id or none) for item in request.topics]
-    return [(name, none) for name in request.topic_names or ()]
+        return [(item.name, item.topic_id) for item in request.topics]
+    return [(name, NO_TOPIC_ID) for name in request.topic_names]

@@ -3,7 +3,7 @@
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis.describe_cluster import (
+from storage_engine.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )

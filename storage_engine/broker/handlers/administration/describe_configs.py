@@ -29,7 +29,7 @@ from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.setting import Setting, SettingType
 from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY
-from storage_engine.protocol.apis.describe_configs import (
+from storage_engine.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )

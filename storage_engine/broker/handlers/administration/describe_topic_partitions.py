@@ -14,11 +14,11 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import topic_name_problem
 from storage_engine.core.internal_topics import INTERNAL_TOPICS
-from storage_engine.protocol.apis.describe_topic_partitions import (
+from storage_engine.protocol.apis.metadata import MetadataPartition
+from storage_engine.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from storage_engine.protocol.apis.metadata import MetadataPartition
 
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = _Topic.DescribeTopicPartitionsResponsePartition

@@ -16,7 +16,7 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from storage_engine.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 LONGEST_WAIT_MS = 120_000
 """The longest timeout of a request; a longer one is shortened to this."""

@@ -13,7 +13,7 @@ from storage_engine.broker.settings.config_entity import (
     TOPIC_RESOURCE,
 )
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis.list_config_resources import (
+from storage_engine.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )

@@ -16,11 +16,11 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.control.reassignments import target_problem
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.protocol.apis.alter_partition_reassignments import (
+from storage_engine.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from storage_engine.protocol.apis.list_partition_reassignments import (
+from storage_engine.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )

@@ -7,7 +7,7 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.features import check_update
-from storage_engine.protocol.apis.update_features import (
+from storage_engine.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )

@@ -31,11 +31,11 @@ from storage_engine.core.security.scram_credential import (
     ScramCredentialError,
     ScramMechanism,
 )
-from storage_engine.protocol.apis.alter_user_scram_credentials import (
+from storage_engine.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
-from storage_engine.protocol.apis.describe_user_scram_credentials import (
+from storage_engine.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
@@ -110,13 +110,13 @@ class ScramCredentialHandlers:
         changes: dict[str, list[ScramChange]] = defaultdict(list)
         for each in request.deletions:
             changes[each.name].append(ScramDeletion(mechanism=each.mechanism))
-        for each in request.upsertions:
-            changes[each.name].append(
+        for new in request.upsertions:
+            changes[new.name].append(
                 ScramUpsertion(
-                    mechanism=each.mechanism,
-                    iterations=each.iterations,
-                    salt=each.salt,
-                    salted_password=each.salted_password,
+                    mechanism=new.mechanism,
+                    iterations=new.iterations,
+                    salt=new.salt,
+                    salted_password=new.salted_password,
                 )
             )
         outcomes: dict[str, KafkaError | None] = {}

@@ -22,12 +22,12 @@ from storage_engine.core.groups.group import Group, GroupState
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.core.security.acl_types import ResourceType
-from storage_engine.protocol.apis.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from storage_engine.protocol.apis.describe_groups import (
+from storage_engine.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from storage_engine.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from storage_engine.protocol.apis.list_groups import ListGroupsRequest, ListGroupsResponse
+from storage_engine.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 DEAD = "Dead"
 CLASSIC = "classic"
@@ -75,17 +75,16 @@ class GroupAdminHandlers:
         is_stable = group.state is GroupState.STABLE
         protocol = group.protocol
         described = _Described(
-            error_code=0,
             group_id=group_id,
             group_state=group.state.value,
             protocol_type=group.protocol_type or "",
             protocol_data=(protocol or "") if is_stable else "",
-            members=[],
         )
+        members = []
         # A copy: members may come and go while others have their turn.
         for member in list(group.members.values()):
             yield None
-            described.members.append(
+            members.append(
                 _Described.DescribedGroupMember(
                     member_id=member.member_id,
                     group_instance_id=member.instance_id,
@@ -95,6 +94,7 @@ class GroupAdminHandlers:
                     member_assignment=member.assignment if is_stable else b"",
                 )
             )
+        described.members = members
         return described
 
     def list_all(self, call: ApiCall[ListGroupsResponse], request: ListGroupsRequest) -> Steps:

@@ -27,10 +27,10 @@ from storage_engine.core.groups.events import (
     Sync,
     Synced,
 )
-from storage_engine.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
-from storage_engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
-from storage_engine.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from storage_engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from storage_engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from storage_engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from storage_engine.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from storage_engine.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 FIRST_JOIN_WITH_REQUIRED_ID = 4
 FIRST_JOIN_WITH_NULL_PROTOCOL = 7

@@ -31,9 +31,9 @@ from storage_engine.core.groups.events import (
 from storage_engine.core.groups.records import NO_LEADER_EPOCH
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.acl_types import ResourceType
-from storage_engine.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from storage_engine.protocol.apis.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from storage_engine.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from storage_engine.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 NO_OFFSET = -1
 FIRST_VERSION_WITH_ERROR = 2

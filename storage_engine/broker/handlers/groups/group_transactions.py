@@ -31,11 +31,11 @@ from storage_engine.core.groups.events import CommitOffsets, RequestingMember
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.verification_guard import TransactionVerification
-from storage_engine.protocol.apis.add_offsets_to_txn import (
+from storage_engine.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
-from storage_engine.protocol.apis.txn_offset_commit import (
+from storage_engine.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )

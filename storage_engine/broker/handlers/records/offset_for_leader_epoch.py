@@ -8,7 +8,7 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.offset_for_leader_epoch import (
+from storage_engine.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )

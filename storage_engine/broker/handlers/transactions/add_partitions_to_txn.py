@@ -6,7 +6,6 @@ not attempted. Source: KIP-98, KIP-890.
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.coordinators.kinds import TransactionCoordinators
@@ -24,9 +23,11 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
 from storage_engine.core.ports import Clock
 from storage_engine.core.security.acl_types import ResourceType
-from storage_engine.protocol.apis.add_partitions_to_txn import (
+from storage_engine.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
 )
 
 FIRST_VERSION_BETWEEN_BROKERS = 4
@@ -52,8 +53,7 @@ class AddPartitionsToTxnHandler:
             return
 
         def respond(outcomes: Outcomes) -> Steps:
-            topic_class = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-            rows = yield from _rows(topic_class, outcomes, call.version)
+            rows = yield from _rows(outcomes, call.version)
             call.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
 
         def on_outcomes(outcomes: Outcomes) -> None:
@@ -87,8 +87,7 @@ class AddPartitionsToTxnHandler:
         def respond(outcomes: list[Outcomes]) -> Steps:
             results = []
             for transaction, each in zip(request.transactions, outcomes, strict=True):
-                topic_class = _Result.AddPartitionsToTxnTopicResult
-                rows = yield from _rows(topic_class, each, call.version)
+                rows = yield from _rows(each, call.version)
                 results.append(
                     _Result(transactional_id=transaction.transactional_id, topic_results=rows)
                 )
@@ -131,15 +130,20 @@ def _lost(call: ApiCall[AddPartitionsToTxnResponse], topics: set[str]) -> ErrorC
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else ErrorCode.NONE
 
 
-def _rows(topic_class: Any, outcomes: Outcomes, version: int) -> Generator[None, Any, list[Any]]:
-    by_topic: dict[str, list[Any]] = {}
+def _rows(
+    outcomes: Outcomes, version: int
+) -> Generator[None, None, list[AddPartitionsToTxnTopicResult]]:
+    by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for tp, code in outcomes.items():
         yield None
         if version >= FIRST_VERSION_WITH_ABORTABLE and code is ErrorCode.INVALID_TXN_STATE:
             code = ErrorCode.TRANSACTION_ABORTABLE
         number = code_for(code, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
-        row = topic_class.AddPartitionsToTxnPartitionResult(
+        row = AddPartitionsToTxnPartitionResult(
             partition_index=tp.partition, partition_error_code=number
         )
         by_topic.setdefault(tp.topic, []).append(row)
-    return [topic_class(name=topic, results_by_partition=rows) for topic, rows in by_topic.items()]
+    return [
+        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=rows)
+        for topic, rows in by_topic.items()
+    ]

@@ -10,7 +10,7 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_state import ProducerEntry
-from storage_engine.protocol.apis.describe_producers import (
+from storage_engine.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )

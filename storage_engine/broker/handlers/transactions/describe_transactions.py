@@ -19,11 +19,11 @@ from storage_engine.core.transactions.transaction_state import (
     TransactionState,
 )
 from storage_engine.core.transactions.transactions import TransactionCoordinator
-from storage_engine.protocol.apis.describe_transactions import (
+from storage_engine.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from storage_engine.protocol.apis.list_transactions import (
+from storage_engine.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )

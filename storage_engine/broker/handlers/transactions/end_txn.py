@@ -12,7 +12,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.transaction_events import EndTransaction, TransactionAnswer
 from storage_engine.core.transactions.transaction_state import NO_PRODUCER_ID
-from storage_engine.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
+from storage_engine.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 FIRST_VERSION_WITH_PRODUCER_FENCED = 2
 FIRST_VERSION_WITH_EPOCH_BUMP = 5

@@ -8,12 +8,12 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.access import rule_watch
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import AclOperation, ResourceType
-from storage_engine.protocol.apis.create_acls import API as CREATE
-from storage_engine.protocol.apis.create_acls import CreateAclsRequest
-from storage_engine.protocol.apis.delete_acls import API as DELETE
-from storage_engine.protocol.apis.delete_acls import DeleteAclsRequest
-from storage_engine.protocol.apis.describe_acls import API as DESCRIBE
-from storage_engine.protocol.apis.describe_acls import DescribeAclsRequest
+from storage_engine.protocol.messages.create_acls import API as CREATE
+from storage_engine.protocol.messages.create_acls import CreateAclsRequest
+from storage_engine.protocol.messages.delete_acls import API as DELETE
+from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest
+from storage_engine.protocol.messages.describe_acls import API as DESCRIBE
+from storage_engine.protocol.messages.describe_acls import DescribeAclsRequest
 from storage_engine.tests.broker.guards.guarded_cluster import (
     BOB,
     authorizer_of,

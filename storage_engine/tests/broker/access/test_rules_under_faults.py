@@ -10,10 +10,10 @@ from storage_engine.broker.access.acl_znodes import AclZNode
 from storage_engine.core.ports import TransportError
 from storage_engine.core.security.acl_rules import AclBinding, ResourcePattern
 from storage_engine.core.security.acl_types import PatternType, ResourceType
-from storage_engine.protocol.apis.create_acls import API as CREATE
-from storage_engine.protocol.apis.create_acls import CreateAclsRequest
-from storage_engine.protocol.apis.delete_acls import API as DELETE
-from storage_engine.protocol.apis.delete_acls import DeleteAclsRequest
+from storage_engine.protocol.messages.create_acls import API as CREATE
+from storage_engine.protocol.messages.create_acls import CreateAclsRequest
+from storage_engine.protocol.messages.delete_acls import API as DELETE
+from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest
 from storage_engine.tests.broker.guards.guarded_cluster import authorizer_of, guarded_cluster
 from storage_engine.tests.sampling import examples
 

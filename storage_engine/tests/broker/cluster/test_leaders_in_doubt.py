@@ -19,10 +19,10 @@ from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_SHUTDOWN
 from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
-from storage_engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 TP = TopicPartition("t", 0)
 FIND_COORDINATOR = 10

@@ -6,7 +6,7 @@ from pathlib import Path
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.protocol.apis import (
+from storage_engine.protocol.messages import (
     alter_partition_reassignments,
     create_topics,
     elect_leaders,

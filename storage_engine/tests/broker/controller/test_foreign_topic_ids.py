@@ -15,11 +15,11 @@ from storage_engine.core.ids import (
     topic_id_from_text,
     topic_id_to_text,
 )
-from storage_engine.protocol.apis import delete_topics
 from storage_engine.protocol.apis.update_metadata import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+from storage_engine.protocol.messages import delete_topics
 from storage_engine.tests.broker.controller.foreign_topics import (
     PATH,
     RECORDS,

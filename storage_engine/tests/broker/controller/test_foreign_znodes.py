@@ -16,8 +16,8 @@ from storage_engine.client.zookeeper_consumer.member import ZooKeeperGroupMember
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
-from storage_engine.protocol.apis import create_partitions
-from storage_engine.protocol.apis.create_partitions import CreatePartitionsRequest
+from storage_engine.protocol.messages import create_partitions
+from storage_engine.protocol.messages.create_partitions import CreatePartitionsRequest
 from storage_engine.tests.broker.controller.foreign_znodes import ForeignZNodes
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.zookeeper.admin_znodes import (

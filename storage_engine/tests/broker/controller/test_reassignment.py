@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import create_partitions
+from storage_engine.protocol.messages import create_partitions
 from storage_engine.tests.broker.controller.reassigning import TP, Moving
 from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
 

@@ -14,7 +14,7 @@ from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import ANSWER_MS, create_topic_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import create_partitions, create_topics
+from storage_engine.protocol.messages import create_partitions, create_topics
 from storage_engine.tests.sampling import every_second
 from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode, ControllerZNode
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode

@@ -3,7 +3,7 @@
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators import state_topic
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import add_partitions_to_txn
+from storage_engine.protocol.messages import add_partitions_to_txn
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     STATE,
     STATE_PARTITIONS,
@@ -18,7 +18,7 @@ TIMEOUT_MS = 20_000
 
 
 def enlist_all(task: Task) -> None:
-    topic = add_partitions_to_txn.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    topic = add_partitions_to_txn.AddPartitionsToTxnTopic
     request = add_partitions_to_txn.AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=task.transactional_id,
         v3_and_below_producer_id=task.producer_id,

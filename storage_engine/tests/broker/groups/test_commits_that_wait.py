@@ -15,7 +15,7 @@ from storage_engine.core.groups.events import TopicsDeleted, TransactionEnded
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.protocol.apis import add_offsets_to_txn, offset_commit, txn_offset_commit
+from storage_engine.protocol.messages import add_offsets_to_txn, offset_commit, txn_offset_commit
 from storage_engine.protocol.state import group_batches
 from storage_engine.tests.broker.groups.test_consumer_groups import (
     GROUP,

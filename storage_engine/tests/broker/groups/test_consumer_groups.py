@@ -13,7 +13,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.core.ports import TransportError
 from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.protocol.apis import (
+from storage_engine.protocol.messages import (
     add_offsets_to_txn,
     delete_groups,
     describe_groups,

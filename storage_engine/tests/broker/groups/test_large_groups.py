@@ -10,7 +10,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
-from storage_engine.protocol.apis import join_group, sync_group
+from storage_engine.protocol.messages import join_group, sync_group
 from storage_engine.tests.broker.groups.test_consumer_groups import GROUP, GroupClient
 from storage_engine.tests.core.groups.group_bench import subscription
 

@@ -17,6 +17,7 @@ from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.stop_replica import StopReplicaRequest
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataRequest
+from storage_engine.tests.protocol.apis.struct_classes import struct_of
 
 O = AclOperation  # noqa: E741
 TOPIC_ERROR = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -78,17 +79,17 @@ def _rare(key: int, /, **fields: Any) -> Callable[[], Any]:
 
 
 def _topics(key: int, **partition: Any) -> list[Any]:
-    """A topic `t` with one partition, of a request of kafka-python's."""
+    """A topic `t` with one partition, of a request."""
     field_of = {24: "v3_and_below_topics"}.get(key, "topics")
-    topic_class = api_of(key)[1].fields[field_of].data_class
-    partition_class = topic_class.fields["partitions"]
-    if not partition_class.is_struct_array():
+    topic_class = struct_of(api_of(key)[1], field_of)
+    partition_class = struct_of(topic_class, "partitions")
+    if partition_class == "int32":
         return [topic_class(name="t", partitions=[0])]
-    return [topic_class(name="t", partitions=[partition_class.data_class(**partition)])]
+    return [topic_class(name="t", partitions=[partition_class(**partition)])]
 
 
 def _item(key: int, field_name: str, **fields: Any) -> Any:
-    return api_of(key)[1].fields[field_name].data_class(**fields)
+    return struct_of(api_of(key)[1], field_name)(**fields)
 
 
 def _offset_topics(key: int) -> list[Any]:
@@ -102,10 +103,10 @@ def _offset_topics(key: int) -> list[Any]:
 
 
 def _group_to_fetch() -> Any:
-    group_class = api_of(9)[1].fields["groups"].data_class
-    topic_class = group_class.fields["topics"].data_class
+    group_class = struct_of(api_of(9)[1], "groups")
+    topic_class = struct_of(group_class, "topics")
     wanted = topic_class(name="t", partition_indexes=[0])
-    return group_class(group_id="g", member_id=None, member_epoch=-1, topics=[wanted])
+    return group_class(group_id="g", topics=[wanted])
 
 
 def _settings_item(key: int, kind: int, name: str) -> Any:
@@ -118,8 +119,8 @@ def _fetch(replica_id: int = -1) -> FetchRequest:
 
 
 def _marker() -> Any:
-    marker_class = api_of(27)[1].fields["markers"].data_class
-    topic_class = marker_class.fields["topics"].data_class
+    marker_class = struct_of(api_of(27)[1], "markers")
+    topic_class = struct_of(marker_class, "topics")
     return marker_class(
         producer_id=1,
         producer_epoch=0,
@@ -131,8 +132,8 @@ def _marker() -> Any:
 
 def _epochs(replica_id: int) -> Callable[[], Any]:
     def request() -> Any:
-        topic_class = api_of(23)[1].fields["topics"].data_class
-        partition = topic_class.fields["partitions"].data_class(
+        topic_class = struct_of(api_of(23)[1], "topics")
+        partition = struct_of(topic_class, "partitions")(
             partition=0, current_leader_epoch=-1, leader_epoch=0
         )
         return api_of(23)[1](
@@ -402,10 +403,9 @@ CASES = [
                     "dirs",
                     path="/x",
                     topics=[
-                        api_of(34)[1]
-                        .fields["dirs"]
-                        .data_class.fields["topics"]
-                        .data_class(name="t", partitions=[0])
+                        struct_of(struct_of(api_of(34)[1], "dirs"), "topics")(
+                            name="t", partitions=[0]
+                        )
                     ],
                 )
             ]

@@ -3,8 +3,6 @@
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.acl_types import ResourceType
-from storage_engine.protocol.apis.create_acls import API as CREATE
-from storage_engine.protocol.apis.create_acls import CreateAclsRequest
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
     CONSUMER_REPLICA_ID,
@@ -12,6 +10,8 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
 )
 from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.messages.create_acls import API as CREATE
+from storage_engine.protocol.messages.create_acls import CreateAclsRequest
 from storage_engine.tests.broker.guards.guarded_cluster import (
     BROKER,
     come_as,

@@ -42,6 +42,7 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
     typed_batch,
 )
 from storage_engine.tests.log.transaction_support import transactional
+from storage_engine.tests.protocol.apis.struct_classes import struct_of
 
 OF_COORDINATORS = (8, 9, 11, 12, 13, 14, 22, 24, 25, 26, 42, 47, 20_001, 20_002, 20_003)
 WAITING = [
@@ -118,7 +119,7 @@ def test_a_request_that_waits_for_a_coordinator_is_refused(cluster, case: Case) 
 
 
 def _new_topic(name: str):
-    row = api_of(19)[1].fields["topics"].data_class
+    row = struct_of(api_of(19)[1], "topics")
     return api_of(19)[1](
         topics=[row(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])],
         timeout_ms=10_000,
@@ -133,7 +134,7 @@ def test_a_topic_is_not_made_for_who_may_not_make_it_any_more(cluster, right) ->
 
 
 def test_a_topic_is_not_grown(cluster) -> None:
-    row = api_of(37)[1].fields["topics"].data_class(name="t", count=7, assignments=None)
+    row = struct_of(api_of(37)[1], "topics")(name="t", count=7, assignments=None)
     grown = api_of(37)[1](topics=[row], timeout_ms=10_000)
     answer = cluster.answer(_ask(cluster, [topic(O.ALTER)], 37, 2, grown))
     assert codes_in(answer) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -147,14 +148,14 @@ def test_a_topic_is_not_grown(cluster) -> None:
     [(2, "t", topic(O.ALTER_CONFIGS)), (4, "1", to_cluster(O.ALTER_CONFIGS))],
 )
 def test_settings_stay_as_they_were(cluster, key, version, kind, name, right) -> None:
-    resource = api_of(key)[1].fields["resources"].data_class
+    resource = struct_of(api_of(key)[1], "resources")
     setting: dict[str, object] = {
         "name": "retention.ms" if kind == 2 else "log.retention.ms",
         "value": "86400000",
     }
     if key == 44:
         setting["config_operation"] = 0
-    changed = resource.fields["configs"].data_class(**setting)
+    changed = struct_of(resource, "configs")(**setting)
     wanted = resource(resource_type=kind, resource_name=name, configs=[changed])
     request = api_of(key)[1](resources=[wanted], validate_only=False)
     answer = cluster.answer(_ask(cluster, [right], key, version, request))
@@ -202,7 +203,7 @@ def test_rules_are_not_removed(cluster) -> None:
 def test_who_waits_for_a_rebalance_learns_nothing_of_the_members(cluster, monkeypatch) -> None:
     monkeypatch.undo()
     spec, request = api_of(11)
-    protocol = request.fields["protocols"].data_class(name="range", metadata=b"secret")
+    protocol = struct_of(request, "protocols")(name="range", metadata=b"secret")
     asked = request(
         group_id="g",
         session_timeout_ms=6_000,

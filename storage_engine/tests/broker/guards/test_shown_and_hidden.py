@@ -29,6 +29,7 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
     come_as,
     guarded_cluster,
 )
+from storage_engine.tests.protocol.apis.struct_classes import struct_of
 
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
@@ -179,8 +180,8 @@ def test_listings_show_what_one_may_describe(cluster) -> None:
             break
         cluster.loop.run_for(100)
     commit = api_of(8)[1]
-    topic_class = commit.fields["topics"].data_class
-    row = topic_class.fields["partitions"].data_class(
+    topic_class = struct_of(commit, "topics")
+    row = struct_of(topic_class, "partitions")(
         partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
     )
     for group in ("g", "h"):
@@ -220,8 +221,8 @@ def test_of_sinks_those_are_shown_that_one_may_describe_with_topics_one_may_see(
             break
         cluster.loop.run_for(100)
     enlist = api_of(24)[1]
-    wanted = enlist.fields["transactions"].data_class
-    topics = wanted.fields["topics"].data_class
+    wanted = struct_of(enlist, "transactions")
+    topics = struct_of(wanted, "topics")
     asked = enlist(
         v3_and_below_transactional_id=f"__headrace_sink/{sink}",
         v3_and_below_producer_id=joined.producer_id,
@@ -249,8 +250,8 @@ def test_of_sinks_those_are_shown_that_one_may_describe_with_topics_one_may_see(
 
 def _create(cluster, name: str, version: int):
     request = api_of(19)[1]
-    row = request.fields["topics"].data_class
-    config = row.fields["configs"].data_class(name="retention.ms", value="4711000")
+    row = struct_of(request, "topics")
+    config = struct_of(row, "configs")(name="retention.ms", value="4711000")
     topic = row(name=name, num_partitions=2, replication_factor=1, assignments=[], configs=[config])
     (created,) = _ask(cluster, 19, version, request(topics=[topic], timeout_ms=10_000)).topics
     assert not created.error_code, created.error_message

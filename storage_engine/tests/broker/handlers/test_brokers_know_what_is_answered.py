@@ -10,8 +10,8 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.controller.acting_controller import TELL_MS
 from storage_engine.broker.controller.channel import RETRY_MAX_MS
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import create_partitions
-from storage_engine.protocol.apis.create_partitions import CreatePartitionsRequest
+from storage_engine.protocol.messages import create_partitions
+from storage_engine.protocol.messages.create_partitions import CreatePartitionsRequest
 
 SLOW_MS = 700
 """What the controller sends to one broker is held up for so long."""

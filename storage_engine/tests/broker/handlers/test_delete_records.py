@@ -13,7 +13,7 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.dir_checkpoints import DirCheckpoints
-from storage_engine.protocol.apis import delete_records
+from storage_engine.protocol.messages import delete_records
 from storage_engine.tests.broker.settings.settings_requests import APPEND, SUBTRACT, TOPIC, alter
 
 TP = TopicPartition("t", 0)

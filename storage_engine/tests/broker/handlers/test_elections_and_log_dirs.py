@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import describe_log_dirs
+from storage_engine.protocol.messages import describe_log_dirs
 from storage_engine.tests.broker.controller.reassigning import TP, Moving
 from storage_engine.zookeeper.admin_znodes import PreferredReplicaElectionZNode
 

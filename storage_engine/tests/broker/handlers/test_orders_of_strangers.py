@@ -25,10 +25,10 @@ from storage_engine.protocol.apis import (
     leader_and_isr,
     stop_replica,
     update_metadata,
-    write_txn_markers,
 )
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.messages import write_txn_markers
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of, settle
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode, ControllerZNode
 

@@ -8,16 +8,16 @@ import pytest
 from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.scram_credential import ScramCredential, ScramMechanism
-from storage_engine.protocol.apis.alter_user_scram_credentials import (
+from storage_engine.protocol.messages.alter_user_scram_credentials import (
     API as ALTER,
 )
-from storage_engine.protocol.apis.alter_user_scram_credentials import (
+from storage_engine.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest as Alter,
 )
-from storage_engine.protocol.apis.describe_user_scram_credentials import (
+from storage_engine.protocol.messages.describe_user_scram_credentials import (
     API as DESCRIBE,
 )
-from storage_engine.protocol.apis.describe_user_scram_credentials import (
+from storage_engine.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest as Describe,
 )
 

@@ -14,8 +14,8 @@ from storage_engine.broker.replicas import replica_moves
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import alter_replica_log_dirs, describe_log_dirs
 from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.messages import alter_replica_log_dirs, describe_log_dirs
 from storage_engine.tests.broker.settings.settings_requests import BROKER, DONE, SET, alter
 from storage_engine.tests.broker.support import disk_of
 from storage_engine.tests.log.support import read_all

@@ -11,8 +11,8 @@ from simulation.world.disk import SimulatedDisk
 from simulation.world.requests import fetch_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis import offset_commit
 from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.messages import offset_commit
 from storage_engine.tests.broker.groups.test_consumer_groups import GroupClient
 from storage_engine.tests.broker.replicas.test_replica_moves import ask
 

@@ -4,7 +4,11 @@ from typing import Any
 
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis import alter_configs, describe_configs, incremental_alter_configs
+from storage_engine.protocol.messages import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+)
 
 TOPIC = 2
 BROKER = 4

@@ -12,7 +12,8 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema, new_schema
-from storage_engine.protocol.apis import create_topics, describe_configs, describe_schemas
+from storage_engine.protocol.apis import describe_schemas
+from storage_engine.protocol.messages import create_topics, describe_configs
 from storage_engine.tests.broker.settings.settings_requests import (
     APPEND,
     DELETE,

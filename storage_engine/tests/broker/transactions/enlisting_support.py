@@ -10,7 +10,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import TransactionRecord
-from storage_engine.protocol.apis import find_coordinator, txn_offset_commit
+from storage_engine.protocol.messages import find_coordinator, txn_offset_commit
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

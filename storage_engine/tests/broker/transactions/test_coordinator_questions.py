@@ -15,7 +15,10 @@ from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.transactions.transaction_search import search_name
-from storage_engine.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest
+from storage_engine.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 
 A = TopicPartition("a", 0)
 MANY = 5 * STEPS_A_TURN + 1
@@ -31,7 +34,7 @@ class Coordinators:
 
 
 def about(number: int) -> Any:
-    topic = Transaction.AddPartitionsToTxnTopic(name=A.topic, partitions=[A.partition])
+    topic = AddPartitionsToTxnTopic(name=A.topic, partitions=[A.partition])
     return Transaction(
         transactional_id=search_name(number),
         producer_id=number,

@@ -9,9 +9,10 @@ from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.transactions.transaction_state import TransactionState
-from storage_engine.protocol.apis import add_partitions_to_txn, api_versions
+from storage_engine.protocol.apis import api_versions
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
+from storage_engine.protocol.messages import add_partitions_to_txn
 from storage_engine.tests.broker.transactions.enlisting_support import (
     OFFSETS,
     STATE,
@@ -290,7 +291,7 @@ def test_topics_of_coordinators_can_not_be_enlisted_by_writing_to_them(cluster):
                 producer_epoch=first.epoch,
                 verify_only=False,
                 topics=[
-                    transaction.AddPartitionsToTxnTopic(name=name, partitions=[0])
+                    add_partitions_to_txn.AddPartitionsToTxnTopic(name=name, partitions=[0])
                     for name in ("__transaction_state", "no such", "t")
                 ],
             )

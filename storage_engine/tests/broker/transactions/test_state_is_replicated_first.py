@@ -16,7 +16,8 @@ from storage_engine.core.coordinator_log import Replicated
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.state_log import StateLog
-from storage_engine.protocol.apis import abort_members, commit_batch, end_txn
+from storage_engine.protocol.apis import abort_members, commit_batch
+from storage_engine.protocol.messages import end_txn
 from storage_engine.tests.broker.transactions import test_batch_commits as sink
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of, settle
 

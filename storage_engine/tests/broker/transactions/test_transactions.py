@@ -13,7 +13,7 @@ from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_state import TransactionState, state_partition
-from storage_engine.protocol.apis import (
+from storage_engine.protocol.messages import (
     describe_producers,
     describe_transactions,
     end_txn,

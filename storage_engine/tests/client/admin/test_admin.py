@@ -2,11 +2,12 @@
 lost."""
 
 import pytest
-from kafka.protocol.admin.topics import CreateTopicsResponse, DeleteTopicsResponse
 
 from storage_engine.client.admin.topics import create_topic, delete_topics
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
+from storage_engine.protocol.messages.create_topics import CreateTopicsResponse
+from storage_engine.protocol.messages.delete_topics import DeleteTopicsResponse
 from storage_engine.tests.client.fake_cluster import FakeCluster, Fault
 
 

@@ -8,8 +8,8 @@ import pytest
 from storage_engine.client.groups.committed_offsets import OffsetCommitter
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
-from storage_engine.protocol.apis.offset_commit import OffsetCommitResponse
+from storage_engine.protocol.messages.find_coordinator import FindCoordinatorResponse
+from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

@@ -13,20 +13,22 @@ from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis import api_versions, init_producer_id, list_offsets, metadata
-from storage_engine.protocol.apis.create_partitions import CreatePartitionsResponse
-from storage_engine.protocol.apis.create_topics import CreateTopicsResponse
-from storage_engine.protocol.apis.delete_records import DeleteRecordsResponse
-from storage_engine.protocol.apis.delete_topics import DeleteTopicsResponse
-from storage_engine.protocol.apis.describe_cluster import DescribeClusterResponse
-from storage_engine.protocol.apis.describe_configs import DescribeConfigsResponse
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
-from storage_engine.protocol.apis.find_coordinator import FindCoordinatorResponse
-from storage_engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsResponse
-from storage_engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from storage_engine.protocol.apis.produce import ProducePartitionResponse, ProduceResponse
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.apis.spec import VersionRange
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
+from storage_engine.protocol.messages.create_partitions import CreatePartitionsResponse
+from storage_engine.protocol.messages.create_topics import CreateTopicsResponse
+from storage_engine.protocol.messages.delete_records import DeleteRecordsResponse
+from storage_engine.protocol.messages.delete_topics import DeleteTopicsResponse
+from storage_engine.protocol.messages.describe_cluster import DescribeClusterResponse
+from storage_engine.protocol.messages.describe_configs import DescribeConfigsResponse
+from storage_engine.protocol.messages.find_coordinator import FindCoordinatorResponse
+from storage_engine.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsResponse,
+)
+from storage_engine.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from storage_engine.tests.protocol.apis.buffers import joined
 
 TOPIC = "flights"

@@ -19,8 +19,6 @@ from storage_engine.protocol.apis import (
     metadata,
     produce,
 )
-from storage_engine.protocol.apis.find_coordinator import API as FIND_COORDINATOR
-from storage_engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from storage_engine.protocol.apis.registry import SERVED_RANGES
 from storage_engine.protocol.apis.spec import AnyApi, VersionRange, newest_common_version
 from storage_engine.protocol.framing import (
@@ -28,6 +26,8 @@ from storage_engine.protocol.framing import (
     parse_response,
     read_correlation_id,
 )
+from storage_engine.protocol.messages.find_coordinator import API as FIND_COORDINATOR
+from storage_engine.protocol.messages.find_coordinator import FindCoordinatorRequest
 from storage_engine.tests.protocol.apis.buffers import joined
 from storage_engine.tests.protocol.apis.fake_broker import TOPIC, FakeBroker
 

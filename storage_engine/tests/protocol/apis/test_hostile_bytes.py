@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import InvalidRequestError
-from storage_engine.protocol.apis import alter_user_scram_credentials, metadata, wire
+from storage_engine.protocol.apis import metadata, wire
 from storage_engine.protocol.apis.registry import (
     INTERNAL_RANGES,
     OWN_RANGES,
     SERVED_RANGES,
     spec_for,
 )
+from storage_engine.protocol.messages import alter_user_scram_credentials
 from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.apis.each_api import in_each_version
 from storage_engine.tests.sampling import ALL_FAULTS

@@ -1,0 +1,150 @@
+"""How the fields of a message look on the wire, said by their defaults.
+
+    @dataclass(slots=True, kw_only=True)
+    class CreatableTopicResult:
+        name: str = string()
+        topic_id: UUID = uuid(7)
+        error_message: str | None = nullable_string()
+        num_partitions: int = int32(5, default=-1)
+        configs: Sequence[CreatableTopicConfigs] | None = nullable_structs(CreatableTopicConfigs, 5)
+
+The numbers are the first and the last version with the field, inclusive. A field with a `tag` is
+left out where it has its default (KIP-482); `null_from` is the first version in which it may be
+null. `struct_codec` reads and writes messages along these.
+"""
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID
+
+Value = TypeVar("Value")
+Struct = TypeVar("Struct")
+
+NEWEST = 32_767
+NEVER = NEWEST + 1
+WIRE = "wire"
+"""The key of a `Wire` in the metadata of a dataclass's field."""
+
+
+class Wire(NamedTuple):
+    """One field on the wire."""
+
+    kind: str | type
+    """The name of a primitive type, or the class of a struct."""
+    first: int
+    last: int
+    tag: int | None = None
+    null_from: int = NEVER
+    is_array: bool = False
+
+
+def _value(default: Value, *wire: str | type | int | None) -> Value:
+    return field(default=default, metadata={WIRE: Wire(*wire)})  # type: ignore[arg-type]
+
+
+def _array(
+    kind: str | type, first: int, last: int, tag: int | None = None, null_from: int = NEVER
+) -> list[Any]:
+    wire = Wire(kind, first, last, tag, null_from, is_array=True)
+    return field(default_factory=list, metadata={WIRE: wire})
+
+
+def _nullable_array(
+    kind: str | type, first: int, last: int, null_from: int, is_null: bool
+) -> list[Any] | None:
+    """`is_null`: by default, instead of empty."""
+    if is_null:
+        return _value(None, kind, first, last, None, null_from, True)
+    return _array(kind, first, last, None, null_from)
+
+
+def int8(first: int = 0, last: int = NEWEST, *, default: int = 0) -> int:
+    return _value(default, "int8", first, last)
+
+
+def int16(first: int = 0, last: int = NEWEST, *, default: int = 0, tag: int | None = None) -> int:
+    return _value(default, "int16", first, last, tag)
+
+
+def int32(first: int = 0, last: int = NEWEST, *, default: int = 0) -> int:
+    return _value(default, "int32", first, last)
+
+
+def int64(first: int = 0, last: int = NEWEST, *, default: int = 0, tag: int | None = None) -> int:
+    return _value(default, "int64", first, last, tag)
+
+
+def float64(first: int = 0, last: int = NEWEST) -> float:
+    return _value(0.0, "float64", first, last)
+
+
+def boolean(first: int = 0, last: int = NEWEST, *, default: bool = False) -> bool:
+    return _value(default, "bool", first, last)
+
+
+def uuid(first: int = 0, last: int = NEWEST) -> UUID:
+    return _value(NO_TOPIC_ID, "uuid", first, last)
+
+
+def string(first: int = 0, last: int = NEWEST, *, default: str = "") -> str:
+    return _value(default, "string", first, last)
+
+
+def nullable_string(
+    first: int = 0, last: int = NEWEST, *, default: str | None = "", null_from: int = 0
+) -> str | None:
+    return _value(default, "string", first, last, None, null_from)
+
+
+def binary(first: int = 0, last: int = NEWEST) -> bytes:
+    return _value(b"", "bytes", first, last)
+
+
+def nullable_struct(of: type[Struct], first: int = 0, last: int = NEWEST) -> Struct | None:
+    return _value(None, of, first, last, None, 0)
+
+
+def int8s(first: int = 0, last: int = NEWEST) -> Sequence[int]:
+    return _array("int8", first, last)
+
+
+def int32s(first: int = 0, last: int = NEWEST) -> Sequence[int]:
+    return _array("int32", first, last)
+
+
+def nullable_int32s(
+    first: int = 0, last: int = NEWEST, *, is_null: bool = False
+) -> Sequence[int] | None:
+    return _nullable_array("int32", first, last, 0, is_null)
+
+
+def int64s(first: int = 0, last: int = NEWEST) -> Sequence[int]:
+    return _array("int64", first, last)
+
+
+def strings(first: int = 0, last: int = NEWEST) -> Sequence[str]:
+    return _array("string", first, last)
+
+
+def nullable_strings(first: int = 0, last: int = NEWEST) -> Sequence[str] | None:
+    return _nullable_array("string", first, last, 0, is_null=False)
+
+
+def structs(
+    of: type[Struct], first: int = 0, last: int = NEWEST, *, tag: int | None = None
+) -> Sequence[Struct]:
+    return _array(of, first, last, tag)
+
+
+def nullable_structs(
+    of: type[Struct],
+    first: int = 0,
+    last: int = NEWEST,
+    *,
+    null_from: int = 0,
+    is_null: bool = False,
+) -> Sequence[Struct] | None:
+    return _nullable_array(of, first, last, null_from, is_null)

@@ -1,0 +1,287 @@
+"""Reads and writes messages along the fields of their dataclasses (see `fields`).
+
+What a peer sends is read with the bounds of `wire.Reader`: each length and count is compared with
+the bytes left, and all arrays of a message share its number of items. A class has one codec for
+each version, made on first use; neighbours of fixed size are read and written at once. Source:
+KIP-482; KIP-893 for structs that may be null.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from storage_engine.core.errors import InvalidRequestError
+from storage_engine.protocol.apis.fields import WIRE, Wire
+from storage_engine.protocol.apis.registry import APIS
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer, Decode, Req, Resp
+from storage_engine.protocol.apis.wire import (
+    FLOAT64,
+    INT16,
+    INT32,
+    Reader,
+    Writer,
+    decode_leniently,
+    decode_with,
+    uvarint,
+)
+
+Read = Callable[[Reader], Any]
+Write = Callable[[Writer, Any], None]
+
+
+def api(
+    key: int, request: type[Req], response: type[Resp], *, is_lenient: bool = False
+) -> ApiSpec[Req, Resp]:
+    """Return the spec of an API in the registry's table, by the classes of its messages.
+    `is_lenient`: a client is known to send bytes too many with its requests."""
+    entry = APIS[key]
+    first_flexible = entry.first_flexible_version
+    read_whole = decode_leniently if is_lenient else decode_with
+    return ApiSpec(
+        key=key,
+        name=entry.name,
+        min_version=entry.versions.min_version,
+        max_version=entry.versions.max_version,
+        first_flexible_version=first_flexible,
+        decode_request=_decoder(f"{entry.name} request", request, first_flexible, read_whole),
+        encode_request=_encoder(request, first_flexible),
+        decode_response=_decoder(
+            f"{entry.name} response", response, first_flexible, decode_leniently
+        ),
+        encode_response=_encoder(response, first_flexible),
+    )
+
+
+def _decoder(
+    what: str,
+    message_class: type[Req],
+    first_flexible: int | None,
+    read_whole: Callable[[str, memoryview, bool, Callable[[Reader], Req]], Req],
+) -> Decode[Req]:
+    def decode(version: int, body: memoryview) -> Req:
+        flexible = first_flexible is not None and version >= first_flexible
+        read = _codec(message_class, version, flexible).read
+        return read_whole(f"{what} of version {version}", body, flexible, read)
+
+    return decode
+
+
+def _encoder(
+    message_class: type[Req], first_flexible: int | None
+) -> Callable[[int, Req], list[Buffer]]:
+    def encode(version: int, message: Req) -> list[Buffer]:
+        flexible = first_flexible is not None and version >= first_flexible
+        writer = Writer(flexible=flexible)
+        _codec(message_class, version, flexible).write(writer, message)
+        return [writer.data]
+
+    return encode
+
+
+_codecs: dict[tuple[Any, int, bool], "_StructCodec"] = {}
+
+
+def _codec(struct_class: Any, version: int, flexible: bool) -> "_StructCodec":
+    key = struct_class, version, flexible
+    codec = _codecs.get(key)
+    if codec is None:
+        codec = _codecs[key] = _StructCodec(struct_class, version, flexible)
+    return codec
+
+
+class _Kind(NamedTuple):
+    """How a value is read and written."""
+
+    read: Read
+    write: Write
+    least_bytes: int
+    """The fewest bytes that it takes."""
+    packed: str = ""
+    """The format with which `struct` packs it among its neighbours, if it does."""
+
+
+class _StructCodec:
+    """Reads and writes one class in one version."""
+
+    def __init__(self, struct_class: Any, version: int, flexible: bool) -> None:
+        self._struct_class = struct_class
+        self._steps: list[_Step] = []
+        self._tagged: dict[int, tuple[Field[Any], _Kind]] = {}
+        self.least_bytes = 1 if flexible else 0
+        run: list[tuple[str, _Kind]] = []
+        for each in fields(struct_class):
+            wire: Wire = each.metadata[WIRE]
+            if not wire.first <= version <= wire.last:
+                continue
+            kind = _kind_of(wire, version, flexible)
+            if wire.tag is not None:
+                self._tagged[wire.tag] = each, kind
+                continue
+            self.least_bytes += kind.least_bytes
+            if run and not (kind.packed and run[-1][1].packed):
+                self._steps.append(_step(run))
+                run = []
+            run.append((each.name, kind))
+        if run:
+            self._steps.append(_step(run))
+
+    def read(self, reader: Reader) -> Any:
+        values: dict[str, Any] = {}
+        for step in self._steps:
+            if step.names is None:
+                values[step.name] = step.read(reader)
+            else:
+                values.update(zip(step.names, step.read(reader), strict=True))
+        for tag, data in reader.tags().items():
+            if tag in self._tagged:
+                each, kind = self._tagged[tag]
+                tagged = Reader(data, flexible=True)
+                tagged.items_left = reader.items_left
+                values[each.name] = kind.read(tagged)
+                tagged.finish()
+                reader.items_left = tagged.items_left
+        return self._struct_class(**values)
+
+    def write(self, writer: Writer, message: Any) -> None:
+        for step in self._steps:
+            step.write(writer, step.get(message))
+        if writer.flexible:
+            writer.tags(self._tags(message) if self._tagged else ())
+
+    def _tags(self, message: Any) -> list[tuple[int, bytes]]:
+        tags = []
+        for tag, (each, kind) in sorted(self._tagged.items()):
+            value = getattr(message, each.name)
+            default = each.default
+            if default is MISSING:
+                default = []
+            if value != default:
+                tagged = Writer(flexible=True)
+                kind.write(tagged, value)
+                tags.append((tag, bytes(tagged.data)))
+        return tags
+
+
+class _Step(NamedTuple):
+    """Reads and writes a field, or a run of fields of fixed size."""
+
+    name: str
+    names: tuple[str, ...] | None
+    """Of a run, whose values are tuples."""
+    read: Read
+    get: Callable[[Any], Any]
+    write: Write
+
+
+def _step(run: list[tuple[str, _Kind]]) -> _Step:
+    names = tuple(name for name, _ in run)
+    if len(run) == 1:
+        kind = run[0][1]
+        return _Step(names[0], None, kind.read, attrgetter(names[0]), kind.write)
+    packed = struct.Struct(">" + "".join(kind.packed for _, kind in run))
+
+    def read(reader: Reader) -> tuple[Any, ...]:
+        position = reader.position
+        reader.position = position + packed.size
+        return packed.unpack_from(reader.data, position)
+
+    def write(writer: Writer, values: tuple[Any, ...]) -> None:
+        writer.data += packed.pack(*values)
+
+    return _Step("", names, read, attrgetter(*names), write)
+
+
+def _kind_of(wire: Wire, version: int, flexible: bool) -> _Kind:
+    nullable = version >= wire.null_from
+    if isinstance(wire.kind, str):
+        kind = _PRIMITIVES.get(wire.kind) or _sized(wire.kind, nullable, flexible)
+    else:
+        codec = _codec(wire.kind, version, flexible)
+        kind = _Kind(codec.read, codec.write, codec.least_bytes)
+        if nullable and not wire.is_array:
+            return _nullable_struct(kind)
+    return _array(kind, nullable, flexible) if wire.is_array else kind
+
+
+def _sized(kind: str, nullable: bool, flexible: bool) -> _Kind:
+    if kind == "string":
+        read = Reader.nullable_string if nullable else Reader.string
+        return _Kind(read, _write_string, 1 if flexible else 2)
+    assert kind == "bytes"
+    return _Kind(_read_bytes, _write_bytes, 1 if flexible else 4)
+
+
+def _array(kind: _Kind, nullable: bool, flexible: bool) -> _Kind:
+    read_item, write_item, item_bytes, _packed = kind
+
+    def read(reader: Reader) -> list[Any] | None:
+        count = reader.nullable_count(item_bytes) if nullable else reader.count(item_bytes)
+        return None if count < 0 else [read_item(reader) for _ in range(count)]
+
+    def write(writer: Writer, items: Any) -> None:
+        if items is None:
+            writer.count(-1)
+            return
+        writer.count(len(items))
+        for item in items:
+            write_item(writer, item)
+
+    return _Kind(read, write, 1 if flexible else 4)
+
+
+def _nullable_struct(kind: _Kind) -> _Kind:
+    """A struct behind a marker byte: -1 for null, 1 for a value (KIP-893)."""
+
+    def read(reader: Reader) -> Any:
+        marker = reader.int8()
+        if marker not in (-1, 1):
+            raise InvalidRequestError(f"a nullable struct starts with {marker}, not with -1 or 1")
+        return None if marker == -1 else kind.read(reader)
+
+    def write(writer: Writer, value: Any) -> None:
+        writer.int8(-1 if value is None else 1)
+        if value is not None:
+            kind.write(writer, value)
+
+    return _Kind(read, write, 1)
+
+
+def _write_string(writer: Writer, value: str | None) -> None:
+    _write_bytes_of(writer, None if value is None else value.encode(), INT16)
+
+
+def _write_bytes(writer: Writer, value: bytes | None) -> None:
+    _write_bytes_of(writer, value, INT32)
+
+
+def _write_bytes_of(writer: Writer, value: bytes | None, length: struct.Struct) -> None:
+    if value is None:
+        writer.data += b"\x00" if writer.flexible else length.pack(-1)
+    else:
+        writer.data += uvarint(len(value) + 1) if writer.flexible else length.pack(len(value))
+        writer.data += value
+
+
+def _read_bytes(reader: Reader) -> bytes:
+    """Return a copy, not a slice: these values are small, and outlive the frame."""
+    data = reader.records()
+    if data is None:
+        raise InvalidRequestError("bytes are null where none may be")
+    return bytes(data)
+
+
+def _write_float64(writer: Writer, value: float) -> None:
+    writer.data += FLOAT64.pack(value)
+
+
+_PRIMITIVES: dict[str, _Kind] = {
+    "bool": _Kind(Reader.boolean, Writer.boolean, 1, "?"),
+    "int8": _Kind(Reader.int8, Writer.int8, 1, "b"),
+    "int16": _Kind(Reader.int16, Writer.int16, 2, "h"),
+    "int32": _Kind(Reader.int32, Writer.int32, 4, "i"),
+    "int64": _Kind(Reader.int64, Writer.int64, 8, "q"),
+    "float64": _Kind(Reader.float64, _write_float64, 8, "d"),
+    "uuid": _Kind(Reader.uuid, Writer.uuid, 16),
+}
