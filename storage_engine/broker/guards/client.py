@@ -7,11 +7,12 @@ from uuid import UUID
 
 from storage_engine.broker.access.access_control import AccessControl, ClientOfBroker
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.core.transactions.sink_names import coordinated_name
+from storage_engine.protocol.apis.spec import Req, Resp
 
 REFUSALS: dict[ResourceType, ErrorCode] = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -159,7 +160,7 @@ class RequestClient:
 
     def refused(
         self, operation: AclOperation, kind: ResourceType, names: Iterable[str]
-    ) -> Generator[None, Any, Collection[str]]:
+    ) -> Generator[None, None, Collection[str]]:
         """The names to which it may not do that."""
         refused: dict[str, None] = {}
         for name in names:
@@ -189,12 +190,15 @@ class RequestClient:
         return self.parts.metadata.topic_name(topic_id)
 
 
-Guard = Callable[[RequestClient, ApiCall[Any], Any, AnyHandler], Steps | None]
+Guard = Callable[[RequestClient, ApiCall[Resp], Req, Handler[Resp, Req]], Steps | None]
 """Answers a request itself, or has the handler answer what the client may ask for, and adds the
 refusals to the answer."""
 
 
-def passed(handler: AnyHandler, call: ApiCall[Any], request: Any) -> Steps:
+AnyGuard = Guard[Any, Any]
+
+
+def passed(handler: Handler[Resp, Req], call: ApiCall[Resp], request: Req) -> Steps:
     """The handler's own work, as a part of a guard's."""
     steps = handler(call, request)
     if steps is not None:

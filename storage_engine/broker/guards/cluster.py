@@ -1,18 +1,20 @@
 """What those who look after the cluster have to ask for, and what only brokers may send."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Protocol, TypeVar
 
 from storage_engine.broker.guards.client import REFUSALS, RequestClient, passed
 from storage_engine.broker.guards.shares import (
     Building,
-    TopicRows,
+    Row,
     briefly,
+    each_refused,
     of_cluster,
+    rows_of,
     with_rows,
 )
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import AclOperation, ResourceType
@@ -20,18 +22,25 @@ from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownR
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from storage_engine.protocol.apis.stop_replica import StopReplicaResponse
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataResponse
-from storage_engine.protocol.messages.alter_configs import AlterConfigsResponse
+from storage_engine.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from storage_engine.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
-from storage_engine.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsResponse
-from storage_engine.protocol.messages.create_acls import CreateAclsResponse
-from storage_engine.protocol.messages.delete_acls import DeleteAclsResponse
+from storage_engine.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
+from storage_engine.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from storage_engine.protocol.messages.describe_acls import DescribeAclsResponse
-from storage_engine.protocol.messages.describe_configs import DescribeConfigsResponse
+from storage_engine.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
 from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
-from storage_engine.protocol.messages.elect_leaders import ElectLeadersResponse
+from storage_engine.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from storage_engine.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from storage_engine.protocol.messages.list_config_resources import ListConfigResourcesResponse
@@ -47,90 +56,102 @@ TOPIC_SETTINGS = 2
 """The resource type of a topic's settings; all others belong to the cluster."""
 
 
-def _guard_settings(
+class SettingsOf(Protocol):
+    """Whose settings are asked for, or changed."""
+
+    @property
+    def resource_type(self) -> int: ...
+
+    @property
+    def resource_name(self) -> str: ...
+
+
+Resource = TypeVar("Resource", bound=SettingsOf)
+
+
+def _settings_refused(
     client: RequestClient,
-    call: ApiCall[Any],
-    request: Any,
-    handler: AnyHandler,
-    *,
+    resources: Sequence[Resource],
     operation: AclOperation,
-    rows_name: str,
-    row: Callable[..., Any],
-) -> Steps:
-    """Each resource is asked for by itself."""
+    row: Callable[..., Row],
+) -> Building[tuple[list[Resource], list[Row]]]:
+    """(the resources that may be, rows of the others). Each is asked for by itself."""
     client.grant(each=operation)
-    topics = [item.resource_name for item in request.resources if _is_topic(item)]
+    topics = [item.resource_name for item in resources if _is_topic(item)]
     refused = yield from client.refused(operation, _TOPIC, topics)
-    is_cluster_allowed = len(topics) == len(request.resources) or client.may_to_cluster(operation)
+    is_cluster_allowed = len(topics) == len(resources) or client.may_to_cluster(operation)
     kept, rows = [], []
-    for item in request.resources:
+    for item in resources:
         yield None
         is_topic = _is_topic(item)
         if item.resource_name not in refused if is_topic else is_cluster_allowed:
             kept.append(item)
-            continue
-        code = REFUSALS[_TOPIC if is_topic else _CLUSTER]
-        rows.append(
-            row(
-                error_code=int(code),
-                error_message=code.meaning,
-                resource_type=item.resource_type,
-                resource_name=item.resource_name,
+        else:
+            code = REFUSALS[_TOPIC if is_topic else _CLUSTER]
+            rows.append(
+                row(
+                    error_code=int(code),
+                    error_message=code.meaning,
+                    resource_type=item.resource_type,
+                    resource_name=item.resource_name,
+                )
             )
-        )
-    request.resources = kept
-    if rows:
-        call.amend = with_rows(rows_name, rows)
-    yield from passed(handler, call, request)
+    return kept, rows
 
 
-def _is_topic(item: Any) -> bool:
-    return bool(item.resource_type == TOPIC_SETTINGS)
+def _is_topic(item: SettingsOf) -> bool:
+    return item.resource_type == TOPIC_SETTINGS
 
 
 def describe_configs(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[DescribeConfigsResponse],
+    request: DescribeConfigsRequest,
+    handler: Handler[DescribeConfigsResponse, DescribeConfigsRequest],
 ) -> Steps:
-    def row(**fields: Any) -> Any:
-        return DescribeConfigsResponse.DescribeConfigsResult(configs=[], **fields)
-
-    return _guard_settings(
+    request.resources, rows = yield from _settings_refused(
         client,
-        call,
-        request,
-        handler,
-        operation=AclOperation.DESCRIBE_CONFIGS,
-        rows_name="results",
-        row=row,
+        request.resources,
+        AclOperation.DESCRIBE_CONFIGS,
+        DescribeConfigsResponse.DescribeConfigsResult,
     )
+    if rows:
+        call.amend = with_rows("results", rows)
+    yield from passed(handler, call, request)
 
 
 def alter_configs(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[AlterConfigsResponse],
+    request: AlterConfigsRequest,
+    handler: Handler[AlterConfigsResponse, AlterConfigsRequest],
 ) -> Steps:
-    return _guard_settings(
+    request.resources, rows = yield from _settings_refused(
         client,
-        call,
-        request,
-        handler,
-        operation=AclOperation.ALTER_CONFIGS,
-        rows_name="responses",
-        row=AlterConfigsResponse.AlterConfigsResourceResponse,
+        request.resources,
+        AclOperation.ALTER_CONFIGS,
+        AlterConfigsResponse.AlterConfigsResourceResponse,
     )
+    if rows:
+        call.amend = with_rows("responses", rows)
+    yield from passed(handler, call, request)
 
 
 def incremental_alter_configs(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[IncrementalAlterConfigsResponse],
+    request: IncrementalAlterConfigsRequest,
+    handler: Handler[IncrementalAlterConfigsResponse, IncrementalAlterConfigsRequest],
 ) -> Steps:
-    return _guard_settings(
+    request.resources, rows = yield from _settings_refused(
         client,
-        call,
-        request,
-        handler,
-        operation=AclOperation.ALTER_CONFIGS,
-        rows_name="responses",
-        row=IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+        request.resources,
+        AclOperation.ALTER_CONFIGS,
+        IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
     )
+    if rows:
+        call.amend = with_rows("responses", rows)
+    yield from passed(handler, call, request)
 
 
 list_config_resources = of_cluster(
@@ -147,18 +168,24 @@ update_features = of_cluster(
 )
 
 _Moved = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
-_MOVED_ROWS = TopicRows(
-    topic_class=_Moved,
-    partition_class=_Moved.AlterReplicaLogDirPartitionResult,
-    topic="topic_name",
-    asked_index=None,
-)
 
 
-def _moves_refused(request: Any, code: int) -> Building:
+def _unmoved(
+    topic: AlterReplicaLogDirsRequest.AlterReplicaLogDir.AlterReplicaLogDirTopic, code: int
+) -> Building[_Moved]:
+    row = _Moved.AlterReplicaLogDirPartitionResult
+    rows = yield from rows_of(
+        topic.partitions, lambda number: row(partition_index=number, error_code=code)
+    )
+    return _Moved(topic_name=topic.name, partitions=rows)
+
+
+def _moves_refused(
+    request: AlterReplicaLogDirsRequest, code: int
+) -> Building[AlterReplicaLogDirsResponse]:
     rows = []
-    for folder in request.dirs:
-        rows += yield from _MOVED_ROWS.all_of(folder.topics, code)
+    for log_dir in request.dirs:
+        rows += yield from each_refused(log_dir.topics, _unmoved, code)
     return AlterReplicaLogDirsResponse(results=rows)
 
 
@@ -169,20 +196,19 @@ describe_log_dirs = of_cluster(
 )
 
 _Elected = ElectLeadersResponse.ReplicaElectionResult
-_ELECTED_ROWS = TopicRows(
-    topic_class=_Elected,
-    partition_class=_Elected.PartitionResult,
-    topic="topic",
-    partitions="partition_result",
-    index="partition_id",
-    extra={"error_message": _DENIED.meaning},
-    asked_topic="topic",
-    asked_index=None,
-)
 
 
-def _elections_refused(request: Any, code: int) -> Building:
-    rows = yield from _ELECTED_ROWS.all_of(request.topic_partitions, code)
+def _unelected(topic: ElectLeadersRequest.TopicPartitions, code: int) -> Building[_Elected]:
+    row = _Elected.PartitionResult
+    rows = yield from rows_of(
+        topic.partitions,
+        lambda number: row(partition_id=number, error_code=code, error_message=_DENIED.meaning),
+    )
+    return _Elected(topic=topic.topic, partition_result=rows)
+
+
+def _elections_refused(request: ElectLeadersRequest, code: int) -> Building[ElectLeadersResponse]:
+    rows = yield from each_refused(request.topic_partitions, _unelected, code)
     return ElectLeadersResponse(error_code=code, replica_election_results=rows)
 
 
@@ -214,28 +240,30 @@ describe_acls = of_cluster(
 )
 
 
-def _creations_refused(request: Any, code: int) -> Building:
+def _creations_refused(request: CreateAclsRequest, code: int) -> Building[CreateAclsResponse]:
     row = CreateAclsResponse.AclCreationResult
-    rows = []
-    for _ in request.creations:
-        rows.append(row(error_code=code, error_message=_DENIED.meaning))
-        yield None
+    rows = yield from rows_of(
+        request.creations, lambda _: row(error_code=code, error_message=_DENIED.meaning)
+    )
     return CreateAclsResponse(results=rows)
 
 
-def _deletions_refused(request: Any, code: int) -> Building:
+def _deletions_refused(request: DeleteAclsRequest, code: int) -> Building[DeleteAclsResponse]:
     row = DeleteAclsResponse.DeleteAclsFilterResult
-    rows = []
-    for _ in request.filters:
-        rows.append(row(error_code=code, error_message=_DENIED.meaning, matching_acls=[]))
-        yield None
+    rows = yield from rows_of(
+        request.filters, lambda _: row(error_code=code, error_message=_DENIED.meaning)
+    )
     return DeleteAclsResponse(filter_results=rows)
 
 
 create_acls = of_cluster(AclOperation.ALTER, _creations_refused)
 delete_acls = of_cluster(AclOperation.ALTER, _deletions_refused)
 
-BROKERS_ONLY: Mapping[int, Callable[[int], Any]] = MappingProxyType(
+Refused = (
+    LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse | ControlledShutdownResponse
+)
+
+BROKERS_ONLY: Mapping[int, Callable[[int], Refused]] = MappingProxyType(
     {
         4: lambda code: LeaderAndIsrResponse(error_code=code),
         5: lambda code: StopReplicaResponse(error_code=code),

@@ -1,39 +1,53 @@
 """What members of groups, and those who look after groups, have to ask for."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from storage_engine.broker.guards.client import REFUSALS, RequestClient, Right, passed
 from storage_engine.broker.guards.shares import (
     Building,
     ByItem,
-    TopicRows,
     briefly,
+    each_refused,
     first_asks,
     only,
     row_of,
+    rows_of,
     whole,
     with_rows,
 )
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
-from storage_engine.protocol.messages.delete_groups import DeleteGroupsResponse
-from storage_engine.protocol.messages.describe_groups import DescribeGroupsResponse
-from storage_engine.protocol.messages.find_coordinator import FindCoordinatorResponse
+from storage_engine.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from storage_engine.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from storage_engine.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from storage_engine.protocol.messages.heartbeat import HeartbeatResponse
 from storage_engine.protocol.messages.join_group import JoinGroupResponse
 from storage_engine.protocol.messages.leave_group import LeaveGroupResponse
-from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
-from storage_engine.protocol.messages.offset_delete import OffsetDeleteResponse
-from storage_engine.protocol.messages.offset_fetch import OffsetFetchResponse
+from storage_engine.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from storage_engine.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from storage_engine.protocol.messages.sync_group import SyncGroupResponse
 
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
-_NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 
 
-def of_group(operation: AclOperation) -> Callable[[Any], Iterable[Right]]:
+class OfGroup(Protocol):
+    """A request that names a group."""
+
+    @property
+    def group_id(self) -> str: ...
+
+
+def of_group(operation: AclOperation) -> Callable[[OfGroup], Iterable[Right]]:
     """The right to the group that the request names."""
     return lambda request: (Right(operation, _GROUP, request.group_id),)
 
@@ -58,70 +72,110 @@ heartbeat = whole(_READS, briefly(lambda code: HeartbeatResponse(error_code=code
 leave_group = whole(_READS, briefly(lambda code: LeaveGroupResponse(error_code=code, members=[])))
 
 _Committed = OffsetCommitResponse.OffsetCommitResponseTopic
-_COMMIT_ROWS = TopicRows(
-    topic_class=_Committed, partition_class=_Committed.OffsetCommitResponsePartition
-)
 
 
-def _commit_refused(request: Any, code: int) -> Building:
-    rows = yield from _COMMIT_ROWS.all_of(request.topics, code)
+def _uncommitted(
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic, code: int
+) -> Building[_Committed]:
+    row = _Committed.OffsetCommitResponsePartition
+    rows = yield from rows_of(
+        topic.partitions,
+        lambda each: row(partition_index=each.partition_index, error_code=code),
+    )
+    return _Committed(name=topic.name, partitions=rows)
+
+
+def _commit_refused(request: OffsetCommitRequest, code: int) -> Building[OffsetCommitResponse]:
+    rows = yield from each_refused(request.topics, _uncommitted, code)
     return OffsetCommitResponse(topics=rows)
 
 
 offset_commit = first_asks(
     _READS,
     _commit_refused,
-    ByItem(
+    ByItem[OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest, OffsetCommitResponse](
         operation=AclOperation.READ,
         kind=_TOPIC,
         items="topics",
-        name="name",
+        name=lambda topic: topic.name,
         rows="topics",
-        row=_COMMIT_ROWS,
+        row=_uncommitted,
         answer_class=OffsetCommitResponse,
     ),
 )
 
 _Deleted = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
+
+def _undeleted(
+    topic: OffsetDeleteRequest.OffsetDeleteRequestTopic, code: int
+) -> Building[_Deleted]:
+    row = _Deleted.OffsetDeleteResponsePartition
+    rows = yield from rows_of(
+        topic.partitions,
+        lambda each: row(partition_index=each.partition_index, error_code=code),
+    )
+    return _Deleted(name=topic.name, partitions=rows)
+
+
 offset_delete = first_asks(
     of_group(AclOperation.DELETE),
     briefly(lambda code: OffsetDeleteResponse(error_code=code, topics=[])),
-    ByItem(
+    ByItem[OffsetDeleteRequest.OffsetDeleteRequestTopic, OffsetDeleteRequest, OffsetDeleteResponse](
         operation=AclOperation.READ,
         kind=_TOPIC,
         items="topics",
-        name="name",
+        name=lambda topic: topic.name,
         rows="topics",
-        row=TopicRows(topic_class=_Deleted, partition_class=_Deleted.OffsetDeleteResponsePartition),
+        row=_undeleted,
         answer_class=OffsetDeleteResponse,
     ),
 )
 
+_Topic = OffsetFetchRequest.OffsetFetchRequestTopic
+_GroupTopic = OffsetFetchRequest.OffsetFetchRequestGroup.OffsetFetchRequestTopics
 _FetchedTopic = OffsetFetchResponse.OffsetFetchResponseTopic
 _FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 _FetchedGroupTopic = _FetchedGroup.OffsetFetchResponseTopics
-_FETCH_ROWS = TopicRows(
-    topic_class=_FetchedTopic,
-    partition_class=_FetchedTopic.OffsetFetchResponsePartition,
-    extra=_NO_OFFSET,
-    asked_partitions="partition_indexes",
-    asked_index=None,
-)
-_GROUP_FETCH_ROWS = TopicRows(
-    topic_class=_FetchedGroupTopic,
-    partition_class=_FetchedGroupTopic.OffsetFetchResponsePartitions,
-    extra=_NO_OFFSET,
-    asked_partitions="partition_indexes",
-    asked_index=None,
-)
+
+
+def _unfetched(topic: _Topic, code: int) -> Building[_FetchedTopic]:
+    row = _FetchedTopic.OffsetFetchResponsePartition
+    rows = yield from rows_of(
+        topic.partition_indexes,
+        lambda number: row(partition_index=number, committed_offset=-1, error_code=code),
+    )
+    return _FetchedTopic(name=topic.name, partitions=rows)
+
+
+def _unfetched_of_group(topic: _GroupTopic, code: int) -> Building[_FetchedGroupTopic]:
+    row = _FetchedGroupTopic.OffsetFetchResponsePartitions
+    rows = yield from rows_of(
+        topic.partition_indexes,
+        lambda number: row(partition_index=number, committed_offset=-1, error_code=code),
+    )
+    return _FetchedGroupTopic(name=topic.name, partitions=rows)
+
+
+class HasName(Protocol):
+    """A topic by its name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=HasName)
+NamedRow = TypeVar("NamedRow", bound=HasName)
 
 FIRST_OFFSET_FETCH_WITH_GROUPS = 8
 FIRST_OFFSET_FETCH_WITH_ERROR = 2
 
 
 def offset_fetch(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[OffsetFetchResponse],
+    request: OffsetFetchRequest,
+    handler: Handler[OffsetFetchResponse, OffsetFetchRequest],
 ) -> Steps:
     if call.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
         yield from _fetch_of_groups(client, call, request, handler)
@@ -129,36 +183,58 @@ def offset_fetch(
     client.grant((Right(AclOperation.DESCRIBE, _GROUP, request.group_id),))
     if not client.may(AclOperation.DESCRIBE, _GROUP, request.group_id):
         code = int(REFUSALS[_GROUP])
-        rows: list[Any] = []
+        denied: Sequence[_FetchedTopic] = ()
         if call.version < FIRST_OFFSET_FETCH_WITH_ERROR:
-            rows = yield from _FETCH_ROWS.all_of(request.topics, code)
-        call.respond(OffsetFetchResponse(topics=rows, error_code=code))
+            denied = yield from each_refused(request.topics, _unfetched, code)
+        call.respond(OffsetFetchResponse(topics=denied, error_code=code))
         return
-    kept, rows = yield from _split_topics(client, request.topics, _FETCH_ROWS)
-    request.topics = kept
-    yield from _answered_with(client, call, request, handler, {request.group_id: rows})
+    request.topics, rows = yield from _split_topics(client, request.topics, _unfetched)
+
+    def amend(answer: OffsetFetchResponse) -> Building[OffsetFetchResponse]:
+        if not answer.error_code:
+            answer.topics = yield from _shown(client, answer.topics, rows)
+        return answer
+
+    call.amend = amend
+    yield from passed(handler, call, request)
 
 
 def _fetch_of_groups(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[OffsetFetchResponse],
+    request: OffsetFetchRequest,
+    handler: Handler[OffsetFetchResponse, OffsetFetchRequest],
 ) -> Steps:
     names = [group.group_id for group in request.groups]
     client.grant(each=AclOperation.DESCRIBE)
     refused = yield from client.refused(AclOperation.DESCRIBE, _GROUP, names)
-    denied = []
-    for name in refused:
-        denied.append(_FetchedGroup(group_id=name, topics=[], error_code=int(REFUSALS[_GROUP])))
-        yield None
+    denied = yield from rows_of(
+        refused, lambda name: _FetchedGroup(group_id=name, error_code=int(REFUSALS[_GROUP]))
+    )
     request.groups = [group for group in request.groups if group.group_id not in refused]
-    rows: dict[str, list[Any]] = {}
+    rows: dict[str, list[_FetchedGroupTopic]] = {}
     for group in request.groups:
         group.topics, rows[group.group_id] = yield from _split_topics(
-            client, group.topics, _GROUP_FETCH_ROWS
+            client, group.topics, _unfetched_of_group
         )
-    yield from _answered_with(client, call, request, handler, rows, denied)
+
+    def amend(answer: OffsetFetchResponse) -> Building[OffsetFetchResponse]:
+        for group in answer.groups:
+            if not group.error_code:
+                refusals = rows.get(group.group_id, ())
+                group.topics = yield from _shown(client, group.topics, refusals)
+        answer.groups = [*answer.groups, *denied]
+        return answer
+
+    call.amend = amend
+    yield from passed(handler, call, request)
 
 
-def _split_topics(client: RequestClient, topics: Any, refusals: TopicRows) -> Building:
+def _split_topics(
+    client: RequestClient,
+    topics: Sequence[Named] | None,
+    row: Callable[[Named, int], Building[NamedRow]],
+) -> Building[tuple[list[Named] | None, list[NamedRow]]]:
     """(the topics that may be asked for, the rows of the others); None stays None."""
     if topics is None:
         return None, []
@@ -167,43 +243,22 @@ def _split_topics(client: RequestClient, topics: Any, refusals: TopicRows) -> Bu
     kept, rows = [], []
     for topic in topics:
         if topic.name in refused:
-            rows.append((yield from refusals(topic, int(REFUSALS[_TOPIC]))))
+            rows.append((yield from row(topic, int(REFUSALS[_TOPIC]))))
         else:
             kept.append(topic)
     return kept, rows
 
 
-def _answered_with(
-    client: RequestClient,
-    call: ApiCall[Any],
-    request: Any,
-    handler: AnyHandler,
-    rows: dict[str, list[Any]],
-    denied: Iterable[Any] = (),
-) -> Steps:
+def _shown(
+    client: RequestClient, topics: Iterable[NamedRow], rows: Sequence[NamedRow]
+) -> Building[list[NamedRow]]:
     """Adds refusals; of a question for all topics it leaves out what may not be described."""
-
-    def shown(topics: Iterable[Any], group_id: str) -> Building:
-        found = []
-        for topic in topics:
-            if client.may_quietly(AclOperation.DESCRIBE, _TOPIC, topic.name):
-                found.append(topic)
-            yield None
-        return [*found, *rows.get(group_id, ())]
-
-    def amend(answer: Any) -> Building:
-        if call.version < FIRST_OFFSET_FETCH_WITH_GROUPS:
-            if not answer.error_code:
-                answer.topics = yield from shown(answer.topics, request.group_id)
-            return answer
-        for group in answer.groups:
-            if not group.error_code:
-                group.topics = yield from shown(group.topics, group.group_id)
-        answer.groups = [*answer.groups, *denied]
-        return answer
-
-    call.amend = amend
-    yield from passed(handler, call, request)
+    found = []
+    for topic in topics:
+        if client.may_quietly(AclOperation.DESCRIBE, _TOPIC, topic.name):
+            found.append(topic)
+        yield None
+    return [*found, *rows]
 
 
 FIRST_WITH_MANY_KEYS = 4
@@ -211,7 +266,10 @@ _KINDS_OF_KEYS = {0: _GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 
 
 def find_coordinator(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[FindCoordinatorResponse],
+    request: FindCoordinatorRequest,
+    handler: Handler[FindCoordinatorResponse, FindCoordinatorRequest],
 ) -> Steps:
     kind = _KINDS_OF_KEYS.get(request.key_type)
     if kind is None:
@@ -231,55 +289,47 @@ def find_coordinator(
         return
     keys = request.coordinator_keys
     refused = yield from client.refused(AclOperation.DESCRIBE, kind, keys)
-    rows = []
-    for key in refused:
-        rows.append(
-            FindCoordinatorResponse.Coordinator(
-                key=key,
-                error_code=int(code),
-                error_message=code.meaning,
-                node_id=-1,
-                host="",
-                port=-1,
-            )
-        )
-        yield None
+    rows = yield from rows_of(
+        refused,
+        lambda key: FindCoordinatorResponse.Coordinator(
+            key=key, error_code=int(code), error_message=code.meaning, node_id=-1, port=-1
+        ),
+    )
     request.coordinator_keys = [key for key in keys if key not in refused]
     call.amend = with_rows("coordinators", rows)
     yield from passed(handler, call, request)
 
 
-_Described = DescribeGroupsResponse.DescribedGroup
+def itself(name: str) -> str:
+    """The name of a resource that is named alone."""
+    return name
 
-_DESCRIBED_GROUPS = ByItem(
+
+_DESCRIBED_GROUPS: ByItem[str, DescribeGroupsRequest, DescribeGroupsResponse] = ByItem(
     operation=AclOperation.DESCRIBE,
     kind=_GROUP,
     items="groups",
-    name=None,
+    name=itself,
     rows="groups",
     row=row_of(
-        lambda group, code: _Described(
-            error_code=code,
-            group_id=group,
-            group_state="",
-            protocol_type="",
-            protocol_data="",
-            members=[],
-        )
+        lambda group, code: DescribeGroupsResponse.DescribedGroup(error_code=code, group_id=group)
     ),
     answer_class=DescribeGroupsResponse,
 )
 
 
 def describe_groups(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[DescribeGroupsResponse],
+    request: DescribeGroupsRequest,
+    handler: Handler[DescribeGroupsResponse, DescribeGroupsRequest],
 ) -> Steps:
     wants_operations = request.include_authorized_operations
 
-    def described(of: ApiCall[Any], asked: Any) -> Steps:
+    def described(of: ApiCall[DescribeGroupsResponse], asked: DescribeGroupsRequest) -> Steps:
         refusals = of.amend
 
-        def amend(answer: Any) -> Building:
+        def amend(answer: DescribeGroupsResponse) -> Building[DescribeGroupsResponse]:
             for group in answer.groups if wants_operations else ():
                 yield None
                 if not group.error_code:
@@ -294,11 +344,11 @@ def describe_groups(
     yield from _DESCRIBED_GROUPS(client, call, request, described)
 
 
-delete_groups = ByItem(
+delete_groups: ByItem[str, DeleteGroupsRequest, DeleteGroupsResponse] = ByItem(
     operation=AclOperation.DELETE,
     kind=_GROUP,
     items="groups_names",
-    name=None,
+    name=itself,
     rows="results",
     row=row_of(
         lambda group, code: DeleteGroupsResponse.DeletableGroupResult(
@@ -310,7 +360,10 @@ delete_groups = ByItem(
 
 
 def list_groups(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[ListGroupsResponse],
+    request: ListGroupsRequest,
+    handler: Handler[ListGroupsResponse, ListGroupsRequest],
 ) -> Steps:
     """Shows all groups to whoever may describe the cluster, to others those that they may
     describe."""

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from storage_engine.broker.guards.client import REFUSALS, RequestClient, passed
-from storage_engine.broker.guards.shares import Building, ByItem, TopicRows
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.guards.shares import Building, ByItem, each_refused, rows_of
+from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import AclOperation, ResourceType
@@ -31,8 +31,14 @@ from storage_engine.protocol.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from storage_engine.protocol.messages.delete_records import DeleteRecordsResponse
-from storage_engine.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from storage_engine.protocol.messages.delete_records import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+)
+from storage_engine.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 
 _TOPIC = ResourceType.TOPIC
 _DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -43,7 +49,7 @@ FEW_TOPICS = 20
 
 def produce(
     client: RequestClient, call: ApiCall[ProduceResponse], request: ProduceRequest,
-    handler: AnyHandler,
+    handler: Handler[ProduceResponse, ProduceRequest],
 ) -> Steps | None:  # fmt: skip
     name, partitions = request.transactional_id, request.partitions
     if (
@@ -81,7 +87,7 @@ def _with_kept_records(request: ProduceRequest) -> ProduceRequest:
 
 def _produce_some(
     client: RequestClient, call: ApiCall[ProduceResponse], request: ProduceRequest,
-    handler: AnyHandler,
+    handler: Handler[ProduceResponse, ProduceRequest],
 ) -> Steps:  # fmt: skip
     topics = [item.topic for item in request.partitions]
     refused = yield from client.refused(AclOperation.WRITE, _TOPIC, topics)
@@ -104,7 +110,7 @@ def _produce_some(
     yield from passed(handler, call, request._replace(partitions=kept))
 
 
-def _with_partitions(rows: Sequence[Any], answer: Any) -> Building:
+def _with_partitions(rows: Sequence[Any], answer: Any) -> Building[Any]:
     yield from ()
     return answer._replace(partitions=[*answer.partitions, *rows])
 
@@ -131,7 +137,10 @@ def _unwritten(item: ProducePartition, code: ErrorCode) -> ProducePartitionRespo
 
 
 def fetch(
-    client: RequestClient, call: ApiCall[FetchResponse], request: FetchRequest, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[FetchResponse],
+    request: FetchRequest,
+    handler: Handler[FetchResponse, FetchRequest],
 ) -> Steps | None:
     """Whoever calls itself a replica must be a broker."""
     if request.replica_id < 0 or client.may_to_cluster(AclOperation.CLUSTER_ACTION):
@@ -154,7 +163,7 @@ def unread(topic: str, partition: int) -> FetchPartitionResponse:
 
 def list_offsets(
     client: RequestClient, call: ApiCall[ListOffsetsResponse], request: ListOffsetsRequest,
-    handler: AnyHandler,
+    handler: Handler[ListOffsetsResponse, ListOffsetsRequest],
 ) -> Steps:  # fmt: skip
     if request.replica_id >= 0:
         # A replica's answer goes beyond the high watermark.
@@ -187,49 +196,62 @@ def list_offsets(
 
 _Deleted = DeleteRecordsResponse.DeleteRecordsTopicResult
 
-delete_records = ByItem(
+
+def _undeleted(topic: DeleteRecordsRequest.DeleteRecordsTopic, code: int) -> Building[_Deleted]:
+    row = _Deleted.DeleteRecordsPartitionResult
+    rows = yield from rows_of(
+        topic.partitions,
+        lambda each: row(partition_index=each.partition_index, low_watermark=-1, error_code=code),
+    )
+    return _Deleted(name=topic.name, partitions=rows)
+
+
+delete_records = ByItem[
+    DeleteRecordsRequest.DeleteRecordsTopic, DeleteRecordsRequest, DeleteRecordsResponse
+](
     operation=AclOperation.DELETE,
     kind=_TOPIC,
     items="topics",
-    name="name",
+    name=lambda topic: topic.name,
     rows="topics",
-    row=TopicRows(
-        topic_class=_Deleted,
-        partition_class=_Deleted.DeleteRecordsPartitionResult,
-        extra={"low_watermark": -1},
-    ),
+    row=_undeleted,
     answer_class=DeleteRecordsResponse,
 )
 
+_AskedEpochs = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _EpochTopic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
-_EPOCH_ROWS = TopicRows(
-    topic_class=_EpochTopic,
-    partition_class=_EpochTopic.EpochEndOffset,
-    topic="topic",
-    index="partition",
-    extra={"leader_epoch": -1, "end_offset": -1},
-    asked_topic="topic",
-    asked_index="partition",
-)
-_EPOCHS_OF_TOPICS = ByItem(
+
+
+def _no_epochs(topic: _AskedEpochs, code: int) -> Building[_EpochTopic]:
+    row = _EpochTopic.EpochEndOffset
+    rows = yield from rows_of(
+        topic.partitions, lambda each: row(partition=each.partition, error_code=code)
+    )
+    return _EpochTopic(topic=topic.topic, partitions=rows)
+
+
+_EPOCHS_OF_TOPICS = ByItem[_AskedEpochs, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse](
     operation=AclOperation.DESCRIBE,
     kind=_TOPIC,
     items="topics",
-    name="topic",
+    name=lambda topic: topic.topic,
     rows="topics",
-    row=_EPOCH_ROWS,
+    row=_no_epochs,
     answer_class=OffsetForLeaderEpochResponse,
 )
 
 
 def offset_for_leader_epoch(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[OffsetForLeaderEpochResponse],
+    request: OffsetForLeaderEpochRequest,
+    handler: Handler[OffsetForLeaderEpochResponse, OffsetForLeaderEpochRequest],
 ) -> Steps:
-    replica_id = request.replica_id
-    if replica_id is None or replica_id < 0:
+    if request.replica_id < 0:
         yield from _EPOCHS_OF_TOPICS(client, call, request, handler)
     elif client.may_to_cluster(AclOperation.CLUSTER_ACTION):
         yield from passed(handler, call, request)
     else:
-        rows = yield from _EPOCH_ROWS.all_of(request.topics, int(REFUSALS[ResourceType.CLUSTER]))
+        code = int(REFUSALS[ResourceType.CLUSTER])
+        rows = yield from each_refused(request.topics, _no_epochs, code)
         call.respond(OffsetForLeaderEpochResponse(topics=rows))

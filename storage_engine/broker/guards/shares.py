@@ -9,8 +9,8 @@ not, since nobody looks.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from storage_engine.broker.guards.client import (
     REFUSALS,
@@ -19,123 +19,132 @@ from storage_engine.broker.guards.client import (
     Right,
     passed,
 )
-from storage_engine.broker.handlers.api_call import Amend, AnyHandler, ApiCall
+from storage_engine.broker.handlers.api_call import Amend, ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.protocol.apis.spec import Req, Resp
 
-Building = Generator[None, Any, Any]
+Made = TypeVar("Made")
+Item = TypeVar("Item")
+Row = TypeVar("Row")
+
+Building = Generator[None, None, Made]
 """Builds an answer, or a row of one, in steps."""
 
-Refusal = Callable[[Any, int], Building]
+Refusal = Callable[[Req, int], Building[Resp]]
 """(request, error code) -> the answer to a request that is refused as a whole."""
 
 
-def briefly(answer: Callable[[int], Any]) -> Refusal:
+def briefly(answer: Callable[[int], Resp]) -> Refusal[Any, Resp]:
     """A refusal that has nothing but the error code."""
 
-    def refusal(_request: Any, code: int) -> Building:
+    def refusal(_request: Any, code: int) -> Building[Resp]:
         yield from ()
         return answer(code)
 
     return refusal
 
 
-def whole(rights: Callable[[Any], Iterable[Right]], refusal: Refusal) -> Guard:
+def whole(
+    rights: Callable[[Req], Iterable[Right]], refusal: Refusal[Req, Resp]
+) -> Guard[Resp, Req]:
     """Lets the request through when the client has all of the rights."""
 
+    def pass_on(
+        _client: RequestClient, call: ApiCall[Resp], request: Req, handler: Handler[Resp, Req]
+    ) -> Steps | None:
+        return handler(call, request)
+
+    return first_asks(rights, refusal, pass_on)
+
+
+def of_cluster(operation: AclOperation, refusal: Refusal[Req, Resp]) -> Guard[Resp, Req]:
+    """Asks for a right to the cluster."""
+    right = Right(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    return whole(lambda _request: (right,), refusal)
+
+
+def first_asks(
+    rights: Callable[[Req], Iterable[Right]],
+    refusal: Refusal[Req, Resp],
+    then: Guard[Resp, Req],
+) -> Guard[Resp, Req]:
+    """Asks for rights to the request as a whole, and then what `then` asks for."""
+
     def guard(
-        client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+        client: RequestClient, call: ApiCall[Resp], request: Req, handler: Handler[Resp, Req]
     ) -> Steps | None:
         asked = tuple(rights(request))
         client.grant(asked)
         for right in asked:
             if not client.may(*right):
                 return _refuse(call, refusal(request, int(REFUSALS[right.kind])))
-        return handler(call, request)
+        return then(client, call, request, handler)
 
     return guard
 
 
-def of_cluster(operation: AclOperation, refusal: Refusal) -> Guard:
-    """Asks for a right to the cluster."""
-    right = Right(operation, ResourceType.CLUSTER, CLUSTER_NAME)
-    return whole(lambda _request: (right,), refusal)
-
-
-def _refuse(call: ApiCall[Any], building: Building) -> Steps:
+def _refuse(call: ApiCall[Resp], building: Building[Resp]) -> Steps:
     answer = yield from building
     call.respond(answer)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRows:
-    """Writes the refusal of a topic: its name, and a row for each partition."""
-
-    topic_class: Any
-    partition_class: Any
-    topic: str = "name"
-    """The field of the answer, as are the next three."""
-    partitions: str = "partitions"
-    index: str = "partition_index"
-    code: str = "error_code"
-    extra: dict[str, Any] = field(default_factory=dict)
-    """Further fields of each row."""
-    asked_topic: str = "name"
-    """The field of the request, as are the next two."""
-    asked_partitions: str = "partitions"
-    asked_index: str | None = "partition_index"
-    """None where partitions are plain numbers."""
-
-    def __call__(self, asked: Any, code: int) -> Building:
-        rows = []
-        for each in getattr(asked, self.asked_partitions) or ():
-            number = each if self.asked_index is None else getattr(each, self.asked_index)
-            rows.append(self.partition_class(**{self.index: number, self.code: code}, **self.extra))
-            yield None
-        name = getattr(asked, self.asked_topic)
-        return self.topic_class(**{self.topic: name, self.partitions: rows})
-
-    def all_of(self, topics: Iterable[Any] | None, code: int) -> Building:
-        """The refusal of all of these topics."""
-        rows = []
-        for each in topics or ():
-            rows.append((yield from self(each, code)))
-            yield None
-        return rows
+def each_refused(
+    items: Iterable[Item] | None, row: Callable[[Item, int], Building[Row]], code: int
+) -> Building[list[Row]]:
+    """The refusal of all of these items."""
+    rows = []
+    for item in items or ():
+        rows.append((yield from row(item, code)))
+        yield None
+    return rows
 
 
-def row_of(make: Callable[[Any, int], Any]) -> Callable[[Any, int], Building]:
+def row_of(make: Callable[[Item, int], Row]) -> Callable[[Item, int], Building[Row]]:
     """A row that is built in one step."""
 
-    def row(asked: Any, code: int) -> Building:
+    def row(asked: Item, code: int) -> Building[Row]:
         yield from ()
         return make(asked, code)
 
     return row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByItem:
+def rows_of(items: Iterable[Item] | None, make: Callable[[Item], Row]) -> Building[list[Row]]:
+    """A row for each of these items."""
+    rows = []
+    for item in items or ():
+        rows.append(make(item))
+        yield None
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByItem(Generic[Item, Req, Resp]):
     """The guard of a request whose items are resources."""
 
     operation: AclOperation
     kind: ResourceType
     items: str
     """The field of the request with the list."""
-    name: str | None
-    """The field of an item with the name of the resource; None where it is the item itself."""
+    name: Callable[[Item], str]
+    """The name of the resource that an item is about."""
     rows: str
     """The field of the answer with the list."""
-    row: Callable[[Any, int], Building]
+    row: Callable[[Item, int], Building[Any]]
     """The row of a refused item."""
-    answer_class: Any
+    answer_class: Callable[..., Resp]
 
     def __call__(
-        self, client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+        self,
+        client: RequestClient,
+        call: ApiCall[Resp],
+        request: Req,
+        handler: Handler[Resp, Req],
     ) -> Steps:
         client.grant(each=self.operation)
-        items: Sequence[Any] = getattr(request, self.items) or ()
-        names = [self._name_of(item) for item in items]
+        items: Sequence[Item] = getattr(request, self.items) or ()
+        names = [self.name(item) for item in items]
         refused = yield from client.refused(self.operation, self.kind, names)
         if not refused:
             yield from passed(handler, call, request)
@@ -143,7 +152,7 @@ class ByItem:
         code = int(REFUSALS[self.kind])
         kept, rows = [], []
         for item in items:
-            if self._name_of(item) in refused:
+            if self.name(item) in refused:
                 rows.append((yield from self.row(item, code)))
             else:
                 kept.append(item)
@@ -155,15 +164,11 @@ class ByItem:
         call.amend = with_rows(self.rows, rows)
         yield from passed(handler, call, request)
 
-    def _name_of(self, item: Any) -> str:
-        name: str = item if self.name is None else getattr(item, self.name)
-        return name
 
-
-def with_rows(field_name: str, rows: Sequence[Any]) -> Amend[Any]:
+def with_rows(field_name: str, rows: Sequence[Row]) -> Amend[Resp]:
     """Adds rows to a list of the answer."""
 
-    def amend(answer: Any) -> Building:
+    def amend(answer: Resp) -> Building[Resp]:
         yield from ()
         present = getattr(answer, field_name) or ()
         setattr(answer, field_name, [*present, *rows])
@@ -172,10 +177,10 @@ def with_rows(field_name: str, rows: Sequence[Any]) -> Amend[Any]:
     return amend
 
 
-def only(field_name: str, is_shown: Callable[[Any], bool]) -> Amend[Any]:
+def only(field_name: str, is_shown: Callable[[Any], bool]) -> Amend[Resp]:
     """Leaves rows out of a list of the answer."""
 
-    def amend(answer: Any) -> Building:
+    def amend(answer: Resp) -> Building[Resp]:
         shown = []
         for row in getattr(answer, field_name) or ():
             if is_shown(row):
@@ -185,19 +190,3 @@ def only(field_name: str, is_shown: Callable[[Any], bool]) -> Amend[Any]:
         return answer
 
     return amend
-
-
-def first_asks(rights: Callable[[Any], Iterable[Right]], refusal: Refusal, then: Guard) -> Guard:
-    """Asks for rights to the request as a whole, and then what `then` asks for."""
-
-    def guard(
-        client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
-    ) -> Steps | None:
-        asked = tuple(rights(request))
-        client.grant(asked)
-        for right in asked:
-            if not client.may(*right):
-                return _refuse(call, refusal(request, int(REFUSALS[right.kind])))
-        return then(client, call, request, handler)
-
-    return guard

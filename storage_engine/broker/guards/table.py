@@ -19,7 +19,7 @@ from storage_engine.broker.guards import (
     transactions,
     users,
 )
-from storage_engine.broker.guards.client import Guard, GuardParts, RequestClient
+from storage_engine.broker.guards.client import AnyGuard, GuardParts, RequestClient
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.protocol.apis.registry import name_of
@@ -30,7 +30,7 @@ class GuardRow(NamedTuple):
     """What an API asks for, in words, and who sees to it."""
 
     asks: str
-    guard: Guard | None
+    guard: AnyGuard | None
     """None where everybody may ask."""
 
 
@@ -151,6 +151,6 @@ def guarded(parts: GuardParts, spec: AnyApi, handler: AnyHandler) -> AnyHandler:
 
 
 def _guard(
-    parts: GuardParts, guard: Guard, handler: AnyHandler, call: ApiCall[Any], request: Any
+    parts: GuardParts, guard: AnyGuard, handler: AnyHandler, call: ApiCall[Any], request: Any
 ) -> Steps | None:
     return guard(RequestClient(parts, call), call, request, handler)

@@ -5,17 +5,18 @@ A topic that the client may not describe is answered alike whether it exists or 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from storage_engine.broker.guards.client import RequestClient, Right, passed
-from storage_engine.broker.guards.shares import Building, ByItem, row_of, with_rows
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.guards.groups import itself
+from storage_engine.broker.guards.shares import Building, ByItem, row_of, rows_of, with_rows
+from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.describe_schemas import (
     DescribedSchema,
+    DescribeSchemasRequest,
     DescribeSchemasResponse,
 )
 from storage_engine.protocol.apis.metadata import (
@@ -23,9 +24,17 @@ from storage_engine.protocol.apis.metadata import (
     MetadataResponse,
     MetadataTopic,
 )
-from storage_engine.protocol.messages.create_partitions import CreatePartitionsResponse
-from storage_engine.protocol.messages.create_topics import CreateTopicsResponse
-from storage_engine.protocol.messages.delete_topics import DeleteTopicsResponse
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID
+from storage_engine.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from storage_engine.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from storage_engine.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from storage_engine.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from storage_engine.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -34,7 +43,6 @@ from storage_engine.protocol.messages.describe_topic_partitions import (
 _TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 _Described = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_NO_ID = UUID(int=0)
 _UNKNOWN = -1
 
 
@@ -42,7 +50,7 @@ def metadata(
     client: RequestClient,
     call: ApiCall[MetadataResponse],
     request: MetadataRequest,
-    handler: AnyHandler,
+    handler: Handler[MetadataResponse, MetadataRequest],
 ) -> None:
     """A topic that a request creates is asked for by the handler (`may_create`), when it is to be
     created."""
@@ -53,7 +61,7 @@ def _metadata(
     client: RequestClient,
     call: ApiCall[MetadataResponse],
     request: MetadataRequest,
-    handler: AnyHandler,
+    handler: Handler[MetadataResponse, MetadataRequest],
 ) -> Steps:
     rows: list[MetadataTopic] = []
     is_all = request.topics is None
@@ -85,7 +93,7 @@ def _metadata(
         yield None
     client.log_refused(AclOperation.DESCRIBE, _TOPIC, refused)
 
-    def amend(answer: MetadataResponse) -> Building:
+    def amend(answer: MetadataResponse) -> Building[MetadataResponse]:
         topics = yield from _topics_shown(client, request, answer.topics, is_all=is_all)
         answer = replace(answer, topics=[*topics, *rows])
         if request.include_cluster_authorized_operations:
@@ -105,7 +113,7 @@ def _topics_shown(
     topics: Sequence[MetadataTopic],
     *,
     is_all: bool,
-) -> Building:
+) -> Building[list[MetadataTopic]]:
     """Of a question for all topics it leaves out those that were deleted meanwhile."""
     shown = []
     for topic in topics:
@@ -120,7 +128,10 @@ def _topics_shown(
 
 
 def describe_topic_partitions(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[DescribeTopicPartitionsResponse],
+    request: DescribeTopicPartitionsRequest,
+    handler: Handler[DescribeTopicPartitionsResponse, DescribeTopicPartitionsRequest],
 ) -> None:
     client.parts.when_known(
         lambda: call.run(_describe_topic_partitions(client, call, request, handler))
@@ -128,7 +139,10 @@ def describe_topic_partitions(
 
 
 def _describe_topic_partitions(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[DescribeTopicPartitionsResponse],
+    request: DescribeTopicPartitionsRequest,
+    handler: Handler[DescribeTopicPartitionsResponse, DescribeTopicPartitionsRequest],
 ) -> Steps:
     is_all = not request.topics
     names = sorted(client.parts.metadata.topics()) if is_all else [t.name for t in request.topics]
@@ -141,37 +155,34 @@ def _describe_topic_partitions(
     if is_all:
         refused = {}
     client.log_refused(AclOperation.DESCRIBE, _TOPIC, refused)
-    rows = []
-    for name in refused:
-        rows.append(_Described(name=name, topic_id=_NO_ID, error_code=int(_DENIED), partitions=[]))
-        yield None
+    rows = yield from rows_of(refused, lambda name: _Described(name=name, error_code=int(_DENIED)))
     if not shown:
         call.respond(DescribeTopicPartitionsResponse(topics=rows, next_cursor=None))
         return
 
-    def amend(answer: Any) -> Building:
+    def amend(answer: DescribeTopicPartitionsResponse) -> Building[DescribeTopicPartitionsResponse]:
         for topic in answer.topics:
-            if not topic.error_code:
+            if topic.name and not topic.error_code:
                 topic.topic_authorized_operations = client.operations(_TOPIC, topic.name)
             yield None
         answer.topics = [*answer.topics, *rows]
         return answer
 
     call.amend = amend
-    named = []
-    for name in shown:
-        named.append(DescribeTopicPartitionsRequest.TopicRequest(name=name))
-        yield None
-    request.topics = named
+    row = DescribeTopicPartitionsRequest.TopicRequest
+    request.topics = yield from rows_of(shown, lambda name: row(name=name))
     yield from passed(handler, call, request)
 
 
 def describe_cluster(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[DescribeClusterResponse],
+    request: DescribeClusterRequest,
+    handler: Handler[DescribeClusterResponse, DescribeClusterRequest],
 ) -> Steps:
     """Everybody may know the brokers, as with Metadata."""
 
-    def amend(answer: Any) -> Building:
+    def amend(answer: DescribeClusterResponse) -> Building[DescribeClusterResponse]:
         yield from ()
         if not answer.error_code:
             answer.cluster_authorized_operations = client.operations(_CLUSTER, CLUSTER_NAME)
@@ -186,17 +197,19 @@ _CREATE_ANY = Right(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME)
 _Created = CreateTopicsResponse.CreatableTopicResult
 
 
-def _uncreated(topic: Any, code: int) -> Any:
+def _uncreated(topic: CreateTopicsRequest.CreatableTopic, code: int) -> _Created:
     return _Created(
         name=topic.name, error_code=code, error_message=ErrorCode.of(code).meaning, configs=None
     )
 
 
-_CREATED_BY_NAME = ByItem(
+_CREATED_BY_NAME = ByItem[
+    CreateTopicsRequest.CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+](
     operation=AclOperation.CREATE,
     kind=_TOPIC,
     items="topics",
-    name="name",
+    name=lambda topic: topic.name,
     rows="topics",
     row=row_of(_uncreated),
     answer_class=CreateTopicsResponse,
@@ -204,15 +217,18 @@ _CREATED_BY_NAME = ByItem(
 
 
 def create_topics(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[CreateTopicsResponse],
+    request: CreateTopicsRequest,
+    handler: Handler[CreateTopicsResponse, CreateTopicsRequest],
 ) -> Steps:
     """Whoever may create in the cluster may create every topic."""
     client.grant(each=AclOperation.CREATE, instead=_CREATE_ANY)
 
-    def created(of: ApiCall[Any], asked: Any) -> Steps:
+    def created(of: ApiCall[CreateTopicsResponse], asked: CreateTopicsRequest) -> Steps:
         refusals = of.amend
 
-        def amend(answer: Any) -> Building:
+        def amend(answer: CreateTopicsResponse) -> Building[CreateTopicsResponse]:
             yield from _hide_settings(client, answer.topics)
             if refusals is not None:
                 answer = yield from refusals(answer)
@@ -227,7 +243,7 @@ def create_topics(
         yield from _CREATED_BY_NAME(client, call, request, created)
 
 
-def _hide_settings(client: RequestClient, topics: Sequence[Any]) -> Building:
+def _hide_settings(client: RequestClient, topics: Sequence[_Created]) -> Building[None]:
     """What a new topic is like is for those who may describe its settings (KIP-525)."""
     for topic in topics:
         yield None
@@ -239,11 +255,15 @@ def _hide_settings(client: RequestClient, topics: Sequence[Any]) -> Building:
             topic.topic_config_error_code = int(_DENIED)
 
 
-create_partitions = ByItem(
+create_partitions = ByItem[
+    CreatePartitionsRequest.CreatePartitionsTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+](
     operation=AclOperation.ALTER,
     kind=_TOPIC,
     items="topics",
-    name="name",
+    name=lambda topic: topic.name,
     rows="results",
     row=row_of(
         lambda topic, code: CreatePartitionsResponse.CreatePartitionsTopicResult(
@@ -253,11 +273,11 @@ create_partitions = ByItem(
     answer_class=CreatePartitionsResponse,
 )
 
-describe_schemas = ByItem(
+describe_schemas = ByItem[str, DescribeSchemasRequest, DescribeSchemasResponse](
     operation=AclOperation.DESCRIBE,
     kind=_TOPIC,
     items="topics",
-    name=None,
+    name=itself,
     rows="topics",
     row=row_of(
         lambda topic, code: DescribedSchema(
@@ -268,28 +288,30 @@ describe_schemas = ByItem(
 )
 
 FIRST_DELETE_WITH_IDS = 6
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
 
 
 def delete_topics(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[DeleteTopicsResponse],
+    request: DeleteTopicsRequest,
+    handler: Handler[DeleteTopicsResponse, DeleteTopicsRequest],
 ) -> Steps:
     client.grant(each=AclOperation.DELETE)
     if call.version < FIRST_DELETE_WITH_IDS:
         names = request.topic_names
         refused = yield from client.refused(AclOperation.DELETE, _TOPIC, names)
-        rows = []
-        for name in refused:
-            rows.append(_undeleted(name, _NO_ID))
-            yield None
+        rows = yield from rows_of(refused, lambda name: _undeleted(name, NO_TOPIC_ID))
         request.topic_names = [name for name in names if name not in refused]
     else:
-        kept, rows = yield from _split_deletions(client, request.topics)
-        request.topics = kept
+        request.topics, rows = yield from _split_deletions(client, request.topics)
     call.amend = with_rows("responses", rows)
     yield from passed(handler, call, request)
 
 
-def _split_deletions(client: RequestClient, topics: Sequence[Any]) -> Building:
+def _split_deletions(
+    client: RequestClient, topics: Sequence[DeleteTopicsRequest.DeleteTopicState]
+) -> Building[tuple[list[DeleteTopicsRequest.DeleteTopicState], list[_Deleted]]]:
     """(what may be deleted, rows of the others). The name of a topic that was named by its id is
     shown only to whoever may describe it."""
     kept, rows = [], []
@@ -309,8 +331,8 @@ def _split_deletions(client: RequestClient, topics: Sequence[Any]) -> Building:
     return kept, rows
 
 
-def _undeleted(name: str | None, topic_id: UUID) -> Any:
-    return DeleteTopicsResponse.DeletableTopicResult(
+def _undeleted(name: str | None, topic_id: UUID) -> _Deleted:
+    return _Deleted(
         name=name,
         topic_id=topic_id,
         error_code=int(_DENIED),

@@ -6,54 +6,91 @@ micro-batches. The topics are asked for where partitions are enlisted and writte
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from storage_engine.broker.guards.client import REFUSALS, RequestClient, Right, passed
+from storage_engine.broker.guards.groups import itself
 from storage_engine.broker.guards.shares import (
     Building,
     ByItem,
     Refusal,
-    TopicRows,
     briefly,
+    each_refused,
     first_asks,
     of_cluster,
     only,
     row_of,
+    rows_of,
     whole,
 )
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
-from storage_engine.protocol.apis.describe_sinks import OpenMember
+from storage_engine.protocol.apis.describe_sinks import (
+    DescribeSinksRequest,
+    DescribeSinksResponse,
+    OpenMember,
+)
 from storage_engine.protocol.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import BatchResponse
-from storage_engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from storage_engine.protocol.apis.spec import Resp
+from storage_engine.protocol.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
 from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
-from storage_engine.protocol.messages.describe_producers import DescribeProducersResponse
-from storage_engine.protocol.messages.describe_transactions import DescribeTransactionsResponse
-from storage_engine.protocol.messages.end_txn import EndTxnResponse
-from storage_engine.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
-from storage_engine.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+from storage_engine.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from storage_engine.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from storage_engine.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from storage_engine.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from storage_engine.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+from storage_engine.protocol.messages.write_txn_markers import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _TRANSACTION, _CLUSTER = ResourceType.TRANSACTIONAL_ID, ResourceType.CLUSTER
 
 
-def _writes_as(request: Any) -> Iterable[Right]:
+class OfSink(Protocol):
+    """A request that names a sink."""
+
+    @property
+    def sink(self) -> str: ...
+
+
+def _writes_as(request: EndTxnRequest) -> Iterable[Right]:
     return (Right(AclOperation.WRITE, _TRANSACTION, request.transactional_id),)
 
 
-def _with_offsets_of(request: Any) -> Iterable[Right]:
+def _with_offsets_of(
+    request: AddOffsetsToTxnRequest | TxnOffsetCommitRequest,
+) -> Iterable[Right]:
     return (
         Right(AclOperation.WRITE, _TRANSACTION, request.transactional_id),
         Right(AclOperation.READ, _GROUP, request.group_id),
@@ -64,13 +101,13 @@ def init_producer_id(
     client: RequestClient,
     call: ApiCall[InitProducerIdResponse],
     request: InitProducerIdRequest,
-    handler: AnyHandler,
+    handler: Handler[InitProducerIdResponse, InitProducerIdRequest],
 ) -> Steps | None:
     """Without a transaction whoever may write to any topic gets an id (KIP-679)."""
     name = request.transactional_id
     if name is not None:
         kind = _TRANSACTION
-        client.grant(tuple(_writes_as(request)))
+        client.grant((Right(AclOperation.WRITE, kind, name),))
         is_allowed = client.may(AclOperation.WRITE, kind, name)
     else:
         kind = _CLUSTER
@@ -89,17 +126,25 @@ add_offsets_to_txn = whole(
 )
 
 FIRST_BETWEEN_BROKERS = 4
-_ENLISTED_ROWS = TopicRows(
-    topic_class=AddPartitionsToTxnTopicResult,
-    partition_class=AddPartitionsToTxnPartitionResult,
-    partitions="results_by_partition",
-    code="partition_error_code",
-    asked_index=None,
-)
+
+
+def _unenlisted(
+    topic: AddPartitionsToTxnTopic, code: int
+) -> Building[AddPartitionsToTxnTopicResult]:
+    rows = yield from rows_of(
+        topic.partitions,
+        lambda number: AddPartitionsToTxnPartitionResult(
+            partition_index=number, partition_error_code=code
+        ),
+    )
+    return AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=rows)
 
 
 def add_partitions_to_txn(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[AddPartitionsToTxnResponse],
+    request: AddPartitionsToTxnRequest,
+    handler: Handler[AddPartitionsToTxnResponse, AddPartitionsToTxnRequest],
 ) -> Steps:
     if call.version >= FIRST_BETWEEN_BROKERS:
         client.grant((Right(AclOperation.CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME),))
@@ -113,7 +158,7 @@ def add_partitions_to_txn(
     name = request.v3_and_below_transactional_id
     client.grant((Right(AclOperation.WRITE, _TRANSACTION, name),), each=AclOperation.WRITE)
     if not client.may(AclOperation.WRITE, _TRANSACTION, name):
-        rows = yield from _ENLISTED_ROWS.all_of(topics, int(REFUSALS[_TRANSACTION]))
+        rows = yield from each_refused(topics, _unenlisted, int(REFUSALS[_TRANSACTION]))
         call.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
         return
     names = [topic.name for topic in topics]
@@ -126,48 +171,69 @@ def add_partitions_to_txn(
     for topic in topics:
         is_refused = topic.name in refused
         code = REFUSALS[_TOPIC] if is_refused else ErrorCode.OPERATION_NOT_ATTEMPTED
-        rows.append((yield from _ENLISTED_ROWS(topic, int(code))))
+        rows.append((yield from _unenlisted(topic, int(code))))
     call.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
 
 
 _Committed = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
-_COMMIT_ROWS = TopicRows(
-    topic_class=_Committed, partition_class=_Committed.TxnOffsetCommitResponsePartition
-)
 
 
-def _commit_refused(request: Any, code: int) -> Building:
-    rows = yield from _COMMIT_ROWS.all_of(request.topics, code)
+def _uncommitted(
+    topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic, code: int
+) -> Building[_Committed]:
+    row = _Committed.TxnOffsetCommitResponsePartition
+    rows = yield from rows_of(
+        topic.partitions,
+        lambda each: row(partition_index=each.partition_index, error_code=code),
+    )
+    return _Committed(name=topic.name, partitions=rows)
+
+
+def _commit_refused(
+    request: TxnOffsetCommitRequest, code: int
+) -> Building[TxnOffsetCommitResponse]:
+    rows = yield from each_refused(request.topics, _uncommitted, code)
     return TxnOffsetCommitResponse(topics=rows)
 
 
 txn_offset_commit = first_asks(
     _with_offsets_of,
     _commit_refused,
-    ByItem(
+    ByItem[
+        TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponse,
+    ](
         operation=AclOperation.READ,
         kind=_TOPIC,
         items="topics",
-        name="name",
+        name=lambda topic: topic.name,
         rows="topics",
-        row=_COMMIT_ROWS,
+        row=_uncommitted,
         answer_class=TxnOffsetCommitResponse,
     ),
 )
 
 _Marked = WriteTxnMarkersResponse.WritableTxnMarkerResult
-_MARKED_ROWS = TopicRows(
-    topic_class=_Marked.WritableTxnMarkerTopicResult,
-    partition_class=_Marked.WritableTxnMarkerTopicResult.WritableTxnMarkerPartitionResult,
-    asked_partitions="partition_indexes",
-    asked_index=None,
-)
+_MarkedTopic = _Marked.WritableTxnMarkerTopicResult
 
 
-def _markers_refused(request: Any, code: int) -> Building:
+def _unmarked(
+    topic: WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic, code: int
+) -> Building[_MarkedTopic]:
+    row = _MarkedTopic.WritableTxnMarkerPartitionResult
+    rows = yield from rows_of(
+        topic.partition_indexes, lambda number: row(partition_index=number, error_code=code)
+    )
+    return _MarkedTopic(name=topic.name, partitions=rows)
+
+
+def _markers_refused(
+    request: WriteTxnMarkersRequest, code: int
+) -> Building[WriteTxnMarkersResponse]:
     markers = []
     for marker in request.markers:
-        rows = yield from _MARKED_ROWS.all_of(marker.topics, code)
+        rows = yield from each_refused(marker.topics, _unmarked, code)
         markers.append(_Marked(producer_id=marker.producer_id, topics=rows))
         yield None
     return WriteTxnMarkersResponse(markers=markers)
@@ -177,19 +243,24 @@ write_txn_markers = of_cluster(AclOperation.CLUSTER_ACTION, _markers_refused)
 
 _Producers = DescribeProducersResponse.TopicResponse
 
-describe_producers = ByItem(
+
+def _unshown(topic: DescribeProducersRequest.TopicRequest, code: int) -> Building[_Producers]:
+    row = _Producers.PartitionResponse
+    rows = yield from rows_of(
+        topic.partition_indexes, lambda number: row(partition_index=number, error_code=code)
+    )
+    return _Producers(name=topic.name, partitions=rows)
+
+
+describe_producers: ByItem[
+    DescribeProducersRequest.TopicRequest, DescribeProducersRequest, DescribeProducersResponse
+] = ByItem(
     operation=AclOperation.READ,
     kind=_TOPIC,
     items="topics",
-    name="name",
+    name=lambda topic: topic.name,
     rows="topics",
-    row=TopicRows(
-        topic_class=_Producers,
-        partition_class=_Producers.PartitionResponse,
-        extra={"error_message": None, "active_producers": []},
-        asked_partitions="partition_indexes",
-        asked_index=None,
-    ),
+    row=_unshown,
     answer_class=DescribeProducersResponse,
 )
 
@@ -197,37 +268,44 @@ _State = DescribeTransactionsResponse.TransactionState
 _NO_TIME = -1
 _NO_PRODUCER = -1
 
-_DESCRIBED_TRANSACTIONS = ByItem(
-    operation=AclOperation.DESCRIBE,
-    kind=_TRANSACTION,
-    items="transactional_ids",
-    name=None,
-    rows="transaction_states",
-    row=row_of(
-        lambda name, code: _State(
-            error_code=code,
-            transactional_id=name,
-            transaction_state="",
-            transaction_timeout_ms=0,
-            transaction_start_time_ms=_NO_TIME,
-            producer_id=_NO_PRODUCER,
-            producer_epoch=_NO_PRODUCER,
-            topics=[],
-        )
-    ),
-    answer_class=DescribeTransactionsResponse,
+_DESCRIBED_TRANSACTIONS: ByItem[str, DescribeTransactionsRequest, DescribeTransactionsResponse] = (
+    ByItem(
+        operation=AclOperation.DESCRIBE,
+        kind=_TRANSACTION,
+        items="transactional_ids",
+        name=itself,
+        rows="transaction_states",
+        row=row_of(
+            lambda name, code: _State(
+                error_code=code,
+                transactional_id=name,
+                transaction_state="",
+                transaction_timeout_ms=0,
+                transaction_start_time_ms=_NO_TIME,
+                producer_id=_NO_PRODUCER,
+                producer_epoch=_NO_PRODUCER,
+                topics=[],
+            )
+        ),
+        answer_class=DescribeTransactionsResponse,
+    )
 )
 
 
 def describe_transactions(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[DescribeTransactionsResponse],
+    request: DescribeTransactionsRequest,
+    handler: Handler[DescribeTransactionsResponse, DescribeTransactionsRequest],
 ) -> Steps:
     """Of a transaction's topics those are shown that the client may describe."""
 
-    def described(of: ApiCall[Any], asked: Any) -> Steps:
+    def described(
+        of: ApiCall[DescribeTransactionsResponse], asked: DescribeTransactionsRequest
+    ) -> Steps:
         refusals = of.amend
 
-        def amend(answer: Any) -> Building:
+        def amend(answer: DescribeTransactionsResponse) -> Building[DescribeTransactionsResponse]:
             for state in answer.transaction_states:
                 shown = []
                 for topic in state.topics:
@@ -246,7 +324,10 @@ def describe_transactions(
 
 
 def list_transactions(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[ListTransactionsResponse],
+    request: ListTransactionsRequest,
+    handler: Handler[ListTransactionsResponse, ListTransactionsRequest],
 ) -> Steps:
     call.amend = only(
         "transaction_states",
@@ -257,11 +338,11 @@ def list_transactions(
     yield from passed(handler, call, request)
 
 
-def _of_sink(request: Any) -> Iterable[Right]:
+def _of_sink(request: OfSink) -> Iterable[Right]:
     return (Right(AclOperation.WRITE, _TRANSACTION, request.sink),)
 
 
-def _sink_refused(answer_class: Callable[..., Any]) -> Refusal:
+def _sink_refused(answer_class: Callable[..., Resp]) -> Refusal[Any, Resp]:
     return briefly(
         lambda code: answer_class(error_code=code, error_message=ErrorCode.of(code).meaning)
     )
@@ -274,11 +355,14 @@ abort_members = whole(_of_sink, _sink_refused(BatchResponse))
 
 
 def describe_sinks(
-    client: RequestClient, call: ApiCall[Any], request: Any, handler: AnyHandler
+    client: RequestClient,
+    call: ApiCall[DescribeSinksResponse],
+    request: DescribeSinksRequest,
+    handler: Handler[DescribeSinksResponse, DescribeSinksRequest],
 ) -> Steps:
     """Of an attempt's topics those are shown that the client may describe."""
 
-    def amend(answer: Any) -> Building:
+    def amend(answer: DescribeSinksResponse) -> Building[DescribeSinksResponse]:
         shown = []
         for query in answer.queries:
             yield None

@@ -1,12 +1,14 @@
 """What those who look after users and their quotas have to ask for."""
 
-from typing import Any
-
-from storage_engine.broker.guards.shares import Building, briefly, of_cluster
+from storage_engine.broker.guards.shares import Building, briefly, of_cluster, rows_of
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import AclOperation
-from storage_engine.protocol.messages.alter_client_quotas import AlterClientQuotasResponse
+from storage_engine.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
 from storage_engine.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
 from storage_engine.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
@@ -26,13 +28,15 @@ describe_scram = of_cluster(
 )
 
 
-def _changes_refused(request: Any, code: int) -> Building:
+def _changes_refused(
+    request: AlterUserScramCredentialsRequest, code: int
+) -> Building[AlterUserScramCredentialsResponse]:
     row = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
-    names = dict.fromkeys(item.name for item in (*request.deletions, *request.upsertions))
-    rows = []
-    for name in names:
-        rows.append(row(user=name, error_code=code, error_message=_DENIED.meaning))
-        yield None
+    deleted = [item.name for item in request.deletions]
+    names = dict.fromkeys(deleted + [item.name for item in request.upsertions])
+    rows = yield from rows_of(
+        names, lambda name: row(user=name, error_code=code, error_message=_DENIED.meaning)
+    )
     return AlterUserScramCredentialsResponse(results=rows)
 
 
@@ -48,16 +52,16 @@ describe_quotas = of_cluster(
 )
 
 
-def _quotas_refused(request: Any, code: int) -> Building:
+def _quotas_refused(
+    request: AlterClientQuotasRequest, code: int
+) -> Building[AlterClientQuotasResponse]:
     row = AlterClientQuotasResponse.EntryData
     rows = []
     for entry in request.entries:
-        entity = []
-        for part in entry.entity:
-            yield None
-            entity.append(
-                row.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-            )
+        entity = yield from rows_of(
+            entry.entity,
+            lambda part: row.EntityData(entity_type=part.entity_type, entity_name=part.entity_name),
+        )
         rows.append(row(error_code=code, error_message=_DENIED.meaning, entity=entity))
         yield None
     return AlterClientQuotasResponse(entries=rows)
