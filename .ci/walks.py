@@ -191,9 +191,7 @@ class Client:
     def __init__(self, broker: SimulatedBroker) -> None:
         wire: Any = Wire(broker)
         limits = ServerLimits(request_max_bytes=1 << 20)
-        listener = ServedListener(
-            host="", handle=broker.parts.dispatcher, handle_run=broker.parts.produce_runs
-        )
+        listener = ServedListener(host="", handle=broker.parts.dispatcher)
         self.wire = wire
         self._connection = Connection(Server(wire, [listener], limits), listener)
         self._connection.connection_made(wire)

@@ -114,11 +114,9 @@ def main() -> int:
 
     def build_switched(parts: Any, server: Any, *rest: Any) -> Any:
         made = build(parts, server, *rest)
-        runs, table, counts = parts.produce_runs, parts.table, made.counts
-        counted = runs.figures
+        table, counts = parts.table, made.counts
 
         def switch(on: bool) -> None:
-            runs.figures = counted if on else None
             table.count(lambda spec: counts.by_name.get(spec.name) if on else None)
 
         server.loop.add_signal_handler(OFF, switch, False)

@@ -8,8 +8,7 @@ examined. Source: R-LOG1, R-LOG12, R-REP8, KIP-98.
 from contextlib import suppress
 from uuid import UUID
 
-from storage_engine.core.errors import CorruptRecordError, KafkaError, RecordListTooLargeError
-from storage_engine.core.retained.producer_state import ProducerStates
+from storage_engine.core.errors import CorruptRecordError, RecordListTooLargeError
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.appending.append_check import check_producers
 from storage_engine.log.appending.append_preparation import Requirement, check_typed
@@ -17,13 +16,10 @@ from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.log_state import LogState
 from storage_engine.log.segments.placing import place
-from storage_engine.log.state.producer_replay import record_run
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
-from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
-    advance_sequence,
     read_header,
     validate_for_append,
 )
@@ -31,7 +27,7 @@ from storage_engine.protocol.records.record_keys import check_keys
 
 
 class LeaderAppends:
-    """Appends a producer's batches, those of many requests as columns, and transaction markers."""
+    """Appends a producer's batches and transaction markers."""
 
     __slots__ = ("_log",)
 
@@ -76,57 +72,6 @@ class LeaderAppends:
         if records.readonly:
             records = memoryview(bytearray(records))
         return self._store(records, batches, leader_epoch, now_ms)
-
-    def append_columns(
-        self, columns: BatchColumns, *, leader_epoch: int, now_ms: int
-    ) -> list[int] | None:
-        """Appends these batches, none of a transaction, as `append` would, in one write; returns
-        their base offsets, then the offset that follows.
-
-        Returns None, with nothing done, unless all of them are good and go to the active segment as
-        they are. Raises the error of all of them.
-        """
-        log = self._log
-        rules = log.append_rules
-        segment = log.segments.active
-        if (
-            log.is_closed
-            or log.segments.is_cut_short
-            or (rules.requirement is not None and not rules.requirement.accepts_columns(columns))
-            or rules.stamps_append_time
-            or leader_epoch != log.leader_epochs.latest_epoch
-            or not segment.size
-            or len(columns) >= segment.index_room
-            or max(columns.sizes) > rules.roll_rule.segment_bytes
-            # Batches without a time make a segment roll by another rule.
-            or min(columns.max_timestamps) < 0
-            # Which of the batches is refused, and why, is found when they are appended one by one.
-            or not rules.time_limits.allow_newest(max(columns.max_timestamps), now_ms)
-            or rules.time_limits.has_oldest
-        ):
-            return None
-        offsets = columns.offsets_from(segment.next_offset)
-        size = sum(columns.sizes)
-        try:
-            must_roll = rules.roll_rule.demands_roll(
-                segment, size, offsets[-1] - 1, max(columns.max_timestamps), now_ms
-            )
-        except OSError:
-            # The append of them one by one gets the error again, and reports it.
-            return None
-        if (
-            must_roll
-            or not columns.are_plain(max_message_bytes=rules.max_message_bytes)
-            or not _producers_allow(log.producer_state, columns)
-            or not log.room.has(size)
-        ):
-            return None
-        log.room.take(size)
-        segment.write(*columns.placed(offsets, leader_epoch))
-        segment.wrote_ms = now_ms
-        segment.note_run(columns.sizes, offsets, columns.max_timestamps)
-        record_run(log.producer_state, columns, offsets, now_ms)
-        return offsets
 
     def append_marker(
         self,
@@ -237,21 +182,3 @@ def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
         f"{size} bytes for one partition are more than segment.bytes ="
         f" {segment_bytes}: send less at a time"
     )
-
-
-def _producers_allow(states: ProducerStates, columns: BatchColumns) -> bool:
-    """Return True when all batches may be appended, and none of them is a duplicate."""
-    if columns.have_no_producer:
-        return True
-    if not columns.are_in_sequence:
-        return False
-    sequence = columns.sequences[0]
-    last_sequence = advance_sequence(sequence, columns.last_offset_deltas[0])
-    try:
-        duplicate = states.check(
-            columns.producer_ids[0], columns.producer_epochs[0], sequence, last_sequence
-        )
-    except KafkaError:
-        # An append of the batches one by one reports it.
-        return False
-    return duplicate is None

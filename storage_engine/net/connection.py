@@ -80,7 +80,6 @@ class Connection(FrameProtocol):
         "active",
         "fd",
         "listener",
-        "memo",
         "name",
         "number",
         "on_lost",
@@ -108,8 +107,6 @@ class Connection(FrameProtocol):
         self._late: memoryview | None = None
         self._life = _OPEN
         self._reading = _READS
-        self.memo: object = None
-        """State that the handler of runs keeps about this connection from one run to the next."""
         self.active = True
         self.number = next(_numbers)
         """Connections are numbered in the order in which they were opened."""
@@ -154,11 +151,6 @@ class Connection(FrameProtocol):
         """Requests that wait for their response, or for that of one before them."""
         return len(self._responses.exchanges)
 
-    @property
-    def room(self) -> int:
-        """How many more requests may be taken up before the run is halted; at least one."""
-        return max(1, self._budget + 1 - len(self._responses.exchanges))
-
     def begin(self) -> Exchange:
         """Creates the exchange of the present frame, at its place in the order of responses."""
         responses = self._responses
@@ -172,17 +164,14 @@ class Connection(FrameProtocol):
     def divert(self, deliver: Callable[[memoryview], None], frame_max_bytes: int) -> None:
         """From the next frame on `deliver` gets them, until `deliver_to_listener`."""
         if self._life is not _Life.CLOSED:
-            self._deliver, self._deliver_run = deliver, None
+            self._deliver = deliver
             self._frame_max_bytes = frame_max_bytes
             # A run that has begun would go on with whoever got the frames before.
             self._halted = self._halted or self._responses.in_run
 
     def deliver_to_listener(self) -> None:
         """From the next frame on the listener's handlers get them."""
-        listener = self.listener
-        self.divert(partial(listener.handle, self), self._server.limits.request_max_bytes)
-        if listener.handle_run is not None and self._life is not _Life.CLOSED:
-            self._deliver_run = partial(listener.handle_run, self)
+        self.divert(partial(self.listener.handle, self), self._server.limits.request_max_bytes)
 
     def hold(self) -> None:
         """Takes no request after the present one until `release` was called as often as this."""
@@ -244,8 +233,6 @@ class Connection(FrameProtocol):
         if not self._holds:
             self._received()
         self._deliver = _ignore
-        self._deliver_run = None
-        self.memo = None
         self._server.lost(self)
         if self.on_lost is not None:
             self.on_lost()

@@ -19,11 +19,6 @@ from storage_engine.net.limits import EXACT_RECEIVE_BYTES, SCRATCH_BYTES
 _NOTHING = memoryview(b"")
 
 
-RunReceiver = Callable[[memoryview, int, int], int]
-"""(view, position, end) -> new position: may take whole frames, sizes included, from `position` of
-`view` on, up to `end` at most. What it leaves is delivered frame by frame."""
-
-
 class ReceiveMemory:
     """The buffer that all connections of an event loop receive into. They can share it because each
     read is consumed before the next one starts."""
@@ -43,7 +38,6 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_deliver",
-        "_deliver_run",
         "_expects_large",
         "_frame_max_bytes",
         "_halted",
@@ -63,12 +57,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
         memory: ReceiveMemory,
         frame_max_bytes: int,
         deliver: Callable[[memoryview], None],
-        deliver_run: RunReceiver | None = None,
     ) -> None:
         self._memory = memory
         self._frame_max_bytes = frame_max_bytes
         self._deliver = deliver
-        self._deliver_run = deliver_run
         # Received and not delivered: the head of the next frame, or whole frames while the run is
         # halted.
         self._rest = _NOTHING
@@ -110,7 +102,6 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _run(self, view: memoryview, total: int) -> None:
         """Deliver the whole frames of view[:total], keep the rest."""
         deliver = self._deliver
-        deliver_run = self._deliver_run
         unpack = LENGTH.unpack_from
         frame_max_bytes = self._frame_max_bytes
         position = 0
@@ -124,11 +115,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 end = start + size
                 if end > total or size > frame_max_bytes:
                     break
-                following = position if deliver_run is None else deliver_run(view, position, total)
-                if following == position:
-                    following = end
-                    deliver(view[start:end])
-                position = following
+                deliver(view[start:end])
+                position = end
         except Exception as error:  # noqa: BLE001 - reported with the connection's name by the subclass
             self._delivery_failed(error)
             return

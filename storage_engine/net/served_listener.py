@@ -15,11 +15,6 @@ FrameHandler = Callable[["Connection", memoryview], None]
 `connection.begin()` and then, at any time, `respond` on the exchange. An exception closes the
 connection."""
 
-RunHandler = Callable[["Connection", memoryview, int, int], int]
-"""Called with received bytes before they are cut into frames; it may take frames that belong
-together (see `net.frames.RunReceiver`). It takes no more requests than `connection.room`, unless it
-answers them within the call."""
-
 
 class AcceptRate(Protocol):
     """Bounds how often connections are accepted."""
@@ -43,7 +38,6 @@ class ServedListener:
     port: int = 0
     """0: any free port."""
     name: str = SecurityProtocol.PLAINTEXT.name
-    handle_run: RunHandler | None = None
     on_opened: Callable[["Connection"], None] | None = None
     """Gets each connection that is admitted, before its first frame."""
     tls: "ListenerTls | None" = None

@@ -31,6 +31,6 @@ if __name__ == "__main__":
     rules.guarded = _unguarded
     parts: Any = AccessParts
     parts.unreadable = _nothing_unreadable
-    parts.may_write = parts.may_create = parts.may_act_as_broker = _yes
+    parts.may_create = parts.may_act_as_broker = _yes
     parts.may_still_write = _nothing_lost
     raise SystemExit(main())

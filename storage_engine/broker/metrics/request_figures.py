@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable
 from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.broker.metrics.replica_figures import PURGATORY_SIZE
-from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.requests.cold_reads import ColdReads
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
@@ -17,7 +16,6 @@ from storage_engine.core.ports import Scheduler
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchRequest
-from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.spec import AnyApi
 
 _REQUESTS = "kafka_network_requestmetrics_"
@@ -61,11 +59,10 @@ class RequestCounts:
     def of(self, name: str) -> RequestFigures:
         return self.by_name.setdefault(name, RequestFigures(self._now_ns))
 
-    def count_all(self, table: HandlerTable, runs: ProduceRuns) -> None:
+    def count_all(self, table: HandlerTable) -> None:
         """From now on. The dispatcher counts; of fetches it does not know yet whose they are."""
         table.count(lambda spec: None if spec is FETCH else self.of(spec.name))
         table.wrap(self._counted)
-        runs.figures = self.of(PRODUCE.name)
 
     def _counted(self, spec: AnyApi, handler: AnyHandler) -> AnyHandler:
         if spec is not FETCH:

@@ -36,7 +36,6 @@ from storage_engine.core.transactions.verification_guard import VerificationGuar
 from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
-from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.record_batch import patch_producer
 
 
@@ -207,26 +206,6 @@ class HostedPartition:
             self.note_refused(records, failure)
             return failure.as_outcome()
 
-    def append_columns(self, columns: BatchColumns, *, acks: int) -> list[int] | KafkaError | None:
-        """Like `append` of each of these batches: their base offsets and the offset that follows,
-        or why they could not be stored. None, and nothing is done, when they must be checked one by
-        one."""
-        try:
-            self.check_writable_by_producers(acks)
-            offsets = self.log.leader_appends.append_columns(
-                columns, leader_epoch=self.leader_epoch, now_ms=self.ports.clock.wall_ms()
-            )
-        except LogStorageError as failure:
-            self._note_failure(failure)
-            return failure.as_outcome()
-        except KafkaError:
-            return None
-        if offsets is not None:
-            count, size = offsets[-1] - offsets[0], sum(columns.sizes)
-            self.figures.appended(columns.attributes[0], size, count, appends=len(columns))
-            self.turn.note_appends(len(columns))
-        return offsets
-
     def append_marker(
         self, producer_id: int, producer_epoch: int, marker: TransactionMarker
     ) -> AppendResult:
@@ -249,7 +228,7 @@ class HostedPartition:
         except LogStorageError as failure:
             self._note_failure(failure)
             raise
-        self.turn.note_appends(1)
+        self.turn.note_append()
         return result
 
     def append_state(
@@ -302,7 +281,7 @@ class HostedPartition:
         if not result.duplicate:
             count = result.next_offset - result.base_offset
             self.figures.appended(records[CODEC_BYTE], result.size, count)
-        self.turn.note_appends(1)
+        self.turn.note_append()
         return result
 
     def _note_failure(self, failure: KafkaError) -> None:

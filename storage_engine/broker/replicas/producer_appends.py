@@ -33,7 +33,6 @@ from storage_engine.log.appending.append_preparation import DecompressionRoom, R
 from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
-from storage_engine.protocol.records.batch_columns import BatchColumns
 
 PREPARED_AT_ONCE = 2
 """The number of appends that are prepared at a time, of those that are not large."""
@@ -151,20 +150,6 @@ class ProducerAppends:
         return self._append(
             partition, records, connection.principal, acks=acks, in_transaction=in_transaction
         )
-
-    def append_columns(
-        self, tp: TopicPartition, columns: BatchColumns, connection: Connection, *, acks: int
-    ) -> list[int] | KafkaError | None:
-        """Like `HostedPartition.append_columns`, but None also where another append waits."""
-        partition = None if self.has_waiting(tp, connection) else self._replicas.get(tp)
-        principal = connection.principal
-        # They are of one producer at most.
-        if partition is None or self._new_producers.free_for(principal) < 1:
-            return None
-        known = len(partition.log.producer_state)
-        outcome = partition.append_columns(columns, acks=acks)
-        self._note_new(partition, principal, known)
-        return outcome
 
     def append(
         self,

@@ -35,10 +35,10 @@ class ReplicaTurn:
         """Appends of this turn that wait for a flush."""
         self._is_replaced = False
 
-    def note_appends(self, count: int) -> None:
-        """The leader has appended so many batches."""
+    def note_append(self) -> None:
+        """The leader has appended a batch."""
         if self._replica.config.flush_before_ack:
-            self._unflushed_appends += count
+            self._unflushed_appends += 1
         if not self._has_grown:
             self.mark()
 

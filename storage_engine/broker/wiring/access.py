@@ -61,10 +61,6 @@ class AccessParts:
             request=request,
         )
 
-    def may_write(self, connection: Connection, topic: str) -> bool:
-        """For runs of produce requests; the general way logs refusals."""
-        return self.control.allows(connection, AclOperation.WRITE, ResourceType.TOPIC, topic)
-
     def may_still_write(
         self, call: ApiCall[Any], transactional_id: str | None, topic: str
     ) -> ErrorCode:

@@ -8,7 +8,6 @@ from storage_engine.broker.cluster.registration import BrokerIdInUseError
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
-from storage_engine.broker.produce_runs import ProduceRuns
 from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
@@ -55,7 +54,6 @@ class BrokerParts:
     table: HandlerTable
     quotas: RequestQuotas
     dispatcher: Dispatcher
-    produce_runs: ProduceRuns
 
     def join_cluster(self, on_refused: Callable[[BrokerIdInUseError], None]) -> None:
         """Register and stand for controller. `on_refused`: the id belongs to another live
@@ -229,7 +227,4 @@ def build(ports: BrokerPorts) -> BrokerParts:
         table=table,
         quotas=quotas,
         dispatcher=Dispatcher(table, requests.long_work, quotas, access),
-        produce_runs=ProduceRuns(
-            produce, settings.clients, None if access is None else access.may_write
-        ),
     )

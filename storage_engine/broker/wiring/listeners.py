@@ -78,7 +78,6 @@ def _served(
         host=listener.host,
         port=listener.port,
         handle=parts.dispatcher,
-        handle_run=parts.produce_runs,
         on_opened=on_opened,
         tls=tls,
         max_connections=_own_limit(parts.ports.config, listener),

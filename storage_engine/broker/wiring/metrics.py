@@ -58,7 +58,7 @@ def build_metrics(
     """Requests are counted from now on; nothing listens yet."""
     ports, replicas = parts.ports, parts.replicas
     counts = RequestCounts(ports.work_ns)
-    counts.count_all(parts.table, parts.produce_runs)
+    counts.count_all(parts.table)
     loop_figures = LoopFigures(server, ports.scheduler, ports.clock)
     disk_figures = DiskFigures(ports.logs.dirs, ports.scheduler, ports.background)
     metadata = parts.cluster.metadata

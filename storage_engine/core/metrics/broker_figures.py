@@ -34,8 +34,7 @@ class TopicFigures:
 
     def __init__(self) -> None:
         self.bytes_in = [0] * (CODEC_BITS + 1)
-        """Bytes that producers and coordinators have appended here, by codec. A run of
-        small requests that were appended together counts for the codec of its first batch."""
+        """Bytes that producers and coordinators have appended here, by codec."""
         self.records_in = 0
         self.bytes_out = 0
         """Bytes of answers to consumers."""
@@ -50,11 +49,11 @@ class TopicFigures:
         self.replicated_out = 0
         """Bytes that this leader has sent to followers."""
 
-    def appended(self, attributes: int, size: int, records: int, appends: int = 1) -> None:
+    def appended(self, attributes: int, size: int, records: int) -> None:
         """`attributes`: of the first batch."""
         self.bytes_in[attributes & CODEC_BITS] += size
         self.records_in += records
-        self.produces += appends
+        self.produces += 1
 
 
 class FiguresByTopic:

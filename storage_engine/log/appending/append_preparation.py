@@ -20,7 +20,6 @@ from storage_engine.core.errors import (
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
-from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress
 from storage_engine.protocol.records.recompression import recompressed
 from storage_engine.protocol.records.record_batch import (
@@ -72,13 +71,6 @@ class Requirement(NamedTuple):
     """The codec for batches; None: any."""
     schema: TopicSchema | None = None
     """The schema for typed batches; None: records are stored as they come."""
-
-    def accepts_columns(self, columns: BatchColumns) -> bool:
-        """Return True when batches outside of transactions can be appended as they are."""
-        codec = self.codec
-        if self.keys or codec is None or self.schema is not None:
-            return False
-        return columns.attributes.count(codec) == len(columns)
 
     def is_settled_at_once(self, records: memoryview) -> bool:
         """Return True when an append can be accepted or refused at once, with no decompression: its

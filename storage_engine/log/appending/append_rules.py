@@ -35,21 +35,12 @@ class TimeLimits:
     @property
     def are_set(self) -> bool:
         """Return True when any batch may have to be refused."""
-        return self.has_oldest or self.after_max_ms < NO_TIME_LIMIT
-
-    @property
-    def has_oldest(self) -> bool:
-        """Return True when records may be too old."""
-        return self.before_max_ms < NO_TIME_LIMIT
-
-    def allow_newest(self, newest_ms: int, now_ms: int) -> bool:
-        """Return True when records up to this time are not too far ahead."""
-        return newest_ms - now_ms <= self.after_max_ms
+        return min(self.before_max_ms, self.after_max_ms) < NO_TIME_LIMIT
 
     def check(self, header: BatchHeader, now_ms: int) -> None:
         """Raise InvalidTimestampError for a batch outside the limits."""
         newest_ms = header.max_timestamp
-        if not self.allow_newest(newest_ms, now_ms):
+        if newest_ms - now_ms > self.after_max_ms:
             raise InvalidTimestampError(
                 f"a record's timestamp {newest_ms} is {newest_ms - now_ms} ms ahead of the broker's"
                 f" clock, message.timestamp.after.max.ms={self.after_max_ms}: send milliseconds"

@@ -43,11 +43,6 @@ class FreeSpace:
             left = self._ask(size)
         self._allowance = left
 
-    def has(self, size: int) -> bool:
-        """Return True when an append of `size` bytes fits the allowance, with no call of the
-        operating system."""
-        return self._allowance >= size or not self.reserve_bytes
-
     def refresh(self) -> None:
         """Has the next append count what others wrote meanwhile."""
         self._allowance = 0

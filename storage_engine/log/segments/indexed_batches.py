@@ -95,7 +95,7 @@ class IndexedBatches:
         self, sizes: Sequence[int], offsets: Sequence[int], max_timestamps: Sequence[int]
     ) -> None:
         """Does the same as `note` for each of several batches, with `offsets` as
-        `BatchColumns.offsets_from` returns them; the cost grows with the index entries."""
+        those of a `StoredRun`; the cost grows with the index entries."""
         count = len(sizes)
         starts = list(accumulate(sizes, initial=self.size))
         begin = 0
@@ -118,11 +118,6 @@ class IndexedBatches:
             begin = end
         self.size = starts[count]
         self.next_offset = offsets[count]
-
-    @property
-    def index_room(self) -> int:
-        """Return how many batches can follow, at least, until an index is full."""
-        return min(self.offset_index.room, self.time_index.room)
 
     def seal_sparse_indexes(self) -> None:
         """Writes the two sparse indexes to their files, with the entry of the largest timestamp."""

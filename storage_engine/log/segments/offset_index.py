@@ -52,11 +52,6 @@ class OffsetIndex:
         return len(self.file)
 
     @property
-    def room(self) -> int:
-        """Return how many entries can be added before it is full."""
-        return max(0, self._max_entries - len(self.file))
-
-    @property
     def is_full(self) -> bool:
         return len(self.file) >= self._max_entries
 

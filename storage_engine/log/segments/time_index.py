@@ -55,13 +55,6 @@ class TimeIndex:
         return len(self.file)
 
     @property
-    def room(self) -> int:
-        """Return how many entries can be added before it is full; one place stays free for the
-        entry that seals the segment.
-        """
-        return max(0, self._max_entries - 1 - len(self.file))
-
-    @property
     def is_full(self) -> bool:
         return len(self.file) >= self._max_entries - 1
 

@@ -1,8 +1,7 @@
 """Many record batches at once: one column per field in place of one object per batch.
 
-These columns only prove that all batches are good. If one is not, each has to be checked by itself
-to find the error: with `record_batch.validate_for_append`, or by a follower with
-`append_check.follower_batches`.
+A follower reads what its leader sends this way. The columns only prove that all batches are good;
+if one is not, each has to be checked by itself to find the error: `append_check.follower_batches`.
 
 Every step here is one call of the standard library for all batches, since a loop over them in the
 interpreter costs more than their CRCs. Source: R-LOG12; the layout is that of `record_batch`.
@@ -11,8 +10,8 @@ interpreter costs more than their CRCs. Source: R-LOG12; the layout is that of `
 import struct
 from collections.abc import Sequence
 from itertools import accumulate, repeat
-from operator import add, and_, sub
-from typing import NamedTuple, Self
+from operator import add, and_
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -20,10 +19,8 @@ from storage_engine.protocol.records.record_batch import (
     ATTRIBUTES_AT,
     CONTROL_BIT,
     HEADER_BYTES,
-    LAST_CODEC,
     LENGTH_END,
     MAGIC,
-    MAX_SEQUENCE,
     MIN_BATCH_LENGTH,
     TRANSACTIONAL_BIT,
     BytesLike,
@@ -31,8 +28,6 @@ from storage_engine.protocol.records.record_batch import (
 
 _HEAD = struct.Struct(">qiibI")
 """The fields before the attributes: base offset, length, leader epoch, magic, CRC."""
-_PLACE = struct.Struct(">qii")
-"""The first of these fields: a leader sets base offset and leader epoch."""
 _FIELDS = struct.Struct(">hi8xqqhii")
 """The rest of the header, without the base timestamp."""
 
@@ -48,7 +43,6 @@ class BatchColumns:
 
     __slots__ = (
         "_crcs",
-        "_in_place",
         "_sealed",
         "attributes",
         "counts",
@@ -72,7 +66,6 @@ class BatchColumns:
         """`sealed` has for each batch the bytes that its CRC protects, from the attributes on."""
         self._crcs = crcs
         self._sealed = sealed
-        self._in_place: Sequence[BytesLike] | None = None
         self.sizes = list(map(add, map(len, sealed), repeat(ATTRIBUTES_AT)))
         """The sizes of whole batches, in bytes."""
         (
@@ -85,27 +78,8 @@ class BatchColumns:
             self.counts,
         ) = zip(*map(_FIELDS.unpack_from, sealed), strict=True)
 
-    @classmethod
-    def in_place(cls, crcs: list[int], batches: Sequence[BytesLike]) -> Self:
-        """Make columns of whole batches in memory that may be changed while the columns exist."""
-        columns = cls(crcs, [batch[ATTRIBUTES_AT:] for batch in batches])
-        columns._in_place = batches
-        return columns
-
     def __len__(self) -> int:
         return len(self._sealed)
-
-    def are_plain(self, *, max_message_bytes: int) -> bool:
-        """Return True when a leader accepts each of the batches outside of transactions, whatever
-        the state of its producer."""
-        return (
-            max(self.sizes) <= max_message_bytes
-            and min(self.attributes) >= 0
-            and max(self.attributes) <= LAST_CODEC
-            and min(self.counts) > 0
-            and list(map(sub, self.counts, self.last_offset_deltas)).count(1) == len(self)
-            and self.crcs_match
-        )
 
     @property
     def crcs_match(self) -> bool:
@@ -114,40 +88,6 @@ class BatchColumns:
     @property
     def have_no_producer(self) -> bool:
         return max(self.producer_ids) < 0
-
-    @property
-    def are_in_sequence(self) -> bool:
-        """Return True when they are one producer's, in order and without a gap."""
-        count = len(self)
-        first_id, first_epoch = self.producer_ids[0], self.producer_epochs[0]
-        if min(first_id, first_epoch, self.sequences[0]) < 0:
-            return False
-        following = map(and_, map(add, self.sequences, self.counts), repeat(MAX_SEQUENCE))
-        return (
-            self.producer_ids.count(first_id) == count
-            and self.producer_epochs.count(first_epoch) == count
-            and list(self.sequences[1:]) == list(following)[:-1]
-        )
-
-    def offsets_from(self, base_offset: int) -> list[int]:
-        """Return the base offset of each batch, and the one after the last."""
-        return list(accumulate(self.counts, initial=base_offset))
-
-    def placed(self, offsets: list[int], leader_epoch: int) -> Sequence[BytesLike]:
-        """Return all bytes, with these base offsets (one more than batches) and this epoch: in one
-        piece, or batch by batch when they are `in_place`."""
-        lengths = map(sub, self.sizes, repeat(LENGTH_END))
-        batches = self._in_place
-        if batches is not None:
-            for batch, *place in zip(batches, offsets, lengths, strict=False):
-                _PLACE.pack_into(batch, 0, *place, leader_epoch)
-            return batches
-        parts: list[BytesLike] = [b""] * (2 * len(self))
-        parts[::2] = map(
-            _HEAD.pack, offsets, lengths, repeat(leader_epoch), repeat(MAGIC), self._crcs
-        )
-        parts[1::2] = self._sealed
-        return [b"".join(parts)]
 
 
 class StoredRun(NamedTuple):

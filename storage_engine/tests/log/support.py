@@ -14,12 +14,7 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.recovery.log_loader import LogStart
 from storage_engine.log.segments.segment_slice import SegmentSlice
-from storage_engine.protocol.records.batch_columns import BatchColumns
 from storage_engine.protocol.records.record_batch import (
-    ATTRIBUTES_AT,
-    HEADER_BYTES,
-    LENGTH_END,
-    MAGIC,
     BatchHeader,
     iter_headers,
 )
@@ -76,21 +71,6 @@ def new_log_manager(
     settings = LogManagerSettings(log_dirs=log_dirs, broker_id=broker_id, default_config=config)
     options.setdefault("clock", ManualClock())
     return LogManager(settings, **options)
-
-
-def columns_of(appends: Sequence[memoryview], *, in_place: bool = False) -> BatchColumns | None:
-    """The appends as a connection hands them on when all are one batch each; `in_place`: where they
-    are, which must be writable."""
-    for data in appends:
-        if len(data) < HEADER_BYTES:
-            return None
-        length, magic = struct.unpack_from(">8xi4xB", data)
-        if length != len(data) - LENGTH_END or magic != MAGIC:
-            return None
-    crcs = [struct.unpack_from(">17xI", data)[0] for data in appends]
-    if in_place:
-        return BatchColumns.in_place(crcs, appends)
-    return BatchColumns(crcs, [bytes(data[ATTRIBUTES_AT:]) for data in appends])
 
 
 def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, now_ms: int = 5000, **batch):

@@ -1,4 +1,4 @@
-"""Rights are asked for in runs of produce requests and in requests that take several turns, too."""
+"""Rights are asked for in produce requests in a row and in those that take several turns, too."""
 
 import pytest
 
@@ -14,11 +14,10 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,
     BOB,
     allow_only,
-    authorizer_of,
     come_as,
     guarded_cluster,
 )
-from storage_engine.tests.broker.test_produce_runs import Client, frame
+from storage_engine.tests.broker.wire_client import Client, frame
 from storage_engine.tests.log.support import make_batch
 
 TOPIC, WRITE = ResourceType.TOPIC, AclOperation.WRITE
@@ -54,9 +53,8 @@ def _codes(sent: bytes) -> list[int]:
     return codes
 
 
-@pytest.mark.parametrize("runs", [True, False])
-def test_a_run_of_requests_is_refused_as_each_would_be(cluster, runs) -> None:
-    client = Client(cluster, runs=runs)
+def test_requests_in_a_row_are_refused_each(cluster) -> None:
+    client = Client(cluster)
     client.connection.principal = BOB
     log = cluster[1].replicas.get(TopicPartition("t", 0)).log
     before = log.log_end_offset
@@ -69,25 +67,6 @@ def test_a_run_of_requests_is_refused_as_each_would_be(cluster, runs) -> None:
     codes = _codes(client.end())
     assert codes == [DENIED] * RUN + [0] * RUN + [DENIED] * RUN
     assert log.log_end_offset == before + RUN
-
-
-def test_a_run_is_asked_for_once(cluster, monkeypatch) -> None:
-    client = Client(cluster, runs=True)
-    client.connection.principal = BOB
-    allow_only(cluster, [(WRITE, TOPIC, "t")])
-    client.receive(_run_of_requests(0))
-    asked = []
-    authorizer = authorizer_of(cluster)
-    allows = type(authorizer).allows
-
-    def counted(*args):
-        asked.append(args)
-        return allows(*args)
-
-    monkeypatch.setattr(type(authorizer), "allows", counted)
-    client.receive(_run_of_requests(RUN))
-    assert len(asked) <= 3
-    assert set(_codes(client.end())) == {0}
 
 
 def test_a_long_request_is_refused_in_several_turns(cluster) -> None:

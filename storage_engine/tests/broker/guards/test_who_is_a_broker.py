@@ -26,7 +26,7 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
     come_as,
     guarded_cluster,
 )
-from storage_engine.tests.broker.test_produce_runs import Client
+from storage_engine.tests.broker.wire_client import Client
 
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 ORDERS = sorted(INTERNAL_RANGES)
@@ -98,7 +98,7 @@ def long_order(count: int = LONG) -> bytes:
 
 def ask(cluster, principal, data: bytes, spec: Any, version: int) -> Any:
     """The answer; None where the connection was closed instead."""
-    client = Client(cluster, runs=True, frame_max_bytes=8 << 20)
+    client = Client(cluster, frame_max_bytes=8 << 20)
     client.connection.principal = principal
     client.receive(data)
     sent = client.end()
@@ -152,7 +152,7 @@ def test_where_nobody_decides_on_rights_orders_take_turns_with_clients(
 ) -> None:
     open_cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
     taken = shares_of(open_cluster, monkeypatch)
-    client = Client(open_cluster, runs=True, frame_max_bytes=8 << 20)
+    client = Client(open_cluster, frame_max_bytes=8 << 20)
     client.receive(long_order() + long_fetch(REPLICA) + long_fetch(CONSUMER))
     client.end()
     coarse = [share[0] for share in taken]

@@ -196,7 +196,7 @@ def test_of_many_fetches_only_some_are_timed_and_count_for_all():
     counts = _counts()
     table = HandlerTable()
     table.add(FETCH, _answered)
-    counts.count_all(table, SimpleNamespace())
+    counts.count_all(table)
     handler, figures = table.get(FETCH.key).handler, counts.of("FetchConsumer")
     request = SimpleNamespace(replica_id=-1)
 

@@ -5,7 +5,7 @@ import pytest
 from storage_engine.core.errors import ErrorCode, InvalidTimestampError
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.record_batch import read_header, seal
-from storage_engine.tests.log.support import append, columns_of, make_batch, open_log
+from storage_engine.tests.log.support import append, make_batch, open_log
 
 NOW_MS = 1_700_000_000_000
 LIMITED = LogConfig(
@@ -34,15 +34,6 @@ def test_times_beyond_the_limits_are_refused_and_the_log_is_as_it_was(tmp_path, 
     assert raised.value.code is ErrorCode.INVALID_TIMESTAMP
     assert not raised.value.code.retriable
     assert log.log_end_offset == 0
-
-
-@pytest.mark.parametrize("odd_ms", [NOW_MS + 501, NOW_MS - 1001])
-def test_batches_in_columns_are_looked_at_one_by_one_where_one_is_to_be_refused(tmp_path, odd_ms):
-    log = open_log(tmp_path, LIMITED)
-    append(log, timestamp_ms=NOW_MS, now_ms=NOW_MS)
-    columns = columns_of([make_batch(timestamp_ms=time) for time in (NOW_MS, odd_ms)])
-    assert columns is not None
-    assert log.leader_appends.append_columns(columns, leader_epoch=0, now_ms=NOW_MS) is None
 
 
 def test_the_first_record_of_a_batch_stands_for_the_oldest(tmp_path):

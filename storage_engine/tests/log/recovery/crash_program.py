@@ -19,7 +19,7 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.log.recovery.crash_batches import SentBatch, StoredBatch, batch_of
 from storage_engine.tests.log.recovery.crash_model import LogModel
-from storage_engine.tests.log.support import ManualClock, columns_of
+from storage_engine.tests.log.support import ManualClock
 
 if TYPE_CHECKING:
     from storage_engine.log.cleaning.compaction_job import CompactionJob
@@ -152,45 +152,6 @@ class CrashProgram:
     def _append(self, model: LogModel, log: PartitionLog) -> None:
         for _ in range(self.choose.randint(1, 4)):
             self._append_one(model, log)
-
-    def _append_columns(self, model: LogModel, log: PartitionLog) -> None:
-        """Batches of one producer, or of none, in one write if the log can, or in one write each
-        from where they are."""
-        choose = self.choose
-        epoch = model.latest_epoch = max(model.latest_epoch, log.latest_epoch)
-        base_offset, (producer_id, producer_epoch, sequence) = model.end, self._producer(log)
-        sent = []
-        for _ in range(choose.randint(2, 8)):
-            batch = batch_of(
-                choose,
-                timestamp_ms=self.clock.now_ms + choose.randint(-200, 200),
-                producer=(producer_id, producer_epoch, sequence),
-                base_offset=base_offset,
-                epoch=epoch,
-            )
-            count = read_header(batch.data).records_count
-            base_offset += count
-            sequence += count if producer_id >= 0 else 0
-            sent.append(batch)
-        stored = [self._stored(model, batch) for batch in sent]
-        appends = [batch.data for batch in sent]
-        columns = columns_of(appends, in_place=len(appends) % 2 == 0)
-        assert columns is not None
-        options = {"leader_epoch": epoch, "now_ms": self.clock.now_ms}
-        try:
-            offsets = log.leader_appends.append_columns(columns, **options)
-        except CrashError:
-            for each in stored:
-                model.may_be_appended(each)
-            raise
-        for each, records in zip(stored, appends, strict=True):
-            if offsets is None:
-                try:
-                    log.leader_appends.append(records, **options)
-                except CrashError:
-                    model.may_be_appended(each)
-                    raise
-            model.appended(each)
 
     def _append_one(self, model: LogModel, log: PartitionLog) -> None:
         choose = self.choose
@@ -352,7 +313,6 @@ class CrashProgram:
 
 _ACTIONS: dict[Callable[[CrashProgram, LogModel, PartitionLog], None], int] = {
     CrashProgram._append: 40,
-    CrashProgram._append_columns: 10,
     CrashProgram._flush: 6,
     CrashProgram._flush_a_part: 4,
     CrashProgram._truncate: 5,
