@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import API_VERSIONS_KEY, APIS
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
-from storage_engine.protocol.apis.wire import Reader, cached_name, malformed, name_from
+from storage_engine.protocol.apis.wire import Reader, malformed, name_from
 
 SIZE_BYTES = 4
 MIN_REQUEST_BYTES = 10
@@ -83,10 +83,7 @@ def parse_request_header(frame: memoryview) -> tuple[RequestHeader, memoryview]:
         position = 10 + size
         if position > len(frame):
             malformed("request header", f"the client id has a length of {size}")
-        raw = bytes(frame[10:position])
-        client_id = cached_name(raw)
-        if client_id is None:
-            client_id = _decode_client_id(raw)
+        client_id = _decode_client_id(bytes(frame[10:position]))
     if version >= first_flexible:
         position = _skip_tags(frame, position)
     return RequestHeader(api_key, version, correlation_id, client_id), frame[position:]

@@ -26,8 +26,8 @@ from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    with_partitions,
 )
-from storage_engine.protocol.apis.fetch_messages import with_partitions
 from storage_engine.protocol.fetch_session import (
     FULL_EPOCH,
     NO_SESSION,

@@ -16,8 +16,7 @@ from storage_engine.broker.requests.delayed_fetch import (
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.core.ports import Scheduler
-from storage_engine.protocol.apis.fetch import FetchRequest
-from storage_engine.protocol.apis.fetch_messages import with_partitions
+from storage_engine.protocol.apis.fetch import FetchRequest, with_partitions
 
 
 class FollowerWait:

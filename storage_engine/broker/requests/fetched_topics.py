@@ -12,8 +12,8 @@ from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
+    with_partitions,
 )
-from storage_engine.protocol.apis.fetch_messages import with_partitions
 from storage_engine.protocol.apis.topic_ids import id_of_text
 
 UNKNOWN = ""

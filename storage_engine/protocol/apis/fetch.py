@@ -18,33 +18,19 @@ FetchRequest.json and FetchResponse.json.
 
 import dataclasses
 import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
 
-from storage_engine.core.ports import SlicedRecords
-from storage_engine.protocol.apis import fetch_single
+from storage_engine.core.ports import LogSlice, SlicedRecords
 from storage_engine.protocol.apis.current_leaders import (
+    CurrentLeader,
+    LeaderNode,
     decode_leader,
     decode_nodes,
     encode_leader,
     encode_nodes,
 )
-from storage_engine.protocol.apis.fetch_messages import ANY_REPLICA_ID as ANY_REPLICA_ID
-from storage_engine.protocol.apis.fetch_messages import CONSUMER_REPLICA_ID as CONSUMER_REPLICA_ID
-from storage_engine.protocol.apis.fetch_messages import FIRST_FLEXIBLE as FIRST_FLEXIBLE
-from storage_engine.protocol.apis.fetch_messages import FIRST_WITH_LEADERS as FIRST_WITH_LEADERS
-from storage_engine.protocol.apis.fetch_messages import FIRST_WITH_NODES as FIRST_WITH_NODES
-from storage_engine.protocol.apis.fetch_messages import FIRST_WITH_TOPIC_IDS as FIRST_WITH_TOPIC_IDS
-from storage_engine.protocol.apis.fetch_messages import (
-    FIRST_WITHOUT_REPLICA_ID as FIRST_WITHOUT_REPLICA_ID,
-)
-from storage_engine.protocol.apis.fetch_messages import READ_COMMITTED as READ_COMMITTED
-from storage_engine.protocol.apis.fetch_messages import READ_UNCOMMITTED as READ_UNCOMMITTED
-from storage_engine.protocol.apis.fetch_messages import REPLICA_STATE_TAG
-from storage_engine.protocol.apis.fetch_messages import FetchPartition as FetchPartition
-from storage_engine.protocol.apis.fetch_messages import (
-    FetchPartitionResponse as FetchPartitionResponse,
-)
-from storage_engine.protocol.apis.fetch_messages import FetchRequest as FetchRequest
-from storage_engine.protocol.apis.fetch_messages import FetchResponse as FetchResponse
 from storage_engine.protocol.apis.grouping import group_runs
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
@@ -60,12 +46,107 @@ from storage_engine.protocol.apis.wire import (
 )
 from storage_engine.protocol.typed.projection import WANT_TAG, TypedWant, decode_want, encode_want
 
+FIRST_FLEXIBLE = 12
+FIRST_WITH_LEADERS = 12
+FIRST_WITH_TOPIC_IDS = 13
+FIRST_WITHOUT_REPLICA_ID = 15
+FIRST_WITH_NODES = 16
+CONSUMER_REPLICA_ID = -1
+ANY_REPLICA_ID = -2
+"""The replica id of a consumer that any replica answers, not only the leader (Kafka's debugging
+consumer)."""
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+REPLICA_STATE_TAG = 1
+"""The tagged field with a follower's id and incarnation."""
+
 _WAS_DAMAGED_TAG = 10_000
 """The tag of a partition's field, far from the numbers that Kafka will ever use."""
 WANT_ITEM_BYTES = 16
 """So many bytes of what a client wants of typed batches count as an item of the request."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
+
+
+class FetchPartition(NamedTuple):
+    """The offset from which to read one partition."""
+
+    topic: str
+    """The name; from FIRST_WITH_TOPIC_IDS on the wire has the id as text."""
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    """The leader epoch that the client knows; -1 when it does not care."""
+    last_fetched_epoch: int = -1
+    """The leader epoch of the last record before `fetch_offset` in the follower's log."""
+    log_start_offset: int = -1
+    """The follower's log start; -1 from consumers."""
+    was_damaged: bool = False
+    """True when the follower has been sent bad bytes from `fetch_offset` on."""
+    topic_id: UUID | None = None
+    """The id by which the request named the topic, not on the wire. A topic that was created again
+    since has another one."""
+    want: TypedWant | None = None
+    """The form in which the client takes the batches of a typed topic; None: records of JSON."""
+
+
+class FetchRequest(NamedTuple):
+    """The partitions are in the order in which they are to be served."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: Sequence[FetchPartition]
+    replica_id: int = CONSUMER_REPLICA_ID
+    isolation_level: int = READ_UNCOMMITTED
+    session_id: int = 0
+    session_epoch: int = -1
+    forgotten: Sequence[tuple[str, Sequence[int]]] = ()
+    rack_id: str = ""
+    replica_epoch: int = -1
+    """The follower's incarnation, -1 where it has none; version 12 between our brokers carries it.
+    A broker in controlled shutdown sends -2 less its number."""
+
+
+def with_partitions(request: FetchRequest, partitions: Sequence[FetchPartition]) -> FetchRequest:
+    """Return the request with these partitions, and with none forgotten: `_replace` at half the
+    cost, for what every fetch of a session does."""
+    head, tail = request[:3], request[4:8]
+    return tuple.__new__(FetchRequest, (*head, partitions, *tail, (), *request[9:]))
+
+
+class FetchPartitionResponse(NamedTuple):
+    """The answer for one partition."""
+
+    topic: str
+    partition: int
+    error_code: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted_transactions: Sequence[tuple[int, int]] | None = None
+    """(producer id, first offset) of aborted transactions; None unless read_committed."""
+    preferred_read_replica: int = -1
+    records: memoryview | bytes | bytearray | LogSlice | SlicedRecords | None = None
+    """None is sent as no bytes, as Kafka's broker does. A decoded response has None or a slice of
+    the frame."""
+    diverging_epoch: tuple[int, int] | None = None
+    """The (epoch, end offset) where the follower's log diverges from the leader's."""
+    current_leader: CurrentLeader | None = None
+    """Who leads it now, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
+
+
+class FetchResponse(NamedTuple):
+    """Answer to a FetchRequest."""
+
+    partitions: Sequence[FetchPartitionResponse]
+    error_code: int = 0
+    session_id: int = 0
+    throttle_time_ms: int = 0
+    nodes: Sequence[LeaderNode] = ()
+    """The brokers that partitions name in `current_leader`."""
 
 
 # replica id, max wait, min bytes, max bytes, isolation level, [session id, session epoch]
@@ -81,13 +162,6 @@ _REQUEST_V12 = struct.Struct(">iiqiqi")
 
 
 def decode_request(version: int, body: memoryview) -> FetchRequest:
-    request = None
-    if version >= FIRST_FLEXIBLE:
-        request = fetch_single.decode_request(version, body)
-    elif version == 11:
-        request = fetch_single.decode_request_v11(body)
-    if request is not None:
-        return request
     return decode_with(
         f"Fetch request of version {version}",
         body,
@@ -203,8 +277,6 @@ def _replica_state(state: memoryview) -> tuple[int, int]:
 
 def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
     flexible = version >= FIRST_FLEXIBLE
-    if flexible and (single := fetch_single.encode_request(version, request)) is not None:
-        return single
     writer = Writer(flexible=flexible)
     limits = request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level
     session = request.session_id, request.session_epoch
@@ -272,8 +344,6 @@ _EPOCH_AND_END = struct.Struct(">iqb")
 
 def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
     flexible = version >= FIRST_FLEXIBLE
-    if (single := _encode_short(version, response)) is not None:
-        return single
     if version >= 7:
         pending = [
             _RESPONSE_HEAD_V7.pack(
@@ -311,12 +381,6 @@ def encode_response(version: int, response: FetchResponse) -> list[Buffer]:
     return buffers
 
 
-def _encode_short(version: int, response: FetchResponse) -> list[Buffer] | None:
-    if version >= FIRST_FLEXIBLE:
-        return fetch_single.encode_response(version, response)
-    return fetch_single.encode_response_v11(response) if version == 11 else None
-
-
 def _response_partition(version: int, partition: FetchPartitionResponse) -> bytes:
     """Encode a partition up to, and without, the size of its records."""
     _, index, error, watermark, stable, start, aborted, preferred, _, _, _ = partition
@@ -349,10 +413,6 @@ def _response_tags(partition: FetchPartitionResponse) -> bytes:
 
 
 def decode_response(version: int, body: memoryview) -> FetchResponse:
-    if version >= FIRST_FLEXIBLE:
-        response = fetch_single.decode_response(version, body)
-        if response is not None:
-            return response
     return decode_leniently(
         f"Fetch response of version {version}",
         body,

@@ -28,14 +28,11 @@ from storage_engine.protocol.apis.grouping import group_by_topic
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.wire import (
     INT32,
-    NAMES_CACHED,
     Reader,
     Writer,
-    cached_name,
     count,
     decode_leniently,
     decode_with,
-    name_from,
     nullable_string,
     string,
     uvarint,
@@ -94,27 +91,10 @@ class ProduceResponse(NamedTuple):
     """The brokers that partitions name in `current_leader`."""
 
 
-# transactional id length, acks, timeout, topics, length of the first topic's name
-_HEAD = struct.Struct(">hhiih")
-_FLEXIBLE_HEAD = struct.Struct(">bhibb")
-# partitions, index of the first, size of its records
-_ONE_PARTITION = struct.Struct(">iii")
-_FLEXIBLE_ONE_PARTITION = struct.Struct(">bi")
 _ACKS_TIMEOUT = struct.Struct(">hi")
 
 
 def decode_request(version: int, body: memoryview) -> ProduceRequest:
-    try:
-        if 3 <= version < FIRST_FLEXIBLE:
-            request = _decode_single(body)
-        elif version >= FIRST_FLEXIBLE:
-            request = _decode_flexible_single(body)
-        else:
-            request = None
-    except (struct.error, IndexError, UnicodeDecodeError):
-        request = None  # the general path finds out what is wrong
-    if request is not None:
-        return request
     return decode_with(
         f"Produce request of version {version}",
         body,
@@ -123,62 +103,10 @@ def decode_request(version: int, body: memoryview) -> ProduceRequest:
     )
 
 
-def _decode_single(body: memoryview) -> ProduceRequest | None:
-    """Decode a request of one partition and no transaction; return None when it is not exactly
-    that."""
-    transactional, acks, timeout_ms, topics, name_size = _HEAD.unpack_from(body)
-    if transactional != -1 or topics != 1 or name_size < 0:
-        return None
-    position = 14 + name_size
-    raw = bytes(body[14:position])
-    partitions, index, size = _ONE_PARTITION.unpack_from(body, position)
-    position += 12
-    if partitions != 1 or size < 0 or position + size != len(body):
-        return None
-    return ProduceRequest(
-        None,
-        acks,
-        timeout_ms,
-        [ProducePartition(cached_name(raw) or name_from(raw), index, body[position:])],
-    )
-
-
-def _decode_flexible_single(body: memoryview) -> ProduceRequest | None:
-    """Do the same as `_decode_single`, for a name of up to 126 bytes and no tagged field
-    anywhere."""
-    transactional, acks, timeout_ms, topics, name_size = _FLEXIBLE_HEAD.unpack_from(body)
-    if transactional != 0 or topics != 2 or name_size < 1:
-        return None
-    position = 8 + name_size
-    raw = bytes(body[9:position])
-    partitions, index = _FLEXIBLE_ONE_PARTITION.unpack_from(body, position)
-    if partitions != 2:
-        return None
-    position += 5
-    size = shift = 0
-    while shift < 35:
-        byte = body[position]
-        position += 1
-        size |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    end = position + size - 1
-    # Only the three empty tag buffers of partition, topic and request may follow.
-    if size == 0 or bytes(body[end:]) != b"\x00\x00\x00":
-        return None
-    return ProduceRequest(
-        None,
-        acks,
-        timeout_ms,
-        [ProducePartition(cached_name(raw) or name_from(raw), index, body[position:end])],
-    )
-
-
 def _read_request(reader: Reader, version: int) -> ProduceRequest:
     transactional_id = reader.nullable_string() if version >= 3 else None
-    acks = reader.int16()
-    timeout_ms = reader.int32()
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(reader.data, reader.position)
+    reader.position += _ACKS_TIMEOUT.size
     partitions = []
     for _ in range(reader.count(3 if reader.flexible else 6)):
         topic = reader.name()
@@ -222,51 +150,9 @@ def encode_request(version: int, request: ProduceRequest) -> list[Buffer]:
 _PARTITION_V0 = struct.Struct(">ihq")
 _PARTITION_V2 = struct.Struct(">ihqq")
 _PARTITION_V5 = struct.Struct(">ihqqq")
-# the same, then [record errors: none], [error message: null], throttle time
-_SINGLE_V2 = struct.Struct(">ihqqi")
-_SINGLE_V5 = struct.Struct(">ihqqqi")
-_SINGLE_V8 = struct.Struct(">ihqqqihi")
-# the same with compact forms, and empty tags after the partition, the topic and the response
-_SINGLE_V9 = struct.Struct(">ihqqqbbbbib")
-
-_prefixes: dict[tuple[bool, str], bytes] = {}
-
-
-def _prefix(flexible: bool, topic: str) -> bytes:
-    """Encode one topic, its name, and the count of one partition."""
-    prefix = _prefixes.get((flexible, topic))
-    if prefix is None:
-        one = count(1, flexible)
-        prefix = one + string(topic, flexible) + one
-        if len(_prefixes) >= NAMES_CACHED:
-            _prefixes.clear()
-        _prefixes[flexible, topic] = prefix
-    return prefix
 
 
 def encode_response(version: int, response: ProduceResponse) -> list[Buffer]:
-    if version >= 2 and len(response.partitions) == 1:
-        topic, index, error, base, append_time, log_start, message, bad, leader = (
-            response.partitions[0]
-        )
-        throttle = response.throttle_time_ms
-        if version < 8 or (message is None and not bad and leader is None):
-            if version >= 9:
-                tail = _SINGLE_V9.pack(
-                    index, error, base, append_time, log_start, 1, 0, 0, 0, throttle, 0
-                )
-                return [_prefix(True, topic) + tail]
-            if version == 8:
-                tail = _SINGLE_V8.pack(index, error, base, append_time, log_start, 0, -1, throttle)
-            elif version >= 5:
-                tail = _SINGLE_V5.pack(index, error, base, append_time, log_start, throttle)
-            else:
-                tail = _SINGLE_V2.pack(index, error, base, append_time, throttle)
-            return [_prefix(False, topic) + tail]
-    return [_encode_many(version, response)]
-
-
-def _encode_many(version: int, response: ProduceResponse) -> bytes:
     flexible = version >= FIRST_FLEXIBLE
     tags = b"\x00" if flexible else b""
     groups = group_by_topic(response.partitions)
@@ -292,7 +178,7 @@ def _encode_many(version: int, response: ProduceResponse) -> bytes:
     if version >= 1:
         pieces.append(INT32.pack(response.throttle_time_ms))
     pieces.append(encode_nodes(response.nodes) if version >= FIRST_WITH_LEADERS else tags)
-    return b"".join(pieces)
+    return [b"".join(pieces)]
 
 
 def _leader_tags(leader: CurrentLeader | None) -> bytes:
