@@ -118,42 +118,9 @@ class ProducerAppends:
         """The waiting appends of each principal and address to a partition, in their order."""
         self._room = SharedRoom(WAITING_MAX_BYTES)
 
-    def has_waiting(self, tp: TopicPartition, connection: Connection) -> bool:
-        """Whether an append that comes now has to wait behind others."""
-        return bool(self._queues) and (tp, share_of(connection)[:2]) in self._queues
-
-    def takes_at_once(
-        self, tp: TopicPartition, records: memoryview, connection: Connection
-    ) -> bool:
-        """Whether these batches can be appended, or refused, within the call."""
-        if self.has_waiting(tp, connection):
-            return False
-        partition = self._replicas.get(tp)
-        if partition is None:
-            return True
-        requirement = partition.log.leader_appends.requirement
-        return requirement is None or requirement.is_settled_at_once(records)
-
-    def append_at_once(
-        self,
-        tp: TopicPartition,
-        records: memoryview,
-        connection: Connection,
-        *,
-        acks: int,
-        in_transaction: bool = False,
-    ) -> AppendOutcome:
-        """Append within the call what `takes_at_once` says can be; see `HostedPartition.append`."""
-        partition = self._replicas.get(tp)
-        if partition is None:
-            return _not_here(tp)
-        return self._append(
-            partition, records, connection.principal, acks=acks, in_transaction=in_transaction
-        )
-
     def append(
         self,
-        tp: TopicPartition,
+        partition: HostedPartition,
         records: memoryview,
         connection: Connection,
         *,
@@ -162,21 +129,19 @@ class ProducerAppends:
         in_transaction: bool = False,
         refusal: Callable[[], KafkaError | None] = lambda: None,
     ) -> None:
-        """Append what one request has for one partition; `records` need last no longer than the
-        call.
+        """Append what one request has for one partition, within the call where nothing has to be
+        prepared; `records` need last no longer than the call.
 
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
         transaction. `refusal` is asked after a wait, whether that is still so.
         """
-        if self.takes_at_once(tp, records, connection):
-            outcome = self.append_at_once(
-                tp, records, connection, acks=acks, in_transaction=in_transaction
+        requirement = partition.log.leader_appends.requirement
+        is_ready = requirement is None or requirement.is_settled_at_once(records)
+        if is_ready and not self._has_waiting(partition.topic_partition, connection):
+            outcome = self._append(
+                partition, records, connection.principal, acks=acks, in_transaction=in_transaction
             )
             on_outcome(outcome)
-            return
-        partition = self._replicas.get(tp)
-        if partition is None:
-            on_outcome(_not_here(tp))
             return
         share = share_of(connection)
         try:
@@ -196,12 +161,15 @@ class ProducerAppends:
             refusal=refusal,
         )
         self._queues.setdefault(waiting.queue, deque()).append(waiting)
-        requirement = partition.log.leader_appends.requirement
-        if requirement is None or requirement.is_settled_at_once(records):
+        if is_ready:
             # It only waits for its turn.
             waiting.requirement, waiting.prepared = requirement, waiting.records
         else:
             self._have_prepared(waiting)
+
+    def _has_waiting(self, tp: TopicPartition, connection: Connection) -> bool:
+        """Whether an append that comes now has to wait behind others."""
+        return bool(self._queues) and (tp, share_of(connection)[:2]) in self._queues
 
     def _append(
         self,
@@ -367,10 +335,6 @@ def _stored_before(waiting: _Waiting) -> AppendOutcome | None:
         )
     except KafkaError:
         return None
-
-
-def _not_here(tp: TopicPartition) -> KafkaError:
-    return KafkaError(f"this broker has no replica of {tp}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _unexpected(tp: TopicPartition) -> KafkaError:

@@ -85,26 +85,34 @@ class LongRequest(Protocol):
 
 
 class _Job:
-    __slots__ = ("end", "error", "request", "share", "size", "steps", "value")
+    __slots__ = ("_share", "end", "error", "request", "size", "steps", "value")
 
     def __init__(
         self,
         request: LongRequest,
-        share: Share,
         steps: Steps,
+        share: Share | None = None,
         *,
         size: int = 1,
         end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`end`: called when it has ended; it gives its place to others."""
+        """`share`: of its request by default. `end`: called when it has ended; it gives its place
+        to others."""
         self.request = request
-        self.share = share
+        self._share = share
         self.steps = steps
         self.size = size
         self.end = end
         # What the yield that it stands at is to give back, or to raise.
         self.value: Any = None
         self.error: Exception | None = None
+
+    @property
+    def share(self) -> Share:
+        """Whose turn it uses. It stays as it is when it is first needed."""
+        if self._share is None:
+            self._share = self.request.share
+        return self._share
 
 
 class LongWork:
@@ -130,7 +138,7 @@ class LongWork:
 
     def run(self, request: LongRequest, steps: Steps) -> None:
         """Work on `steps`: now, and in later turns where that takes too long."""
-        job = _Job(request, request.share, steps)
+        job = _Job(request, steps)
         if self._advance(job, INLINE_NS):
             request.is_long = True
             request.hold()
@@ -143,7 +151,7 @@ class LongWork:
         share = request.share
         if share[0] is FIRST and self._urgent < URGENT_MAX:
             self._urgent += 1
-            self._go_on(_Job(request, share, begin(), size=size, end=self._end_urgent))
+            self._go_on(_Job(request, begin(), share, size=size, end=self._end_urgent))
         else:
             self._waiting.put(share, (request, begin, size), size)
             self._admit()
@@ -180,7 +188,7 @@ class LongWork:
                 continue
             self._admitted += 1
             end = partial(self._end_admitted, share)
-            self._go_on(_Job(request, share, begin(), size=size, end=end))
+            self._go_on(_Job(request, begin(), share, size=size, end=end))
 
     def _end_urgent(self) -> None:
         self._urgent -= 1

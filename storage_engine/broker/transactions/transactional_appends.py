@@ -8,10 +8,9 @@ is reused. With Produce 12 the partition is enlisted first, and the coordinator 
 comes after the end of its transaction by its epoch. Source: KIP-98, KIP-890.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
-from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
@@ -26,7 +25,6 @@ from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,
     FIRST_WITH_ABORTABLE,
-    ProduceRequest,
 )
 from storage_engine.protocol.records.record_batch import iter_headers
 
@@ -57,60 +55,34 @@ class TransactionalAppends:
 
     def append(
         self,
-        version: int,
-        request: ProduceRequest,
-        connection: Connection,
-        on_outcomes: Callable[[Iterable[AppendOutcome]], None],
-        *,
-        refusal_of: Callable[[str], KafkaError | None] = lambda _topic: None,
-    ) -> None:
-        """Append what a request (of that version) with a transactional id has; the outcomes come in
-        the order of its partitions. `refusal_of`: why the producer may not write to a topic any
-        more; asked where it has waited."""
-        assert request.transactional_id is not None
-        partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
-        outcomes = AppendOutcomes(partitions, self._replicas, on_outcomes)
-        for index, (tp, item) in enumerate(zip(partitions, request.partitions, strict=True)):
-            on_outcome = partial(outcomes.settle, index)
-            if isinstance(item.records, memoryview):
-                refusal = partial(refusal_of, tp.topic)
-                self._append(version, tp, item.records, request, connection, on_outcome, refusal)
-            else:
-                on_outcome(InvalidRecordError("the request has no records for this partition"))
-
-    def _append(
-        self,
-        version: int,
-        tp: TopicPartition,
+        partition: HostedPartition,
         records: memoryview,
-        request: ProduceRequest,
         connection: Connection,
+        *,
+        name: str,
+        version: int,
+        acks: int,
         on_outcome: Callable[[AppendOutcome], None],
-        refusal: Callable[[], KafkaError | None],
+        refusal: Callable[[], KafkaError | None] = lambda: None,
     ) -> None:
-        lost = refusal()
-        if lost is not None:
-            on_outcome(lost)
-            return
+        """Append what a request (of that version) with a transactional id has for one partition.
+        `refusal`: why the producer may not write to the topic any more; asked after a wait."""
         try:
             producer = _producer_of(records)
             if producer is None:
                 # Outside a transaction all the same, or damaged: the log says what is wrong.
                 self._appends.append(
-                    tp,
+                    partition,
                     records,
                     connection,
-                    acks=request.acks,
+                    acks=acks,
                     on_outcome=on_outcome,
                     refusal=refusal,
                 )
                 return
-            partition = self._replicas.leader(tp)
-            partition.check_writable_by_producers(request.acks)
+            partition.check_writable_by_producers(acks)
         except KafkaError as failure:
-            hosted = self._replicas.get(tp)
-            if hosted is not None:
-                hosted.note_refused(records, failure)
+            partition.note_refused(records, failure)
             on_outcome(failure.as_outcome())
             return
         append = _TransactionalAppend(
@@ -120,31 +92,20 @@ class TransactionalAppends:
             producer,
             connection,
             version=version,
-            acks=request.acks,
+            acks=acks,
             on_outcome=on_outcome,
             lost=refusal,
         )
         verification = partition.guards.verification(*producer)
         if verification is not None:
-            append.write(records, verification)
+            append.write(partition, records, verification)
             return
-        self._verify(version, request.transactional_id, connection, append, records)
-
-    def _verify(
-        self,
-        version: int,
-        name: str | None,
-        connection: Connection,
-        append: "_TransactionalAppend",
-        records: memoryview,
-    ) -> None:
-        """Append when the coordinator says that the transaction is open."""
+        # The coordinator says whether the transaction is open.
         kept = memoryview(bytearray(records))
-        assert name is not None
         self._verifier.verify(
-            append.partition,
+            partition,
             name,
-            *append.producer,
+            *producer,
             partial(append.on_verified, kept),
             # Members of a sink join and enlist by themselves.
             enlists=version >= FIRST_THAT_ENLISTS and not is_member(name),
@@ -163,11 +124,10 @@ class _TransactionalAppend:
         "_guards",
         "_lost",
         "_on_outcome",
+        "_producer",
         "_replicas",
         "_tp",
         "_version",
-        "partition",
-        "producer",
     )
 
     def __init__(
@@ -186,10 +146,9 @@ class _TransactionalAppend:
         """`lost`: why the producer may not write to the topic any more."""
         self._replicas = replicas
         self._appends = appends
-        self.partition = partition
         self._tp = partition.topic_partition
         self._guards = partition.guards
-        self.producer = producer
+        self._producer = producer
         self._connection = connection
         self._version = version
         self._acks = acks
@@ -203,28 +162,34 @@ class _TransactionalAppend:
         if lost is not None:
             self._on_outcome(lost)
             return
+        partition = self._replicas.get(self._tp)
         if code is ErrorCode.NONE:
-            verification = self._guards.verification(*self.producer)
-            if verification is not None and self._is_valid(verification):
-                self.write(records, verification)
+            verification = self._guards.verification(*self._producer)
+            if verification is not None and self._is_valid(partition, verification):
+                assert partition is not None
+                self.write(partition, records, verification)
                 return
             code = ErrorCode.CONCURRENT_TRANSACTIONS
         failure = _refusal(self._tp, code, self._version)
-        hosted = self._replicas.get(self._tp)
-        if hosted is not None:
-            hosted.note_refused(records, failure)
+        if partition is not None:
+            partition.note_refused(records, failure)
         self._on_outcome(failure.as_outcome())
 
-    def write(self, records: memoryview, verification: TransactionVerification) -> None:
+    def write(
+        self,
+        partition: HostedPartition,
+        records: memoryview,
+        verification: TransactionVerification,
+    ) -> None:
         """Append; the records may have to be prepared, and a marker may come in the meantime."""
 
         def refusal() -> KafkaError | None:
-            if self._is_valid(verification):
+            if self._is_valid(self._replicas.get(self._tp), verification):
                 return self._lost()
             return _refusal(self._tp, ErrorCode.CONCURRENT_TRANSACTIONS, self._version)
 
         self._appends.append(
-            self._tp,
+            partition,
             records,
             self._connection,
             acks=self._acks,
@@ -233,13 +198,14 @@ class _TransactionalAppend:
             refusal=refusal,
         )
 
-    def _is_valid(self, verification: TransactionVerification) -> bool:
+    def _is_valid(
+        self, partition: HostedPartition | None, verification: TransactionVerification
+    ) -> bool:
         """Whether nothing has happened to the transaction since it was verified, under the same
         leader epoch."""
-        hosted = self._replicas.get(self._tp)
         return (
-            hosted is not None
-            and hosted.guards is self._guards
+            partition is not None
+            and partition.guards is self._guards
             and self._guards.is_valid(verification)
         )
 

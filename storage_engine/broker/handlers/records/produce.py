@@ -5,12 +5,12 @@ Each partition succeeds or fails by itself; with acks=0 nothing is answered, and
 connection, which is all that such a client can notice. Source: R-REP3, R-REP6, R-LOG12.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.replicas.append_outcomes import AppendOutcomes
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.purgatory import DelayedAnswer
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
@@ -21,9 +21,9 @@ from storage_engine.broker.transactions.transactional_appends import Transaction
 from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
+from storage_engine.core.replication.partition import LeaderPartition
+from storage_engine.log.appending.append_result import AppendOutcome
 from storage_engine.net.client_log import ClientLog
-from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import (
     FIRST_WITH_LEADERS,
@@ -42,7 +42,7 @@ log = ClientLog(__name__)
 
 STEP_PARTITIONS = 20
 STEP_BYTES = 1 << 20
-"""Appended in one step of a request of many partitions: a millisecond or two."""
+"""Appended in one step: a millisecond or two."""
 
 LONGEST_WAIT_MS = 600_000
 """The followers are waited for no longer, whatever the client asks for."""
@@ -64,85 +64,65 @@ class ProduceHandler:
     may_still_write: MayStillWrite | None = None
     """For batches that are appended after a wait; None where everybody may write."""
 
-    def handle(self, call: ApiCall[ProduceResponse], request: ProduceRequest) -> Steps | None:
+    def handle(self, call: ApiCall[ProduceResponse], request: ProduceRequest) -> Steps:
+        """Append each partition's batches as soon as they may be, and answer when the outcome of
+        every append is known."""
+        request = _with_lasting_records(request)
         refusal = _refusal(call.version, request)
-        if len(request.partitions) > STEP_PARTITIONS:
-            return self._handle_many(call, request, refusal)
-        if refusal is None and request.transactional_id is None:
-            at_once = self._append_at_once(call.connection, request)
-            if at_once is not None:
-                self.answer(call, request, at_once)
-                return None
-        outcomes = self._outcomes(request, partial(self.answer, call, request))
-        self._append_all(call, request, refusal, outcomes.settle)
-        return None
-
-    def _handle_many(
-        self,
-        call: ApiCall[ProduceResponse],
-        request: ProduceRequest,
-        refusal: KafkaError | None,
-    ) -> Steps:
-        """Append in steps, and answer when the outcome of every append is known."""
-        if sum([len(item.records or b"") for item in request.partitions]) < SCRATCH_BYTES:
-            # They may lie in memory that is the next request's when this turn ends.
-            request = request._replace(partitions=[_kept(item) for item in request.partitions])
-        outcomes = self._outcomes(
-            request, lambda every: call.run(self._answering(call, request, every))
-        )
-        first = 0
-        for some in _in_steps(request.partitions):
-            part = request._replace(partitions=some)
-            self._append_all(call, part, refusal, partial(_settle_from, outcomes, first))
-            first += len(some)
-            yield None
-
-    def _outcomes(
-        self, request: ProduceRequest, on_all: Callable[[Iterable[AppendOutcome]], None]
-    ) -> AppendOutcomes:
-        partitions = [TopicPartition(item.topic, item.partition) for item in request.partitions]
-        return AppendOutcomes(partitions, self.replicas, on_all)
-
-    def _append_all(
-        self,
-        call: ApiCall[ProduceResponse],
-        request: ProduceRequest,
-        refusal: KafkaError | None,
-        settle: Callable[[int, AppendOutcome], None],
-    ) -> None:
-        """Append each partition's batch as soon as it may be; `settle` gets the outcome of each,
-        by its place in the request."""
-        if refusal is None and request.transactional_id is not None:
-
-            def settle_all(every: Iterable[AppendOutcome]) -> None:
-                for index, outcome in enumerate(every):
-                    settle(index, outcome)
-
-            self.transactional_appends.append(
-                call.version,
-                request,
-                call.connection,
-                settle_all,
-                refusal_of=partial(self._lost, call, request.transactional_id),
-            )
-            return
+        outcomes = _Outcomes(len(request.partitions))
+        size = 0
+        has_waited = False
         for index, item in enumerate(request.partitions):
-            if refusal is not None:
-                settle(index, refusal)
-            elif not isinstance(item.records, memoryview):
-                settle(index, InvalidRecordError("the request has no records for this partition"))
-            elif (lost := self._lost(call, None, item.topic)) is not None:
-                # Of many partitions the later ones come some turns after they were asked for.
-                settle(index, lost)
-            else:
-                self.producer_appends.append(
-                    TopicPartition(item.topic, item.partition),
-                    item.records,
-                    call.connection,
-                    acks=request.acks,
-                    on_outcome=partial(settle, index),
-                    refusal=partial(self._lost, call, None, item.topic),
-                )
+            if size >= STEP_BYTES or (index and index % STEP_PARTITIONS == 0):
+                size, has_waited = 0, True
+                yield None
+            size += len(item.records or b"")
+            # Of many partitions the later ones come some turns after they were asked for.
+            lost = refusal
+            if has_waited and lost is None:
+                lost = self._lost(call, request.transactional_id, item.topic)
+            self._append(call, request, item, lost, outcomes, index)
+        if outcomes.are_known:
+            yield from self._answer(call, request, outcomes)
+        else:
+            outcomes.when_known = lambda: call.run(self._answer(call, request, outcomes))
+
+    def _append(
+        self,
+        call: ApiCall[ProduceResponse],
+        request: ProduceRequest,
+        item: ProducePartition,
+        refusal: KafkaError | None,
+        outcomes: "_Outcomes",
+        index: int,
+    ) -> None:
+        """Append what the request has for one partition, unless there is a refusal."""
+        records, name = item.records, request.transactional_id
+        tp = TopicPartition(item.topic, item.partition)
+        partition = self.replicas.get(tp)
+        if refusal is None and not isinstance(records, memoryview):
+            refusal = InvalidRecordError("the request has no records for this partition")
+        if refusal is None and partition is None:
+            refusal = KafkaError(
+                f"this broker has no replica of {tp}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        if refusal is not None:
+            outcomes.settle(index, None, refusal)
+            return
+        assert partition is not None and isinstance(records, memoryview)
+        lost = partial(self._lost, call, name, item.topic)
+        on_outcome = partial(outcomes.settle, index, partition)
+        if name is None:
+            self.producer_appends.append(
+                partition, records, call.connection,
+                acks=request.acks, on_outcome=on_outcome, refusal=lost,
+            )  # fmt: skip
+        else:
+            self.transactional_appends.append(
+                partition, records, call.connection,
+                name=name, version=call.version,
+                acks=request.acks, on_outcome=on_outcome, refusal=lost,
+            )  # fmt: skip
 
     def _lost(
         self, call: ApiCall[ProduceResponse], transactional_id: str | None, topic: str
@@ -153,53 +133,44 @@ class ProduceHandler:
         code = self.may_still_write(call, transactional_id, topic)
         return None if code is ErrorCode.NONE else KafkaError(code.meaning, code).as_outcome()
 
-    def _append_at_once(
-        self, connection: Connection, request: ProduceRequest
-    ) -> list[AppendOutcome] | None:
-        """The outcomes where nothing has to wait, as in nearly every request; None, and nothing is
-        done, otherwise."""
-        takes_at_once = self.producer_appends.takes_at_once
-        every: list[tuple[TopicPartition, memoryview]] = []
-        for item in request.partitions:
-            if not isinstance(item.records, memoryview):
-                return None
-            tp = TopicPartition(item.topic, item.partition)
-            if not takes_at_once(tp, item.records, connection):
-                return None
-            every.append((tp, item.records))
-        append = self.producer_appends.append_at_once
-        return [append(tp, records, connection, acks=request.acks) for tp, records in every]
-
-    def answer(
-        self,
-        call: ApiCall[ProduceResponse],
-        request: ProduceRequest,
-        outcomes: Iterable[AppendOutcome],
-    ) -> None:
-        """Respond to a request whose appends are done, now or when they are acknowledged."""
-        for _ in self._answering(call, request, outcomes):
-            pass
-
-    def _answering(
-        self,
-        call: ApiCall[ProduceResponse],
-        request: ProduceRequest,
-        outcomes: Iterable[AppendOutcome],
+    def _answer(
+        self, call: ApiCall[ProduceResponse], request: ProduceRequest, outcomes: "_Outcomes"
     ) -> Steps:
-        """Like `answer`, in steps."""
+        """Respond to a request whose appends are done, now or when they are acknowledged."""
         acks = request.acks
         responses: list[ProducePartitionResponse] = []
         waiting: list[AwaitedAppend] = []
         # Of all partitions, since the answer is encoded in one step.
         named_max = NAMED_MAX
-        for item, outcome in zip(request.partitions, outcomes, strict=True):
-            if isinstance(outcome, KafkaError):
+        for index, item in enumerate(request.partitions):
+            if index and index % STEP_PARTITIONS == 0:
+                yield None
+            partition, outcome = outcomes.at(index, item)
+            if partition is None or isinstance(outcome, KafkaError):
+                assert isinstance(outcome, KafkaError)
                 responses.append(_failed(item, outcome, named_max))
                 named_max -= len(responses[-1].record_errors)
-            else:
-                responses.append(self._appended(item, outcome, acks, waiting, responses))
-            if len(responses) % STEP_PARTITIONS == 0:
-                yield None
+                continue
+            responses.append(
+                ProducePartitionResponse(
+                    item.topic,
+                    item.partition,
+                    0,
+                    outcome.base_offset,
+                    outcome.log_append_time_ms,
+                    partition.log.log_start_offset,
+                )
+            )
+            if acks == -1 or (acks == 1 and partition.config.flush_before_ack):
+                waiting.append(
+                    AwaitedAppend(
+                        partition,
+                        responses,
+                        required_offset=outcome.last_offset + 1,
+                        index=index,
+                        by_all=acks == -1,
+                    )
+                )
         if acks == 0:
             _finish_unacknowledged(call, responses)
         elif not waiting:
@@ -220,65 +191,74 @@ class ProduceHandler:
             response = self.leaders.in_produce(responses, call.connection.listener_name)
         call.respond(response)
 
-    def _appended(
-        self,
-        item: ProducePartition,
-        result: AppendResult,
-        acks: int,
-        waiting: list[AwaitedAppend],
-        responses: list[ProducePartitionResponse],
-    ) -> ProducePartitionResponse:
-        """The response for one partition, which may wait for its replicas or its disk."""
-        tp = TopicPartition(item.topic, item.partition)
-        partition = self.replicas.get(tp)
-        if partition is None:
-            # Appended to some turns ago, before other partitions of a transaction.
-            gone = KafkaError(f"this broker no longer has {tp}", ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return _failed(item, gone)
-        required_offset = result.last_offset + 1
-        if acks == -1 or (acks == 1 and partition.config.flush_before_ack):
-            waiting.append(
-                AwaitedAppend(
-                    partition,
-                    responses,
-                    required_offset=required_offset,
-                    index=len(responses),
-                    by_all=acks == -1,
-                )
-            )
-        return ProducePartitionResponse(
-            item.topic,
-            item.partition,
-            0,
-            result.base_offset,
-            result.log_append_time_ms,
-            partition.log.log_start_offset,
+
+class _Outcomes:
+    """The outcomes of the appends of one request, which may come one by one.
+
+    An append counts only while the leadership lasts under which it was made. Between it and the
+    last append of its request there may be a wait; if another broker has led in the meantime, the
+    records may be gone, and others may be at their offsets. Source: R-REP3.
+    """
+
+    __slots__ = ("_each", "_left", "when_known")
+
+    def __init__(self, count: int) -> None:
+        self._each: list[_Settled | None] = [None] * count
+        self._left = count
+        self.when_known: Callable[[], None] | None = None
+        """Called with the last outcome, once it is set."""
+
+    @property
+    def are_known(self) -> bool:
+        return not self._left
+
+    def settle(self, index: int, partition: HostedPartition | None, outcome: AppendOutcome) -> None:
+        """The outcome of one partition, in the turn of its append; None: it is not here."""
+        assert self._each[index] is None, "an append has one outcome"
+        leader = None if partition is None else partition.current.leader
+        self._each[index] = partition, leader, outcome
+        self._left -= 1
+        if not self._left and self.when_known is not None:
+            self.when_known()
+
+    def at(
+        self, index: int, item: ProducePartition
+    ) -> tuple[HostedPartition | None, AppendOutcome]:
+        """The partition with its outcome, as of now."""
+        settled = self._each[index]
+        assert settled is not None
+        partition, leader, outcome = settled
+        if partition is None or isinstance(outcome, KafkaError):
+            return None, outcome
+        partition = partition.current
+        if partition.leader is leader:
+            return partition, outcome
+        return None, KafkaError(
+            f"{item.topic}-{item.partition} was led elsewhere before all of the request was stored",
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
         )
 
 
-def _settle_from(outcomes: AppendOutcomes, first: int, index: int, outcome: AppendOutcome) -> None:
-    """The outcome in a part of a request; the part begins with the partition number `first`."""
-    outcomes.settle(first + index, outcome)
+_Settled = tuple[HostedPartition | None, LeaderPartition | None, AppendOutcome]
+"""A partition, its leader at the time of the append, and the outcome."""
 
 
-def _kept(item: ProducePartition) -> ProducePartition:
-    records = item.records
-    if not isinstance(records, memoryview):
-        return item
-    return item._replace(records=memoryview(bytearray(records)))
-
-
-def _in_steps(items: Sequence[ProducePartition]) -> Iterator[list[ProducePartition]]:
-    some: list[ProducePartition] = []
-    size = 0
-    for item in items:
-        some.append(item)
-        size += len(item.records or b"")
-        if len(some) == STEP_PARTITIONS or size >= STEP_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+def _with_lasting_records(request: ProduceRequest) -> ProduceRequest:
+    """The request, with copies of records that lie in memory that is the next request's when this
+    turn ends, if it takes more than one turn."""
+    items = request.partitions
+    if len(items) <= STEP_PARTITIONS or (
+        sum([len(item.records or b"") for item in items]) >= SCRATCH_BYTES
+    ):
+        return request
+    return request._replace(
+        partitions=[
+            item._replace(records=memoryview(bytearray(item.records)))
+            if isinstance(item.records, memoryview)
+            else item
+            for item in items
+        ]
+    )
 
 
 def _refusal(version: int, request: ProduceRequest) -> KafkaError | None:
