@@ -37,6 +37,12 @@ TYPES = {
     "bytes": ("binary", "bytes"),
 }
 """Schema type -> function in `fields`, type in Python."""
+DEFAULTS = {
+    "InitProducerIdRequest": {"TransactionalId": "null", "TransactionTimeoutMs": 60_000},
+    "InitProducerIdResponse": {"ProducerId": -1, "ProducerEpoch": -1},
+    "SaslAuthenticateResponse": {"ErrorMessage": "null"},
+}
+"""Where Kafka's default would say something that whoever leaves the field out does not mean."""
 LENIENT = {51}
 """librdkafka leaves bytes behind AlterUserScramCredentials requests."""
 COMMENT = re.compile(r"^\s*//(.*)$", re.MULTILINE)
@@ -72,6 +78,10 @@ class Module:
         for common in reversed(schema.get("commonStructs", ())):
             yield from self._struct(common["name"], common["fields"], "", [])
         notes = COMMENT.findall(text.split("{", 1)[1].split('"fields"')[0])
+        for each in schema["fields"]:
+            each.update(
+                default=DEFAULTS.get(schema["name"], {}).get(each["name"], each.get("default", ""))
+            )
         yield from self._struct(schema["name"], schema["fields"], "", notes)
 
     def _struct(

@@ -15,13 +15,14 @@ import sys
 from typing import Any
 
 from storage_engine.core.errors import InvalidRequestError
-from storage_engine.protocol.apis import api_versions, init_producer_id, metadata, produce
+from storage_engine.protocol.apis import api_versions, metadata, produce
 from storage_engine.protocol.apis.registry import APIS
 from storage_engine.protocol.framing import (
     SIZE_BYTES,
     encode_response_frame,
     parse_request_header,
 )
+from storage_engine.protocol.messages import init_producer_id
 
 HOST = "127.0.0.1"
 BROKERS = 3

@@ -23,9 +23,9 @@ from benchmarks.support.wire_load import (
     RECEIVE_BYTES,
     SILENCE_TIMEOUT_S,
 )
-from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
 from storage_engine.protocol.apis.spec import AnyApi
 from storage_engine.protocol.framing import encode_request_frame
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
 from storage_engine.tools.errors import CommandError
 
 USER = "app"

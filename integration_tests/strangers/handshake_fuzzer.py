@@ -14,10 +14,10 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
-from storage_engine.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
-from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from storage_engine.protocol.framing import encode_request_frame
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
+from storage_engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from storage_engine.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 RECORD_HEAD = 5
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 
 from integration_tests.security.secured_cluster import SecuredCluster, secured_cluster
 from integration_tests.support.brokers_by_hand import HOST
-from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
-from storage_engine.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
-from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from storage_engine.protocol.framing import encode_request_frame
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
+from storage_engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from storage_engine.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 CROWD = 1500
 """More than the broker lets try at a time."""

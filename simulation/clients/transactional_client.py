@@ -12,10 +12,14 @@ from simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.protocol.apis import init_producer_id
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.messages import add_partitions_to_txn, end_txn, find_coordinator
+from storage_engine.protocol.messages import (
+    add_partitions_to_txn,
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+)
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT
 
 PAUSE_MS = 50

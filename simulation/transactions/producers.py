@@ -16,8 +16,7 @@ from simulation.transactions.group_offsets import OffsetSender
 from simulation.transactions.ledger import ObservedTransaction
 from simulation.transactions.state_log import state_partition_of
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis import init_producer_id
-from storage_engine.protocol.messages import end_txn
+from storage_engine.protocol.messages import end_txn, init_producer_id
 
 TIMEOUT_MS = 4000
 LAST_MS = (1, 600)

@@ -15,17 +15,21 @@ from typing import Any
 
 from storage_engine.core.errors import ErrorCode, HeadraceError
 from storage_engine.core.security.sasl_client import SaslClient
-from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
-from storage_engine.protocol.apis.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from storage_engine.core.security.sasl_exchange import TOKENS_IN_REQUESTS
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.framing import (
     encode_request_frame,
     parse_response,
     read_correlation_id,
+)
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
+from storage_engine.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from storage_engine.protocol.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 
 TIMEOUT_MS = 10_000
@@ -66,7 +70,7 @@ class PeerLogIn:
         )
 
     def begin(self) -> None:
-        version = sasl_handshake.TOKENS_IN_REQUESTS
+        version = TOKENS_IN_REQUESTS
         self._takes = self._take_handshake
         self._send(
             sasl_handshake.API, version, SaslHandshakeRequest(mechanism=self._client.mechanism)
@@ -97,7 +101,7 @@ class PeerLogIn:
         )
 
     def _take_handshake(self, frame: memoryview) -> None:
-        version = sasl_handshake.TOKENS_IN_REQUESTS
+        version = TOKENS_IN_REQUESTS
         answer: SaslHandshakeResponse = parse_response(sasl_handshake.API, version, frame)
         if answer.error_code:
             self._fail(

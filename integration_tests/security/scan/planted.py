@@ -13,10 +13,10 @@ from kazoo.client import KazooClient
 from integration_tests.security.scan.probe import Answer, Probe
 from integration_tests.support.cluster_support import wait_until
 from simulation.world.requests import make_batch, produce_request
-from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.registry import api_of, name_of
+from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
 from storage_engine.tests.broker.guards.guarded_cluster import codes_in
 from storage_engine.tests.protocol.apis.struct_classes import struct_of
 

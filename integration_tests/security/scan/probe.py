@@ -5,9 +5,9 @@ import socket
 from typing import Any, NamedTuple
 
 from storage_engine.protocol.apis.registry import spec_for
-from storage_engine.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
-from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from storage_engine.protocol.framing import encode_request_frame, parse_response
+from storage_engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from storage_engine.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 ANSWER_S = 20.0
 _HANDSHAKE, _AUTHENTICATE = 17, 36

@@ -25,9 +25,9 @@ from storage_engine.protocol.apis.commit_batch import CommitBatchRequest
 from storage_engine.protocol.apis.describe_schemas import DescribeSchemasRequest
 from storage_engine.protocol.apis.describe_sinks import DescribeSinksRequest
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
 from storage_engine.tests.broker.guards.api_cases import (
     CLUSTER_ERROR,
     TOPIC_ERROR,

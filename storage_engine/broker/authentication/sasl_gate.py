@@ -16,12 +16,15 @@ from storage_engine.core.ports import Clock, Scheduler
 from storage_engine.core.security.sasl_exchange import OfferedMechanism, SaslExchange
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
-from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
-from storage_engine.protocol.apis.sasl_authenticate import (
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
+from storage_engine.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from storage_engine.protocol.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 log = ClientLog(__name__, each=1)
 

@@ -19,19 +19,27 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ports import Clock, Scheduler, Timer
 from storage_engine.core.security.sasl_client import OAUTHBEARER
-from storage_engine.core.security.sasl_exchange import SaslExchange, SaslRefusal, SaslState
+from storage_engine.core.security.sasl_exchange import (
+    TOKENS_IN_REQUESTS,
+    SaslExchange,
+    SaslRefusal,
+    SaslState,
+)
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
-from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
 from storage_engine.protocol.apis.registry import API_VERSIONS_KEY, name_of
-from storage_engine.protocol.apis.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from storage_engine.protocol.apis.spec import ApiSpec
 from storage_engine.protocol.apis.wire import INT32
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
+from storage_engine.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from storage_engine.protocol.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 log = ClientLog(__name__)
 
@@ -99,11 +107,11 @@ class SaslLogIn:
             header, body = parse_request_header(frame)
             if header.api_key == API_VERSIONS_KEY and exchange.state is SaslState.STARTING:
                 self._take_api_versions(frame)
-            elif header.api_key == sasl_handshake.KEY:
-                request = sasl_handshake.decode_request(header.api_version, body)
+            elif header.api_key == sasl_handshake.API.key:
+                request = sasl_handshake.API.decode_request(header.api_version, body)
                 self.handshake(self._call(sasl_handshake.API, header), request)
-            elif header.api_key == sasl_authenticate.KEY:
-                token = sasl_authenticate.decode_request(header.api_version, body)
+            elif header.api_key == sasl_authenticate.API.key:
+                token = sasl_authenticate.API.decode_request(header.api_version, body)
                 self._authenticate(self._call(sasl_authenticate.API, header), token)
             else:
                 self._close(f"{name_of(header.api_key)} came before the end of its log-in")
@@ -155,7 +163,7 @@ class SaslLogIn:
             )
             self._refuse(refusal, partial(call.respond, response))
             return
-        self._tokens_in_requests = call.version >= sasl_handshake.TOKENS_IN_REQUESTS
+        self._tokens_in_requests = call.version >= TOKENS_IN_REQUESTS
         is_long = request.mechanism == OAUTHBEARER
         largest = self._parts.limits.token_max_bytes
         self._divert(largest if is_long else min(largest, SMALL_FRAME_BYTES))
@@ -208,7 +216,7 @@ class SaslLogIn:
         self.connection.divert(self._take_expired, self.connection.frame_max_bytes)
 
     def _take_expired(self, frame: memoryview) -> None:
-        if int.from_bytes(frame[:2], "big") == sasl_handshake.KEY:
+        if int.from_bytes(frame[:2], "big") == sasl_handshake.API.key:
             self._take(frame)
         else:
             self._close("the time of its log-in is over, and it did not log in again")

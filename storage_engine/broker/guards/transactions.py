@@ -33,10 +33,6 @@ from storage_engine.protocol.apis.describe_sinks import (
     DescribeSinksResponse,
     OpenMember,
 )
-from storage_engine.protocol.apis.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import BatchResponse
 from storage_engine.protocol.apis.spec import Resp
@@ -60,6 +56,10 @@ from storage_engine.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
 )
 from storage_engine.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from storage_engine.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from storage_engine.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,

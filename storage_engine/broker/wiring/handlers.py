@@ -77,7 +77,6 @@ from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_S
 from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
 from storage_engine.protocol.apis.describe_sinks import API as DESCRIBE_SINKS
 from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
 from storage_engine.protocol.apis.join_batch import API as JOIN_BATCH
 from storage_engine.protocol.apis.leader_and_isr import API as LEADER_AND_ISR
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
@@ -124,6 +123,7 @@ from storage_engine.protocol.messages.heartbeat import API as HEARTBEAT
 from storage_engine.protocol.messages.incremental_alter_configs import (
     API as INCREMENTAL_ALTER_CONFIGS,
 )
+from storage_engine.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
 from storage_engine.protocol.messages.join_group import API as JOIN_GROUP
 from storage_engine.protocol.messages.leave_group import API as LEAVE_GROUP
 from storage_engine.protocol.messages.list_config_resources import API as LIST_CONFIG_RESOURCES

@@ -5,8 +5,8 @@ from storage_engine.client.producer.produce_queue import ProducerIdentity
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
-from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
+from storage_engine.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
+from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
 
 
 def new_producer(cluster: Cluster) -> ProducerIdentity:

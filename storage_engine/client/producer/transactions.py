@@ -30,10 +30,10 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.init_producer_id import API as INIT_PRODUCER_ID
-from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
+from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
 
 _ADD_OFFSETS, _END, _OFFSET_COMMIT = 25, 26, 28
 

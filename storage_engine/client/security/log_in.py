@@ -24,6 +24,7 @@ from storage_engine.core.security.sasl_client import (
     SaslClient,
     password_client,
 )
+from storage_engine.core.security.sasl_exchange import TOKENS_IN_REQUESTS
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.protocol.apis.spec import AnyApi
 
@@ -56,8 +57,8 @@ class Exchanges(Protocol):
 def log_in(connection: Exchanges, sasl: ClientSasl, deadline: Deadline) -> int | None:
     """Returns when to log in again, in monotonic ms; None: never. AuthenticationError, which names
     connection, mechanism and user, and no secret, when the broker refuses."""
-    from storage_engine.protocol.apis.sasl_authenticate import API as SASL_AUTHENTICATE
-    from storage_engine.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
+    from storage_engine.protocol.messages.sasl_authenticate import API as SASL_AUTHENTICATE
+    from storage_engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 
     token_text = "" if sasl.tokens is None else bearer_token(sasl.tokens, deadline)
     try:
@@ -100,11 +101,8 @@ def _client(sasl: ClientSasl, token: str) -> SaslClient:
 
 
 def _agree_on_mechanism(connection: Exchanges, sasl: ClientSasl, deadline: Deadline) -> None:
-    from storage_engine.protocol.apis.sasl_handshake import API as SASL_HANDSHAKE
-    from storage_engine.protocol.apis.sasl_handshake import (
-        TOKENS_IN_REQUESTS,
-        SaslHandshakeRequest,
-    )
+    from storage_engine.protocol.messages.sasl_handshake import API as SASL_HANDSHAKE
+    from storage_engine.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
     try:
         version = connection.version_for(SASL_HANDSHAKE)

@@ -23,6 +23,9 @@ from storage_engine.core.security.sasl_server import (
     shown,
 )
 
+TOKENS_IN_REQUESTS = 1
+"""From this version of SaslHandshake on tokens come in SaslAuthenticate requests."""
+
 LIFETIME_MAX_MS = 2**31 - 1
 """24 days: a token may be valid for longer than a field or a timer can say."""
 

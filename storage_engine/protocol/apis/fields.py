@@ -100,7 +100,8 @@ def nullable_string(
 
 
 def binary(first: int = 0, last: int = NEWEST) -> bytes:
-    return _value(b"", "bytes", first, last)
+    """It is not shown by `repr`: some are secrets."""
+    return field(default=b"", repr=False, metadata={WIRE: Wire("bytes", first, last)})
 
 
 def nullable_struct(of: type[Struct], first: int = 0, last: int = NEWEST) -> Struct | None:

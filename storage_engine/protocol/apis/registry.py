@@ -104,7 +104,7 @@ _OWN: dict[int, ApiEntry] = {
 APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL, **_OWN})
 """All APIs by their keys."""
 
-_BY_HAND = frozenset(range(8)) | {17, 18, 22, 36} | frozenset(_OWN)
+_BY_HAND = frozenset(range(8)) | {18} | frozenset(_OWN)
 GENERATED = frozenset(APIS) - _BY_HAND
 """The APIs whose messages `.ci/messages.py` writes from Kafka's schemas. Others are in `apis`."""
 

@@ -28,8 +28,11 @@ from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.transaction_events import CheckTimeouts, InitProducer
 from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.core.transactions.transactions import TransactionCoordinator
-from storage_engine.protocol.apis import init_producer_id
-from storage_engine.protocol.messages import add_partitions_to_txn, write_txn_markers
+from storage_engine.protocol.messages import (
+    add_partitions_to_txn,
+    init_producer_id,
+    write_txn_markers,
+)
 from storage_engine.tests.broker.transactions.test_transactions import settle
 
 A = TopicPartition("a", 0)

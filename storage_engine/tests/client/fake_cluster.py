@@ -27,7 +27,6 @@ from storage_engine.protocol.apis import (
     api_versions,
     describe_schemas,
     fetch,
-    init_producer_id,
     list_offsets,
     produce,
 )
@@ -35,6 +34,7 @@ from storage_engine.protocol.apis import metadata as metadata_api
 from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
+from storage_engine.protocol.messages import init_producer_id
 from storage_engine.protocol.records.record_batch import iter_headers, patch, read_header
 from storage_engine.protocol.typed.projection import WANT_FRAMES, project
 

@@ -8,12 +8,12 @@ import pytest
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.core.security.sasl_client import password_client
 from storage_engine.net.peer import PeerTransport
-from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchResponse
-from storage_engine.protocol.apis.sasl_authenticate import SaslAuthenticateResponse
-from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeResponse
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
+from storage_engine.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from storage_engine.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from storage_engine.tests.net.serving import eventually, running_loop, serving, stays
 from storage_engine.tests.net.test_peer import answer, fetch_request
 
@@ -36,10 +36,10 @@ class Broker:
         exchange = connection.begin()
         spec: Any = sasl_handshake.API
         response: object = self.handshake
-        if header.api_key == sasl_handshake.KEY:
+        if header.api_key == sasl_handshake.API.key:
             self.seen.append("handshake")
-        elif header.api_key == sasl_authenticate.KEY:
-            request = sasl_authenticate.decode_request(header.api_version, body)
+        elif header.api_key == sasl_authenticate.API.key:
+            request = sasl_authenticate.API.decode_request(header.api_version, body)
             self.seen.append(request.auth_bytes.decode())
             spec, response = sasl_authenticate.API, self.log_in
         else:

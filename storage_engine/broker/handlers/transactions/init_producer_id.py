@@ -14,7 +14,7 @@ from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.transaction_events import InitProducer, TransactionAnswer
 from storage_engine.core.transactions.transaction_search import is_search
 from storage_engine.core.transactions.transaction_state import is_too_long
-from storage_engine.protocol.apis.init_producer_id import (
+from storage_engine.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )

@@ -14,13 +14,16 @@ from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
-from storage_engine.protocol.apis import sasl_authenticate, sasl_handshake
-from storage_engine.protocol.apis.sasl_authenticate import (
+from storage_engine.protocol.framing import encode_request_frame, parse_response
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
+from storage_engine.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from storage_engine.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from storage_engine.protocol.framing import encode_request_frame, parse_response
+from storage_engine.protocol.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from storage_engine.tests.net.serving import Client, LoopThread, framed, running_loop
 
 ALICE = b"\0alice\0hunter2"
@@ -48,7 +51,7 @@ class GatedServer:
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         self.principals.append(str(connection.principal))
-        if frame[:2] == struct.pack(">h", sasl_handshake.KEY):
+        if frame[:2] == struct.pack(">h", sasl_handshake.API.key):
             # As the dispatcher does.
             log_in = self.gate._log_ins[connection]
             log_in._take(frame)

@@ -14,13 +14,9 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.sasl_exchange import OfferedMechanism
 from storage_engine.core.security.sasl_server import LogInRefusedError, PlainServer
 from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
-from storage_engine.protocol.apis import (
-    api_versions,
-    metadata,
-    sasl_authenticate,
-    sasl_handshake,
-)
+from storage_engine.protocol.apis import api_versions, metadata
 from storage_engine.protocol.framing import encode_request_frame
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
 from storage_engine.tests.broker.authentication.logging_in import (
     ALICE,
     REQUEST_MAX_BYTES,
@@ -260,8 +256,8 @@ def test_where_nobody_is_asked_a_log_in_has_no_place() -> None:
     with gated_server() as server:
         server.gate.add_apis(table)
     requests = {
-        sasl_handshake.KEY: sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"),
-        sasl_authenticate.KEY: sasl_authenticate.SaslAuthenticateRequest(auth_bytes=ALICE),
+        sasl_handshake.API.key: sasl_handshake.SaslHandshakeRequest(mechanism="PLAIN"),
+        sasl_authenticate.API.key: sasl_authenticate.SaslAuthenticateRequest(auth_bytes=ALICE),
     }
     for key, request in requests.items():
         call = Call()

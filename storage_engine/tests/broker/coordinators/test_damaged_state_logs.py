@@ -16,7 +16,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.log.files.load_job import LoadJob
 from storage_engine.log.files.storage_errors import storage_error
-from storage_engine.protocol.apis import init_producer_id
+from storage_engine.protocol.messages import init_producer_id
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.tests.broker.groups.test_consumer_groups import A, GroupClient
 from storage_engine.tests.broker.transactions.test_batch_commits import (

@@ -10,13 +10,13 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.stop_replica import StopReplicaRequest
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataRequest
+from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
 from storage_engine.tests.protocol.apis.struct_classes import struct_of
 
 O = AclOperation  # noqa: E741

@@ -21,9 +21,9 @@ from storage_engine.protocol.apis import (
     batch_heartbeat,
     commit_batch,
     describe_sinks,
-    init_producer_id,
     join_batch,
 )
+from storage_engine.protocol.messages import init_producer_id
 from storage_engine.tests.broker.transactions.test_transactions import (
     aborted,
     log_of,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis import init_producer_id, wire
+from storage_engine.protocol.apis import wire
+from storage_engine.protocol.messages import init_producer_id
 from storage_engine.tests.broker.transactions.test_transactions import (
     A,
     cluster,

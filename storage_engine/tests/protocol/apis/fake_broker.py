@@ -12,12 +12,13 @@ from typing import Any
 from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis import api_versions, init_producer_id, list_offsets, metadata
+from storage_engine.protocol.apis import api_versions, list_offsets, metadata
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.apis.produce import ProducePartitionResponse, ProduceResponse
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.apis.spec import VersionRange
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
+from storage_engine.protocol.messages import init_producer_id
 from storage_engine.protocol.messages.create_partitions import CreatePartitionsResponse
 from storage_engine.protocol.messages.create_topics import CreateTopicsResponse
 from storage_engine.protocol.messages.delete_records import DeleteRecordsResponse

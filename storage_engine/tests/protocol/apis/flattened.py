@@ -15,7 +15,6 @@ from storage_engine.protocol.apis import (
     api_versions,
     current_leaders,
     fetch,
-    init_producer_id,
     list_offsets,
     metadata,
     produce,
@@ -306,15 +305,6 @@ def _metadata_topic(theirs: Any) -> metadata.MetadataTopic:
     )
 
 
-def _init_producer_id_request(theirs: Any) -> init_producer_id.InitProducerIdRequest:
-    return init_producer_id.InitProducerIdRequest(
-        transactional_id=theirs.transactional_id,
-        transaction_timeout_ms=milliseconds(theirs.transaction_timeout),
-        producer_id=getattr(theirs, "producer_id", -1),
-        producer_epoch=getattr(theirs, "producer_epoch", -1),
-    )
-
-
 def _api_versions_response(theirs: Any) -> api_versions.ApiVersionsResponse:
     return api_versions.ApiVersionsResponse(
         error_code=theirs.error_code,
@@ -342,5 +332,4 @@ FLATTEN: dict[tuple[int, str], Callable[[Any], Any]] = {
     (3, "request"): _metadata_request_of,
     (3, "response"): _metadata_response,
     (18, "response"): _api_versions_response,
-    (22, "request"): _init_producer_id_request,
 }

@@ -11,14 +11,7 @@ import kafka
 import kafka.admin
 import pytest
 
-from storage_engine.protocol.apis import (
-    api_versions,
-    fetch,
-    init_producer_id,
-    list_offsets,
-    metadata,
-    produce,
-)
+from storage_engine.protocol.apis import api_versions, fetch, list_offsets, metadata, produce
 from storage_engine.protocol.apis.registry import SERVED_RANGES
 from storage_engine.protocol.apis.spec import AnyApi, VersionRange, newest_common_version
 from storage_engine.protocol.framing import (
@@ -26,6 +19,7 @@ from storage_engine.protocol.framing import (
     parse_response,
     read_correlation_id,
 )
+from storage_engine.protocol.messages import init_producer_id
 from storage_engine.protocol.messages.find_coordinator import API as FIND_COORDINATOR
 from storage_engine.protocol.messages.find_coordinator import FindCoordinatorRequest
 from storage_engine.tests.protocol.apis.buffers import joined
