@@ -7,6 +7,7 @@ from pyspark.sql.types import StructField, StructType
 
 from connector.source.typed.typed_decoding import arrow_schema
 from connector.source.typed.typed_read import ReadColumn, TypedRead
+from connector.tests.test_schema import UTC
 from connector.typed_columns import (
     METADATA_COLUMNS,
     column_type_of,
@@ -74,7 +75,7 @@ def test_rows_have_exactly_the_arrow_types_that_spark_expects(types):
     ]
     columns += [ReadColumn(name=name, column=name, type=None) for name in METADATA_COLUMNS]
     read = TypedRead(columns=tuple(columns), is_whole=False, where=None, schemas={})
-    expected = to_arrow_schema(read.spark_schema(), timezone="UTC")
+    expected = to_arrow_schema(read.spark_schema(), **UTC)
     assert arrow_schema(read).equals(expected, check_metadata=True)
 
 
