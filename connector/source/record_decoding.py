@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from connector.options.source_options import SourceOptions
 from connector.source.arrow_batches import arrow_batches, arrow_batches_of_several
 from connector.source.offset_range import OffsetRange
-from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import LogPiece, iter_decoded, iter_decoded_logs
 from storage_engine.protocol.typed.projection import TypedWant

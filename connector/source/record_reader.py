@@ -20,8 +20,8 @@ from connector.source.offset_range import OffsetRange
 from connector.source.record_decoding import RangeDecoding, RecordDecoding
 from connector.source.shared_reader import UnreadRange, fetch_ranges
 from connector.source.source_metadata import SourceMetadata
-from storage_engine.client.fetching.fetch import FetchedBatches
-from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,
@@ -177,20 +177,18 @@ def _read_alone(
 def _fetched(
     options: SourceOptions, decoding: RangeDecoding, left: OffsetRange
 ) -> Iterator[FetchedBatches]:
-    wants = decoding.wanted([left])
-    return read_range(
+    tp = left.topic_partition
+    return BatchFetcher(
         cluster_for(options.connection),
-        left.topic_partition,
-        left.start_offset,
-        left.end_offset,
+        {tp: (left.start_offset, left.end_offset)},
         max_bytes=min(
             options.fetch_bytes, max(len(left) * GUESSED_RECORD_BYTES, LEAST_FETCH_BYTES)
         ),
         isolation=options.isolation_level,
         timeout_ms=options.poll_timeout_ms,
-        topic_id=left.topic_id,
-        typed_want=None if wants is None else wants[left.topic_partition.topic],
-    )
+        topic_ids=None if left.topic_id is None else {tp.topic: left.topic_id},
+        typed_wants=decoding.wanted([left]),
+    ).read()
 
 
 def _after(

@@ -12,7 +12,8 @@ from uuid import UUID
 from connector.connections import cluster_for
 from connector.options.source_options import SourceOptions
 from connector.source.offset_range import OffsetRange
-from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.typed.projection import TypedWant
@@ -22,8 +23,6 @@ HELD_BYTES = 32 << 20
 
 LEAST_FETCH_BYTES = 256 << 10
 """The least size of a fetch, however many leaders there are."""
-
-POLL_MS = 1_000
 
 
 class UnreadRange(NamedTuple):
@@ -49,7 +48,7 @@ def fetch_ranges(
         left = replace(by_partition[tp], start_offset=position)
         unread.append(UnreadRange(left, error))
 
-    reader = BatchFetcher(
+    return BatchFetcher(
         cluster_for(options.connection),
         {tp: (each.start_offset, each.end_offset) for tp, each in by_partition.items()},
         max_bytes=_fetch_bytes(options, by_partition),
@@ -59,12 +58,7 @@ def fetch_ranges(
         guessed_offset_bytes=guessed_record_bytes,
         topic_ids=_topic_ids(ranges),
         typed_wants=typed_wants,
-    )
-    try:
-        while not reader.done:
-            yield from reader.poll(POLL_MS)
-    finally:
-        reader.close()
+    ).read()
 
 
 def _topic_ids(ranges: Sequence[OffsetRange]) -> dict[str, UUID] | None:

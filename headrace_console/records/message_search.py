@@ -19,7 +19,8 @@ from headrace_console.records.reading_plan import Ranges, ReadingPlan, plan_read
 from headrace_console.records.record_search import RecordSearch
 from headrace_console.records.typed_records import typed_records
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import Selection, TypedReading, TypedReadings
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -272,7 +273,7 @@ class MessageSearch:
             max_wait_ms=STEP_MS,
             isolation=self._request.isolation,
             timeout_ms=PARTITION_TIMEOUT_MS,
-            read_ahead=False,
+            most_in_flight=0,
             on_failed=self._note_failed,
             typed_wants=self._wants,
         )
@@ -377,7 +378,7 @@ class MessageSearch:
             max_wait_ms=STEP_MS,
             isolation=self._request.isolation,
             timeout_ms=60_000,
-            read_ahead=False,
+            most_in_flight=0,
             on_failed=self._note_failed,
             typed_wants=self._wants,
         )

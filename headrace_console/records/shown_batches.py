@@ -1,5 +1,6 @@
 """Record batches as they lie in a log, explained; and single records with the batch around them."""
 
+import contextlib
 import time
 from typing import Any
 
@@ -50,16 +51,15 @@ def batches(
     size = 0
     unpack_until_s = time.monotonic() + UNPACK_S
     reader = _reader(cluster, tp, at, end, topic_is_typed=topic_is_typed)
-    try:
-        while not reader.done and size < MOST_BYTES and (len(rows) < limit or start == "newest"):
-            for fetched in reader.poll(500):
-                size += len(fetched.records)
-                for position, header in iter_headers(fetched.records):
-                    batch = fetched.records[position : position + header.size_in_bytes]
-                    unpacks = time.monotonic() < unpack_until_s
-                    rows.append(described_batch(tp, batch, header, unpacks=unpacks))
-    finally:
-        reader.close()
+    with contextlib.closing(reader.read()) as fetches:
+        for fetched in fetches:
+            size += len(fetched.records)
+            for position, header in iter_headers(fetched.records):
+                batch = fetched.records[position : position + header.size_in_bytes]
+                unpacks = time.monotonic() < unpack_until_s
+                rows.append(described_batch(tp, batch, header, unpacks=unpacks))
+            if size >= MOST_BYTES or (len(rows) >= limit and start != "newest"):
+                break
     shown = rows[-limit:] if start == "newest" else rows[:limit]
     next_offset = shown[-1]["last_offset"] + 1 if shown else end
     return {
@@ -83,7 +83,7 @@ def _reader(
         {tp: (start, end)},
         max_bytes=1 << 20,
         timeout_ms=PARTITION_TIMEOUT_MS,
-        read_ahead=False,
+        most_in_flight=0,
         typed_wants=wants,
     )
 
@@ -225,23 +225,20 @@ def _record(
     cluster: Cluster, tp: TopicPartition, offset: int
 ) -> tuple[memoryview, BatchHeader, Any]:
     reader = _reader(cluster, tp, offset, offset + 1, topic_is_typed=False)
-    try:
-        while not reader.done:
-            for fetched in reader.poll(500):
-                for position, header in iter_headers(fetched.records):
-                    if header.base_offset <= offset <= header.last_offset:
-                        batch = fetched.records[position : position + header.size_in_bytes]
-                        records = decode_batches(
-                            bytes(batch),
-                            start_offset=offset,
-                            end_offset=offset + 1,
-                            include_headers=True,
-                            max_decompressed_bytes=2 * MOST_BATCH_BYTES,
-                        )
-                        if len(records):
-                            return batch, header, records
-    finally:
-        reader.close()
+    with contextlib.closing(reader.read()) as fetches:
+        for fetched in fetches:
+            for position, header in iter_headers(fetched.records):
+                if header.base_offset <= offset <= header.last_offset:
+                    batch = fetched.records[position : position + header.size_in_bytes]
+                    records = decode_batches(
+                        bytes(batch),
+                        start_offset=offset,
+                        end_offset=offset + 1,
+                        include_headers=True,
+                        max_decompressed_bytes=2 * MOST_BATCH_BYTES,
+                    )
+                    if len(records):
+                        return batch, header, records
     raise ConsoleError(
         "not_found",
         f"{tp} has no record with offset {offset}: it is a marker of a transaction, was compacted "

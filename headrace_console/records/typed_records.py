@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import METADATA_COLUMNS, TypedReading
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.records.records import DecodedRecords

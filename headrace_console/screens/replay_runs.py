@@ -5,6 +5,7 @@ rights that it uses are that session's. Whoever sees its topic sees the run; its
 where nobody logs in, may stop it. Source: R-CON9.
 """
 
+import contextlib
 import logging
 import secrets
 import threading
@@ -272,13 +273,10 @@ def _last_is_letter(cluster: Cluster, tp: TopicPartition, end: int) -> bool:
     reader = BatchFetcher(
         cluster, {tp: (max(first, end - 3), end)}, max_bytes=1 << 20, timeout_ms=1_500
     )
-    try:
-        while not reader.done:
-            for fetched in reader.poll(500):
-                records = decode_batches(bytes(fetched.records), include_headers=True)
-                letters = read_letters(records.headers.cast(HEADERS_TYPE))
-                if np.any(letters.complete.to_numpy(zero_copy_only=False)):
-                    return True
-    finally:
-        reader.close()
+    with contextlib.closing(reader.read()) as fetches:
+        for fetched in fetches:
+            records = decode_batches(bytes(fetched.records), include_headers=True)
+            letters = read_letters(records.headers.cast(HEADERS_TYPE))
+            if np.any(letters.complete.to_numpy(zero_copy_only=False)):
+                return True
     return False

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
-from connector.source import record_reader, shared_reader, source_metadata
+from connector.source import source_metadata
 from connector.source.batch_reader import HeadraceBatchReader
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.spark_classes import ReadAllAvailable
@@ -22,7 +22,7 @@ from integration_tests.support.cluster_support import (
 )
 from integration_tests.support.spark_support import consume, produce, produce_apart, topic
 from integration_tests.support.transactional_clients import Confluent
-from storage_engine.client.fetching import range_reader
+from storage_engine.client.fetching.fetch import BatchFetcher
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -234,16 +234,14 @@ def fetched_bytes(monkeypatch):
     """Counts what fetches bring."""
     counted = [0]
 
-    def counting(read):
-        def counted_read(*arguments, **settings):
-            for each in read(*arguments, **settings):
-                counted[0] += len(each.records)
-                yield each
+    read = BatchFetcher.read
 
-        return counted_read
+    def counted_read(self):
+        for each in read(self):
+            counted[0] += len(each.records)
+            yield each
 
-    monkeypatch.setattr(record_reader, "read_range", counting(range_reader.read_range))
-    monkeypatch.setattr(record_reader, "fetch_ranges", counting(shared_reader.fetch_ranges))
+    monkeypatch.setattr(BatchFetcher, "read", counted_read)
     return counted
 
 

@@ -15,12 +15,12 @@ from kafka import TopicPartition as KafkaPythonPartition
 
 from integration_tests.support.cluster_support import create_topic, running_cluster
 from storage_engine.client.cluster import LATEST, Cluster
-from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.ids import TopicPartition as Partition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.net.event_loop_ports import SystemClock
 from storage_engine.protocol.records.records import decode_batches
+from storage_engine.tests.client.fetching.ranges import read_range
 from storage_engine.tests.log.transaction_support import abort, commit, write
 
 TOPIC = "transfers"

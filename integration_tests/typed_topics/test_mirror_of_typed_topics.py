@@ -19,7 +19,6 @@ from storage_engine.client import Admin, Producer
 from storage_engine.client.admin.record_deletion import delete_records
 from storage_engine.client.admin.topics import NewTopic
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.mirror import Mirror, MirrorConfig
 from storage_engine.mirror.plan import TopicSelection
@@ -27,6 +26,7 @@ from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.typed.directory import OFFSETS
 from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 from storage_engine.protocol.typed.typed_batch import directory_of, is_typed
+from storage_engine.tests.client.fetching.ranges import read_range
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.cli import main
 

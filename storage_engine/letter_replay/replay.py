@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.micro_batches import (
     AlreadyCommitted,
     CommitOutcome,
@@ -106,8 +106,8 @@ class LetterReplay:
         start = max(first, self._done.get(self._key(tp), -1) + 1)
         if start >= end_offset:
             return
-        fetched = read_range(self._cluster, tp, start, end_offset, isolation=READ_COMMITTED)
-        pieces = itertools.chain.from_iterable(each.committed() for each in fetched)
+        reader = BatchFetcher(self._cluster, {tp: (start, end_offset)}, isolation=READ_COMMITTED)
+        pieces = itertools.chain.from_iterable(each.committed() for each in reader.read())
         yield from iter_decoded(
             pieces, start_offset=start, end_offset=end_offset, include_headers=True
         )

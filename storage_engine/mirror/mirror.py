@@ -27,8 +27,8 @@ from storage_engine.client.admin.topics import (
 )
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetching.fetch import FetchedBatches
-from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.transactions import ProducerTransactions
 from storage_engine.core.errors import ConfigError, ErrorCode, HeadraceError, KafkaError
@@ -184,7 +184,8 @@ class Mirror(Closing):
         end = self._target.list_offsets({tp: LATEST}, isolation=READ_COMMITTED)[tp]
         if start >= end:
             return
-        for fetched in read_range(self._target, tp, start, end, isolation=READ_COMMITTED):
+        reader = BatchFetcher(self._target, {tp: (start, end)}, isolation=READ_COMMITTED)
+        for fetched in reader.read():
             for records in iter_decoded(fetched.committed(), start_offset=start):
                 yield from zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True)
 

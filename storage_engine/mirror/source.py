@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from uuid import UUID
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,

@@ -20,7 +20,7 @@ from connector.source.offset_range import OffsetRange
 from connector.source.typed.typed_read import TypedRead, check_fits
 from connector.topic_schemas import known_schemas
 from connector.typed_columns import DELETED, HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
-from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition

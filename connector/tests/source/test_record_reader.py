@@ -1,5 +1,6 @@
 """Reading a range in a task, with fetches that the test prepares."""
 
+from types import SimpleNamespace
 from uuid import UUID
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from connector.options.source_options import parse_source_options
 from connector.source import record_reader, source_metadata
 from connector.source.offset_range import OffsetRange
 from connector.source.record_reader import read_records
-from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata
 from storage_engine.core.errors import (
     DeadlineExceededError,
@@ -34,6 +35,16 @@ def _batch(first_offset, count):
     return memoryview(data)
 
 
+def fetcher_of(read_range):
+    """In place of a `BatchFetcher` of one range."""
+
+    def made(cluster, ranges, **settings):
+        ((tp, bounds),) = ranges.items()
+        return SimpleNamespace(read=lambda: read_range(tp, *bounds, **settings))
+
+    return made
+
+
 class Log:
     """Partition 0 of a topic, in batches of 10 records."""
 
@@ -42,7 +53,7 @@ class Log:
         self.fail_once_at = None
         self.error = None
         self.asked_from = []
-        monkeypatch.setattr(record_reader, "read_range", self.read_range)
+        monkeypatch.setattr(record_reader, "BatchFetcher", fetcher_of(self.read_range))
         monkeypatch.setattr(record_reader, "cluster_for", lambda options: self)
 
     def known_leader(self, tp):
@@ -51,7 +62,7 @@ class Log:
     def list_offsets(self, timestamps_ms, *, isolation):
         return dict.fromkeys(timestamps_ms, self.end)
 
-    def read_range(self, cluster, tp, start_offset, end_offset, **settings):
+    def read_range(self, tp, start_offset, end_offset, **settings):
         self.asked_from.append(start_offset)
         if not self.first <= start_offset <= self.end:
             raise OffsetOutOfRangeError(
@@ -138,13 +149,13 @@ def test_records_of_aborted_transactions_are_no_rows(log, monkeypatch):
         seal(data, 0, header._replace(attributes=attributes, producer_id=producer_id))
         return data
 
-    def read_range(cluster, tp, start_offset, end_offset, **settings):
+    def read_range(tp, start_offset, end_offset, **settings):
         assert settings["isolation"] == "read_committed"
         for first in range(0, 60, 20):
             two = bytes(in_transaction(first, 1)) + bytes(in_transaction(first + 10, 2))
             yield FetchedBatches(tp, memoryview(two), first, first + 20, 60, 60, 0, ((1, 0),))
 
-    monkeypatch.setattr(record_reader, "read_range", read_range)
+    monkeypatch.setattr(record_reader, "BatchFetcher", fetcher_of(read_range))
     assert _read(0, 60) == [*range(10, 20), *range(30, 40), *range(50, 60)]
 
 

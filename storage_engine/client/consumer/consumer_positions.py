@@ -21,7 +21,8 @@ from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_errors import NoOffsetError
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece, RecordBuffer, TakenBatch
-from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import (
     Selection,
     TypedReading,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from storage_engine.client.consumer.consumer_record import ConsumerRecord, rows_of
-from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 

@@ -18,11 +18,8 @@ from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import DEADLINE_MS, EARLIEST, LATEST, Cluster
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece
-from storage_engine.client.fetching.fetch import (
-    MAX_WAIT_MS,
-    BatchFetcher,
-    FetchedBatches,
-)
+from storage_engine.client.fetching.fetch import MAX_WAIT_MS, BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.settings import FETCH_BYTES, client_security
 from storage_engine.client.turn import Turn, in_turn
 from storage_engine.core.errors import ConfigError
@@ -104,7 +101,7 @@ class SimpleConsumer(Closing):
             max_bytes=max_bytes,
             max_wait_ms=max_wait_ms,
             isolation=self._isolation,
-            read_ahead=False,
+            most_in_flight=0,
         )
         deadline = Deadline.after(max_wait_ms)
         try:

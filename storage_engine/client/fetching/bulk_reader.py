@@ -26,8 +26,8 @@ from uuid import UUID
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST
-from storage_engine.client.fetching.fetch import FetchedBatches
-from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import Selection, TypedReading, without_columns
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
@@ -242,15 +242,13 @@ class BulkReader(Closing):
         self, split: Split, start_offset: int, typed_want: TypedWant | None
     ) -> Generator[FetchedBatches, None, None]:
         guessed_bytes = (split.end_offset - start_offset) * _GUESSED_RECORD_BYTES
-        return read_range(
+        return BatchFetcher(
             self._cluster,
-            split.tp,
-            start_offset,
-            split.end_offset,
+            {split.tp: (start_offset, split.end_offset)},
             max_bytes=min(self._fetch_bytes, max(_LEAST_FETCH_BYTES, guessed_bytes)),
             isolation=self.isolation,
-            typed_want=typed_want,
-        )
+            typed_wants=None if typed_want is None else {split.tp.topic: typed_want},
+        ).read()
 
     def _reading(self, split: Split, selection: Selection) -> TypedReading | None:
         """How the split's rows are read; None where it has records."""

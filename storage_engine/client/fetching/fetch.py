@@ -1,32 +1,29 @@
-"""Record batches of several partitions, from their leaders; `range_reader.py` reads one range.
+"""The one fetcher: record batches of partitions, from their leaders. Whoever reads reads by it.
 
 It returns whole batches, as bytes, each once and in order. The next fetch is on its way before the
-caller gets the answer to the last one; a leader that moves or dies only delays. A leader that never
-had the records read before is noticed, because each fetch carries the epoch of the last batch.
+caller gets the answer to the last one, and where the link has a delay several of one range at
+guessed offsets; a leader that moves or dies only delays. A leader that never had the records read
+before is noticed, because each fetch in its turn carries the epoch of the last batch.
+
+    poll -> Cursor (one a partition): what to ask -> LeaderFetches (one a leader): in flight
+                 <- whole batches, position <-        answers in order
+
 Source: R-CLI2, R-CLI5; KIP-227 is not used, KIP-320 and KIP-595 for leader epochs.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from storage_engine.client.cluster import (
-    EARLIEST,
-    LATEST,
-    LOOKUP_MS,
-    SILENT_CHECK_MS,
-    Cluster,
-)
-from storage_engine.client.fetching.committed_batches import committed
-from storage_engine.client.fetching.fetch_cursor import Cursor
-from storage_engine.client.fetching.fetch_in_flight import FetchInFlight
-from storage_engine.client.fetching.fetch_versions import check_wants, named_by_id
-from storage_engine.client.fetching.fetched_parts import is_framed
-from storage_engine.client.fetching.isolation import isolation_level
+from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, LOOKUP_MS, Cluster
+from storage_engine.client.fetching.fetch_cursor import Ask, Cursor
+from storage_engine.client.fetching.fetch_window import MOST_IN_FLIGHT, FetchWindow
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
+from storage_engine.client.fetching.leader_fetches import LeaderFetches
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import (
     AuthenticationError,
+    ConfigError,
     CorruptRecordError,
     DeadlineExceededError,
     ErrorCode,
@@ -35,17 +32,11 @@ from storage_engine.core.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
 )
-from storage_engine.core.ids import TopicPartition, topic_id_to_text
+from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
 from storage_engine.protocol.apis.current_leaders import LeaderNode
-from storage_engine.protocol.apis.fetch import API as FETCH_BY_ID
-from storage_engine.protocol.apis.fetch import (
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-)
+from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.typed.projection import TypedWant
 
 MAX_WAIT_MS = 500
@@ -65,38 +56,9 @@ OnFailed = Callable[[TopicPartition, int, HeadraceError], None]
 """Called with a partition that is given up, the offset up to which it was read, and why."""
 
 
-class FetchedBatches(NamedTuple):
-    """Whole batches of one partition, from the one that holds `start_offset` on."""
-
-    tp: TopicPartition
-    records: memoryview
-    """Lives as long as a view of it is held."""
-    start_offset: int
-    """The offset asked for; the first batch may begin before it."""
-    next_offset: int
-    """The offset of the next fetch, which is after the last batch."""
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted_transactions: tuple[tuple[int, int], ...]
-    """(producer id, first offset) of aborted transactions in the range; with read_committed."""
-    last_epoch: int = -1
-    """The leader epoch of the last batch."""
-    typed_want: TypedWant | None = None
-    """What was asked for of a topic with a schema."""
-
-    @property
-    def framed(self) -> bool:
-        """Whether `records` are frames of a projection."""
-        return is_framed(self.typed_want)
-
-    def committed(self) -> Iterator[memoryview]:
-        """The batches in pieces as large as can be, without those of aborted transactions."""
-        return committed(self.records, self.aborted_transactions, framed=self.framed)
-
-
 class BatchFetcher:
-    """Reads several partitions at a time, each from its start to its end (None: for ever)."""
+    """Reads partitions, each from its start to its end (None: for ever). Offsets at the edges and
+    in gaps are the caller's affair: the first batch may begin before, the last end behind."""
 
     def __init__(
         self,
@@ -107,54 +69,59 @@ class BatchFetcher:
         max_wait_ms: int = MAX_WAIT_MS,
         isolation: str = "read_uncommitted",
         timeout_ms: int | None = None,
-        read_ahead: bool = True,
+        most_in_flight: int = MOST_IN_FLIGHT,
         on_out_of_range: OnOutOfRange | None = None,
         on_truncated: OnTruncated | None = None,
-        last_epochs: Mapping[TopicPartition, int] | None = None,
         topic_ids: Mapping[str, UUID] | None = None,
         on_failed: OnFailed | None = None,
         guessed_offset_bytes: int = 0,
         typed_wants: Mapping[str, TypedWant] | None = None,
     ) -> None:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
-        is an error (default: the cluster's deadline). `read_ahead` False sends the next fetch only
-        when it is polled for. `on_out_of_range` and `on_truncated` say where to go on instead, or
-        raise. `last_epochs`: the leader epoch of the batch before the start, where it is known.
-        `topic_ids`, by name: only these very topics are read, so that one that is created again is
-        an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None: whichever has the name. `on_failed`:
-        gets the partitions that `poll` would raise an error for, and the others are read on; an
-        offset out of range is not looked into then. `guessed_offset_bytes`: a first fetch asks for
-        so much an offset up to the partition's end, and later ones for what the answers had (0: the
-        first for a full share). `typed_wants`: what is asked for of topics with a schema, by name;
-        of others, records."""
-        epochs = last_epochs or {}
+        is an error (default: the cluster's deadline). `most_in_flight`: fetches of a leader besides
+        what the caller works on; 0: one is sent only when it is polled for. Of one range that ends,
+        as many are as the link needs, of anything else one. `on_out_of_range` and `on_truncated`
+        say where to go on instead, or raise. `topic_ids`, by name: only these very topics are read,
+        so that one that is created again is an error of `poll` (KafkaError UNKNOWN_TOPIC_ID). None:
+        whichever has the name. `on_failed`: gets the partitions that `poll` would raise an error
+        for, and the others are read on; an offset out of range is not looked into then.
+        `guessed_offset_bytes`: a first fetch asks for so much an offset up to the partition's end,
+        and later ones for what the answers had (0: the first for a full share). `typed_wants`: what
+        is asked for of topics with a schema, by name; of others, records."""
+        if isolation not in ISOLATION_LEVELS:
+            levels = ", ".join(ISOLATION_LEVELS)
+            raise ConfigError(f"the isolation level is '{isolation}'; it must be one of {levels}")
+        most_in_flight = min(most_in_flight, MOST_IN_FLIGHT if len(ranges) == 1 else 1)
         self._cluster = cluster
         self._cursors = {
             tp: Cursor(
                 tp,
                 start_offset,
-                end_offset,
-                last_epoch=epochs.get(tp, -1),
-                offset_bytes=guessed_offset_bytes,
+                FetchWindow(
+                    end_offset,
+                    max_bytes=max_bytes,
+                    most_in_flight=most_in_flight,
+                    offset_bytes=guessed_offset_bytes,
+                ),
                 typed_want=(typed_wants or {}).get(tp.topic),
             )
             for tp, (start_offset, end_offset) in ranges.items()
         }
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
-        self._isolation_level = isolation_level(isolation)
         self._isolation = isolation
         self._timeout_ms = timeout_ms or cluster.deadline_ms
-        self._read_ahead = read_ahead
+        self._most_in_flight = most_in_flight
         self._topic_ids = topic_ids
-        self._names = {topic_id_to_text(each): name for name, each in (topic_ids or {}).items()}
         self._on_out_of_range = on_out_of_range
         self._on_truncated = on_truncated
         self._on_failed = on_failed
-        self._fetches: dict[int, FetchInFlight] = {}
+        self._leaders: dict[int, LeaderFetches] = {}
         # What the next `poll` returns: an error may have come first.
         self._found: list[FetchedBatches] = []
         self._lookup_at_ms = 0
+        # A call is at work, or has come to no end.
+        self._is_torn = False
 
     @property
     def done(self) -> bool:
@@ -171,7 +138,8 @@ class BatchFetcher:
         """Begins to read a partition, or moves to another offset: fetches in flight for it are
         dropped. For reading continuously, without pauses."""
         self.forget(tp)
-        self._cursors[tp] = Cursor(tp, start_offset, None, typed_want=typed_want)
+        window = FetchWindow(None, max_bytes=self._max_bytes)
+        self._cursors[tp] = Cursor(tp, start_offset, window, typed_want=typed_want)
 
     def forget(self, tp: TopicPartition) -> None:
         """Read it no more; what is under way for it is dropped."""
@@ -189,83 +157,103 @@ class BatchFetcher:
         DeadlineExceededError when a partition has failed for the reader's timeout. What has arrived
         beside an error comes with the next call.
         """
-        deadline = Deadline.after(timeout_ms)
+        if self._is_torn:
+            # Nobody knows where an exception of a signal handler has left what is under way.
+            self.close()
+            for cursor in self._cursors.values():
+                cursor.asks.clear()
+        self._is_torn = True
+        try:
+            self._poll(Deadline.after(timeout_ms))
+        except HeadraceError:
+            self._is_torn = False
+            raise
+        self._is_torn = False
+        found, self._found = self._found, []
+        return found
+
+    def _poll(self, deadline: Deadline) -> None:
+        if self._most_in_flight > 1:
+            now_s = time.perf_counter()
+            for cursor in self._cursors.values():
+                cursor.caller_is_back(now_s)
         while not self._found:
             self._send_fetches()
             self._receive(min(deadline.left_ms, _LONGEST_WAIT_MS))
             if self._found:
-                if self._read_ahead:
+                if self._most_in_flight:
                     self._send_fetches()
+                if self._most_in_flight > 1:
+                    self._send_ahead()
                 break
             self._check_patience()
             if self.done or deadline.passed:
                 break
-        found, self._found = self._found, []
-        return found
+        for broker_id, leader in list(self._leaders.items()):
+            if not leader.sent:
+                self._cluster.give_back(self._leaders.pop(broker_id).connection)
+
+    def read(self, poll_ms: int = 1_000) -> Generator[FetchedBatches, None, None]:
+        """What is left of the ranges; then, or when the generator is closed, it closes."""
+        try:
+            while not self.done:
+                yield from self.poll(poll_ms)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Returns the connections to the pool; those with a fetch in flight are closed."""
-        for fetch in self._fetches.values():
-            self._cluster.give_back(fetch.connection)
-        self._fetches.clear()
+        while self._leaders:
+            self._cluster.give_back(self._leaders.popitem()[1].connection)
 
     # Requests out.
 
     def _send_fetches(self) -> None:
         now_ms = monotonic_ms()
-        by_leader: dict[int, dict[TopicPartition, Cursor]] = {}
+        by_leader: dict[int, list[Ask]] = {}
+        busy = {broker_id for broker_id, each in self._leaders.items() if each.sent}
         stale = set()
         for tp, cursor in self._cursors.items():
-            if not cursor.wants_fetch(now_ms):
+            if not (cursor.may_fetch(now_ms) and cursor.is_missing):
                 continue
             leader = self._cluster.known_leader(tp)
+            if cursor.asks and (leader is None or leader != cursor.agreed):
+                # What came before its turn is of another history, perhaps.
+                cursor.asks.clear()
             if leader is None or cursor.leader_unsure:
                 stale.add(tp.topic)
-            elif leader.broker_id not in self._fetches:
-                cursor.leader_epoch = leader.epoch
-                by_leader.setdefault(leader.broker_id, {})[tp] = cursor
-        for broker_id, cursors in by_leader.items():
-            self._send(broker_id, cursors)
+            elif cursor.asks or leader.broker_id not in busy:
+                by_leader.setdefault(leader.broker_id, []).append(cursor.ask_in_turn(leader))
+        for broker_id, asks in by_leader.items():
+            self._send(broker_id, asks)
         if stale:
             self._look_up(stale)
 
-    def _send(self, broker_id: int, cursors: dict[TopicPartition, Cursor]) -> None:
-        deadline = Deadline.after(self._cluster.request_timeout_ms + self._max_wait_ms)
-        share = max(self._max_bytes // len(cursors), self._max_bytes // 8)
-        request = FetchRequest(
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=1,
-            max_bytes=self._max_bytes,
-            partitions=[
-                FetchPartition(
-                    *tp,
-                    cursor.position,
-                    cursor.limit(share),
-                    cursor.leader_epoch,
-                    cursor.last_epoch,
-                    want=cursor.typed_want,
-                )
-                for tp, cursor in cursors.items()
-            ],
-            isolation_level=self._isolation_level,
-        )
-        connection = None
+    def _send_ahead(self) -> None:
+        now_ms = monotonic_ms()
+        for tp, cursor in self._cursors.items():
+            leader = self._cluster.known_leader(tp)
+            while leader is not None and cursor.may_fetch(now_ms):
+                ask = cursor.ask_ahead(leader)
+                if ask is None:
+                    break
+                self._send(leader.broker_id, [ask])
+
+    def _send(self, broker_id: int, asks: Sequence[Ask]) -> None:
         try:
-            connection = self._cluster.take(broker_id, deadline)
-            check_wants(connection, request)
-            spec, request = named_by_id(connection, request, self._topic_ids)
-            connection.send(spec, request, deadline)
+            leader = self._leaders.get(broker_id)
+            if leader is None:
+                leader = self._leaders[broker_id] = LeaderFetches(
+                    self._cluster,
+                    broker_id,
+                    max_bytes=self._max_bytes,
+                    max_wait_ms=self._max_wait_ms,
+                    isolation_level=ISOLATION_LEVELS[self._isolation],
+                    topic_ids=self._topic_ids,
+                )
+            leader.send(asks)
         except (KafkaError, DeadlineExceededError) as error:
-            if connection is not None:
-                connection.close()
-            self._all_failed(cursors, error)
-            return
-        by_id, max_wait_ms = spec is FETCH_BY_ID, self._max_wait_ms
-        self._fetches[broker_id] = FetchInFlight(
-            connection, cursors, deadline, by_id=by_id, max_wait_ms=max_wait_ms
-        )
-        for cursor in cursors.values():
-            cursor.in_flight = True
+            self._lost(broker_id, error, asks)
 
     def _look_up(self, topics: set[str]) -> None:
         now_ms = monotonic_ms()
@@ -276,12 +264,12 @@ class BatchFetcher:
             self._cluster.refresh(topics, Deadline.after(min(LOOKUP_MS, self._timeout_ms)))
         except (KafkaError, DeadlineExceededError) as error:
             self._all_failed(
-                {tp: each for tp, each in self._cursors.items() if tp.topic in topics}, error
+                [each for each in self._cursors.values() if each.tp.topic in topics], error
             )
             return
         self._check_ids(topics)
         for tp, cursor in list(self._cursors.items()):
-            if tp.topic not in topics or cursor.done or cursor.in_flight:
+            if tp.topic not in topics or cursor.done or cursor.asks:
                 continue
             cursor.leader_unsure = False
             if self._cluster.known_leader(tp) is None:
@@ -310,81 +298,89 @@ class BatchFetcher:
         del self._cursors[cursor.tp]
         self._on_failed(cursor.tp, cursor.position, error)
 
-    def _all_failed(self, cursors: Mapping[TopicPartition, Cursor], error: HeadraceError) -> None:
-        if isinstance(error, AuthenticationError):
-            raise error
-        if isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
-            raise error
+    def _all_failed(self, cursors: Collection[Cursor], error: HeadraceError) -> None:
+        is_final = isinstance(error, AuthenticationError) or (
+            isinstance(error, KafkaError) and error.code is ErrorCode.UNSUPPORTED_VERSION
+        )
         self._cluster.figures.fetch_errors += len(cursors)
-        for cursor in cursors.values():
+        for cursor in cursors:
             cursor.failed(error)
+        if is_final:
+            raise error
 
     # Answers in.
 
     def _receive(self, wait_ms: int) -> None:
         """Raises the first error, when all answers that have arrived are taken."""
-        if not self._fetches:
+        busy = {each.connection.socket: id_ for id_, each in self._leaders.items() if each.sent}
+        if not busy:
             if not self.done:
-                sleep_ms(min(wait_ms, self._next_retry_ms()))
+                left = [each.retry_at_ms for each in self._cursors.values() if each.is_wanted]
+                retry_ms = min(left) - monotonic_ms() if left else wait_ms
+                sleep_ms(min(wait_ms, max(1, retry_ms)))
             return
         failure: HeadraceError | None = None
-        by_socket = {fetch.connection.socket: id_ for id_, fetch in self._fetches.items()}
-        for socket in wait_readable(by_socket, wait_ms):
+        for socket in wait_readable(busy, wait_ms):
             try:
-                self._answered(by_socket[socket])
+                self._answered(busy.pop(socket))
             except HeadraceError as raised:
                 failure = failure or raised
         if failure is not None:
             raise failure
-        for broker_id, fetch in list(self._fetches.items()):
-            if fetch.deadline.passed:
-                self._lost(broker_id, DeadlineExceededError(f"{fetch.connection.name}: no answer"))
-            elif monotonic_ms() >= fetch.check_at_ms:
-                fetch.check_at_ms = monotonic_ms() + SILENT_CHECK_MS
-                if self._cluster.has_moved(fetch.cursors, broker_id, fetch.connection):
-                    error = DeadlineExceededError(f"{fetch.connection.name}: it does not answer")
-                    self._lost(broker_id, error)
+        for broker_id in busy.values():
+            self._check_silent(broker_id)
 
-    def _next_retry_ms(self) -> int:
-        now_ms = monotonic_ms()
-        waits = [
-            each.retry_at_ms - now_ms
-            for each in self._cursors.values()
-            if not each.done and not each.paused
-        ]
-        return max(1, min(waits, default=_LONGEST_WAIT_MS))
+    def _check_silent(self, broker_id: int) -> None:
+        """Leave a leader that has not answered where that is no use any more."""
+        leader = self._leaders[broker_id]
+        oldest = leader.sent[0]
+        what = "no answer"
+        if not oldest.deadline.passed:
+            if monotonic_ms() < oldest.check_at_ms:
+                return
+            oldest.check_again()
+            if not self._cluster.has_moved(oldest.asks, broker_id, leader.connection):
+                return
+            what = "it does not answer"
+        self._lost(broker_id, DeadlineExceededError(f"{leader.connection.name}: {what}"))
 
     def _answered(self, broker_id: int) -> None:
-        fetch = self._fetches[broker_id]
+        leader = self._leaders[broker_id]
+        came_s = time.perf_counter()
         try:
-            response: FetchResponse = fetch.connection.receive(fetch.deadline)
+            fetch, response = leader.receive()
         except (KafkaError, DeadlineExceededError) as error:
             self._lost(broker_id, error)
             return
-        del self._fetches[broker_id]
-        for cursor in fetch.cursors.values():
-            cursor.in_flight = False
-        self._cluster.give_back(fetch.connection)
         self._cluster.figures.fetches += 1
         self._cluster.figures.fetch_ns.observe(time.perf_counter_ns() - fetch.begun_ns)
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
-            self._all_failed(fetch.cursors, KafkaError(f"fetch: {code.meaning}", code))
-        if not fetch.by_id and self._topic_ids is not None:
-            self._check_ids_behind(response)
+            refused = KafkaError(f"fetch: {code.meaning}", code)
+            self._all_failed(self._waiting_for(fetch.asks.values()), refused)
         failure: HeadraceError | None = None
-        for answer in response.partitions:
-            if fetch.by_id:
-                answer = answer._replace(topic=self._names.get(answer.topic, ""))
-            asked = fetch.cursors.pop(TopicPartition(answer.topic, answer.partition), None)
-            if asked is None or self._cursors.get(asked.tp) is not asked:
-                continue
-            try:
-                self._take_answer(asked, answer, response.nodes)
-            except HeadraceError as error:
-                failure = failure or error
+        try:
+            if self._topic_ids is not None and not leader.names_by_id:
+                self._check_ids_behind(response)
+            for answer in response.partitions:
+                ask = fetch.asks.get(TopicPartition(answer.topic, answer.partition))
+                if ask is None or not self._waiting_for([ask]):
+                    continue
+                try:
+                    self._take_answer(ask, answer, response.nodes, came_s)
+                except HeadraceError as raised:
+                    failure = failure or raised
+        finally:
+            for ask in fetch.asks.values():
+                if ask.answer is None:
+                    ask.cursor.drop_from(ask)
         if failure is not None:
             raise failure
+
+    def _waiting_for(self, asks: Iterable[Ask]) -> list[Cursor]:
+        """The partitions that are still read, and wait for one of these."""
+        cursors = {ask.cursor.tp: ask.cursor for ask in asks if ask in ask.cursor.asks}
+        return [each for tp, each in cursors.items() if self._cursors.get(tp) is each]
 
     def _check_ids_behind(self, response: FetchResponse) -> None:
         """Checks a broker that knows topics only by their names. Ids are never reused, so what it
@@ -400,19 +396,38 @@ class BatchFetcher:
             self._cluster.refresh(topics)
             self._check_ids(topics)
 
-    def _lost(self, broker_id: int, error: HeadraceError) -> None:
-        fetch = self._fetches.pop(broker_id)
-        fetch.connection.close()
-        self._all_failed(fetch.cursors, error)
+    def _lost(self, broker_id: int, error: HeadraceError, unsent: Iterable[Ask] = ()) -> None:
+        """`unsent`: what would have been asked for by the next fetch."""
+        cursors = {ask.cursor.tp: ask.cursor for ask in unsent}
+        leader = self._leaders.pop(broker_id, None)
+        if leader is not None:
+            leader.connection.close()
+            for fetch in leader.sent:
+                cursors |= {each.tp: each for each in self._waiting_for(fetch.asks.values())}
+        self._all_failed(cursors.values(), error)
 
     def _take_answer(
-        self, cursor: Cursor, answer: FetchPartitionResponse, nodes: Sequence[LeaderNode]
+        self,
+        ask: Ask,
+        answer: FetchPartitionResponse,
+        nodes: Sequence[LeaderNode],
+        came_s: float,
     ) -> None:
+        cursor = ask.cursor
         code = ErrorCode.of(answer.error_code)
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_failed is None:
+        is_good = code is ErrorCode.NONE and answer.diverging_epoch is None
+        if ask.start_offset > cursor.position:
+            # A guess that has failed says nothing of what lies before it.
+            ask.answer = answer if is_good else None
+        elif is_good:
+            cursor.came(ask, came_s, len(answer.records or b""))
+            self._take_records(ask, answer)
+        elif code is ErrorCode.NONE:
+            assert answer.diverging_epoch is not None
+            self._truncated(cursor, answer.diverging_epoch[1])
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_failed is None:
             cursor.failed(self._out_of_range(cursor))
-            return
-        if code is not ErrorCode.NONE:
+        else:
             self._cluster.figures.fetch_errors += 1
             error = KafkaError(f"{cursor.tp}: {code.meaning}", code)
             if code.retriable:
@@ -420,34 +435,23 @@ class BatchFetcher:
                 cursor.failed(error, leader_is_known=is_told)
             else:
                 self._give_up(cursor, error)
-            return
-        if answer.diverging_epoch is not None:
-            _, end_offset = answer.diverging_epoch
-            self._truncated(cursor, end_offset)
-            return
-        start_offset = cursor.position
-        assert answer.records is None or isinstance(answer.records, memoryview)
-        try:
-            records = cursor.advance(answer.records, answer.high_watermark)
-        except CorruptRecordError as error:
-            self._give_up(cursor, error)
-            return
-        if records is None:
-            return
-        self._cluster.figures.read(cursor.position - start_offset, len(records))
-        fetched = FetchedBatches(
-            cursor.tp,
-            records,
-            start_offset,
-            cursor.position,
-            answer.high_watermark,
-            answer.last_stable_offset,
-            answer.log_start_offset,
-            tuple(answer.aborted_transactions or ()),
-            cursor.last_epoch,
-            cursor.typed_want,
-        )
-        self._found.append(fetched)
+
+    def _take_records(self, ask: Ask, answer: FetchPartitionResponse) -> None:
+        """Takes an answer in its turn, and those behind it that have come before."""
+        cursor = ask.cursor
+        while True:
+            try:
+                fetched = cursor.advance(ask, answer)
+            except CorruptRecordError as error:
+                self._give_up(cursor, error)
+                return
+            if fetched is not None:
+                count = fetched.next_offset - fetched.start_offset
+                self._cluster.figures.read(count, len(fetched.records))
+                self._found.append(fetched)
+            if cursor.is_missing or cursor.asks[0].answer is None:
+                return
+            ask, answer = cursor.asks[0], cursor.asks[0].answer
 
     def _truncated(self, cursor: Cursor, end_offset: int) -> None:
         """The leader has had other records than were read since `end_offset`."""
@@ -458,13 +462,10 @@ class BatchFetcher:
             f"{truncation_offset} on it has other records now (an unclean election?)"
         )
         if self._on_truncated is None:
-            self._give_up(
-                cursor,
-                LogTruncatedError(text, offset=position, truncation_offset=truncation_offset),
-            )
+            error = LogTruncatedError(text, offset=position, truncation_offset=truncation_offset)
+            self._give_up(cursor, error)
             return
-        self.read_from(tp, self._on_truncated(tp, position, truncation_offset), cursor.typed_want)
-        self.pause(tp, paused=cursor.paused)
+        self._go_on_at(cursor, self._on_truncated(tp, position, truncation_offset))
 
     def _out_of_range(self, cursor: Cursor) -> KafkaError:
         """Raise it where the leader still says so; a leader that has just been elected may not know
@@ -480,10 +481,13 @@ class BatchFetcher:
             return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
         if self._on_out_of_range is not None:
             offset = self._on_out_of_range(tp, cursor.position, start_offset, end_offset)
-            self.read_from(tp, offset, cursor.typed_want)
-            self.pause(tp, paused=cursor.paused)
+            self._go_on_at(cursor, offset)
             return KafkaError(text, ErrorCode.OFFSET_NOT_AVAILABLE)
         raise OffsetOutOfRangeError(text, log_start_offset=start_offset, log_end_offset=end_offset)
+
+    def _go_on_at(self, cursor: Cursor, offset: int) -> None:
+        self.read_from(cursor.tp, offset, cursor.typed_want)
+        self.pause(cursor.tp, paused=cursor.paused)
 
     def _check_patience(self) -> None:
         for cursor in list(self._cursors.values()):

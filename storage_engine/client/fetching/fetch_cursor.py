@@ -1,15 +1,59 @@
-"""The reading position in one partition.
+"""The reading position in one partition, and the fetches that are under way for it.
 
-The position moves by whole batches only, and never back.
+The position moves by whole batches only, and never back. A fetch in its turn begins at the
+position; one ahead of it at a guess, which only ever costs bytes or a round trip: what it brings
+twice is cut off, and a hole before it is fetched by itself.
 """
 
-from storage_engine.client.fetching.fetch_window import LEAST_FETCH_BYTES
-from storage_engine.client.fetching.fetched_parts import WholeBatches, is_framed
+import time
+from collections import deque
+
+from storage_engine.client.fetching.fetch_window import FetchWindow
+from storage_engine.client.fetching.fetched_batches import (
+    FetchedBatches,
+    WholeBatches,
+    is_framed,
+    without_read,
+)
+from storage_engine.client.metadata import Leader
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms
+from storage_engine.protocol.apis.fetch import FetchPartitionResponse
 from storage_engine.protocol.typed.projection import TypedWant
+
+
+class Ask:
+    """What one fetch asks for of one partition."""
+
+    __slots__ = (
+        "answer",
+        "cursor",
+        "last_epoch",
+        "leader",
+        "sent_s",
+        "start_offset",
+        "stop_offset",
+    )
+
+    def __init__(
+        self, cursor: "Cursor", leader: Leader, start_offset: int, stop_offset: int | None
+    ) -> None:
+        self.cursor = cursor
+        self.leader = leader
+        self.start_offset = start_offset
+        self.stop_offset = stop_offset
+        """Where the next one under way begins, if this one fills the hole before it."""
+        # Of the batch before it, which is not known of a guess.
+        self.last_epoch = cursor.last_epoch if start_offset == cursor.position else -1
+        self.sent_s = time.perf_counter()
+        self.answer: FetchPartitionResponse | None = None
+        """Set when it has come before its turn."""
+
+    def limit(self, most_bytes: int) -> int:
+        """Bytes to ask for."""
+        return self.cursor.window.limit(self.start_offset, self.stop_offset, most_bytes)
 
 
 class Cursor:
@@ -20,43 +64,45 @@ class Cursor:
         "_error",
         "_failing_since_ms",
         "_high_watermark",
-        "_last_batch_bytes",
-        "_offset_bytes",
         "_waiting_since_ms",
+        "_work_began_s",
+        "agreed",
+        "asks",
         "end_offset",
-        "in_flight",
         "last_epoch",
-        "leader_epoch",
         "leader_unsure",
         "paused",
         "position",
         "retry_at_ms",
         "tp",
         "typed_want",
+        "window",
     )
 
     def __init__(
         self,
         tp: TopicPartition,
         start_offset: int,
-        end_offset: int | None,
+        window: FetchWindow,
         *,
         last_epoch: int = -1,
-        offset_bytes: float = 0,
         typed_want: TypedWant | None = None,
     ) -> None:
-        """`offset_bytes`: how much an offset is guessed to need, 0 where there is no guess.
-        `typed_want`: what is asked for of a topic with a schema, None for records."""
+        """`typed_want`: what is asked for of a topic with a schema, None for records."""
         self.tp = tp
         self.typed_want = typed_want
         # The leader epoch of the last batch that was read, -1 where that is not known: by it a
         # leader notices that it never had that batch.
         self.last_epoch = last_epoch
         self.position = start_offset
-        self.end_offset = end_offset
-        self.in_flight = False
+        self.end_offset = window.end_offset
+        self.window = window
+        self.asks: deque[Ask] = deque()
+        """Under way, or answered before their turn; in the order of their offsets."""
+        self.agreed: Leader | None = None
+        """The leader, in an epoch, that has answered last: so it has what was read before, which a
+        fetch ahead can't check, and is the only one that such are sent to."""
         self.paused = False
-        self.leader_epoch = -1
         # The leader has answered with an error or not at all: ask for the metadata first.
         self.leader_unsure = False
         self.retry_at_ms = 0
@@ -66,53 +112,114 @@ class Cursor:
         # Nothing new below the end since then; 0 while there is.
         self._waiting_since_ms = 0
         self._high_watermark = -1
-        self._offset_bytes = offset_bytes
-        self._last_batch_bytes = 0
-
-    @property
-    def framed(self) -> bool:
-        """Whether answers are frames of a projection."""
-        return is_framed(self.typed_want)
+        # When the answer came that the caller works on; None for one that is no measure.
+        self._work_began_s: float | None = None
 
     @property
     def done(self) -> bool:
         return self.end_offset is not None and self.position >= self.end_offset
 
-    def wants_fetch(self, now_ms: int) -> bool:
-        waits = self.done or self.in_flight or self.paused
-        return not waits and now_ms >= self.retry_at_ms
+    # Requests out.
 
-    def limit(self, most_bytes: int) -> int:
-        """Bytes to ask for: not much more than lies before the end, because the rest would be
-        thrown away."""
-        if self.end_offset is None or not self._offset_bytes:
-            return most_bytes
-        expected = int((self.end_offset - self.position) * self._offset_bytes * 17 / 16)
-        return min(most_bytes, max(expected + self._last_batch_bytes, LEAST_FETCH_BYTES))
+    @property
+    def is_wanted(self) -> bool:
+        return not (self.done or self.paused)
 
-    def advance(self, records: memoryview | None, high_watermark: int) -> memoryview | None:
-        """An answer without an error: moves on, and returns its whole batches, None where there is
-        none."""
-        self.in_flight = False
+    def may_fetch(self, now_ms: int) -> bool:
+        return self.is_wanted and now_ms >= self.retry_at_ms
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether nothing under way begins at the position or before it."""
+        return not self.asks or self.asks[0].start_offset > self.position
+
+    def ask_in_turn(self, leader: Leader) -> Ask:
+        """Where it is missing."""
+        stop = self.asks[0].start_offset if self.asks else None
+        return Ask(self, leader, self.position, stop)
+
+    def ask_ahead(self, leader: Leader) -> Ask | None:
+        """A further fetch behind those under way; None where there are enough, or no guess."""
+        is_enough = len(self.asks) >= self.window.wanted_in_flight
+        if not self.asks or is_enough or leader != self.agreed:
+            return None
+        start = self.window.next_start(self.position, self.asks[-1].start_offset)
+        return None if start is None else Ask(self, leader, start, None)
+
+    def add(self, ask: Ask) -> None:
+        """It was sent."""
+        if ask.stop_offset is None:
+            self.asks.append(ask)
+        else:
+            self.asks.appendleft(ask)
+
+    def drop_from(self, ask: Ask) -> None:
+        """Its answer is of no use, or won't come; so are those of fetches behind it."""
+        if ask in self.asks:
+            while self.asks.pop() is not ask:
+                pass
+
+    # Answers in.
+
+    def advance(self, ask: Ask, answer: FetchPartitionResponse) -> FetchedBatches | None:
+        """An answer without an error, in its turn: moves on, and returns its whole batches that
+        were not read yet, None where there is none."""
+        self.asks.remove(ask)
+        self.agreed = ask.leader
         self._attempts = 0
         self._error = None
-        self._high_watermark = high_watermark
-        whole = None if records is None else WholeBatches.of(records, framed=self.framed)
+        self._high_watermark = answer.high_watermark
+        records = answer.records
+        assert records is None or isinstance(records, memoryview)
+        framed = is_framed(self.typed_want)
+        whole = None if records is None else WholeBatches.of(records, framed=framed)
         if whole is None:
             self._waiting_since_ms = self._waiting_since_ms or monotonic_ms()
             return None
         self._waiting_since_ms = 0
-        if whole.next_offset > self.position:
-            self._offset_bytes = len(whole.records) / (whole.next_offset - self.position)
-            self._last_batch_bytes = whole.last_batch_bytes
-        self.position = max(self.position, whole.next_offset)
+        self.window.reached(
+            ask.start_offset,
+            whole.next_offset,
+            size=len(whole.records),
+            last_batch=whole.last_batch_bytes,
+        )
+        start_offset, records = self.position, whole.records
+        aborted = tuple(answer.aborted_transactions or ())
+        if ask.start_offset < start_offset:
+            records, aborted = without_read(records, aborted, start_offset, framed=framed)
+            if not records:
+                return None
+        self.position = max(start_offset, whole.next_offset)
         self.last_epoch = whole.last_epoch
-        return whole.records
+        return FetchedBatches(
+            self.tp,
+            records,
+            start_offset,
+            self.position,
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+            aborted,
+            whole.last_epoch,
+            self.typed_want,
+        )
+
+    def came(self, ask: Ask, came_s: float, size: int) -> None:
+        """An answer of `size` bytes; the caller gets it now."""
+        self.window.answered(came_s - ask.sent_s)
+        self._work_began_s = came_s if self.window.is_full(size) else None
+
+    def caller_is_back(self, now_s: float) -> None:
+        """It has worked on what it got."""
+        if self._work_began_s is not None:
+            self.window.worked(now_s - self._work_began_s)
+            self._work_began_s = None
 
     def failed(self, error: HeadraceError, *, leader_is_known: bool = False) -> None:
         """Marks the partition to be retried after a pause and a metadata refresh, or at once where
         the error came with the new leader."""
-        self.in_flight = False
+        self.asks.clear()
+        self._work_began_s = None
         self.leader_unsure = not leader_is_known
         now_ms = monotonic_ms()
         if self._error is None:
@@ -127,7 +234,7 @@ class Cursor:
 
     def stuck(self, timeout_ms: int) -> str | None:
         """Why there is no use in waiting longer; None while there is."""
-        if self.done or self.paused:
+        if not self.is_wanted:
             return None
         if self._error is not None:
             return str(self._error) if self.failing_ms() >= timeout_ms else None

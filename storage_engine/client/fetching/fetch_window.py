@@ -24,29 +24,36 @@ _LEAST_WORK_S = 0.000_1
 
 
 class FetchWindow:
-    """The fetches of the range that ends before `end_offset`, each of at most `max_bytes`."""
+    """The fetches of the range that ends before `end_offset` (None: never), each of at most
+    `max_bytes`."""
 
     __slots__ = (
         "_bytes_per_offset",
-        "_end",
         "_max_bytes",
         "_most",
         "_round_trip_s",
         "_slack",
         "_spans",
         "_works_s",
+        "end_offset",
     )
 
     def __init__(
-        self, end_offset: int, *, max_bytes: int, most_in_flight: int = MOST_IN_FLIGHT
+        self,
+        end_offset: int | None,
+        *,
+        max_bytes: int,
+        most_in_flight: int = MOST_IN_FLIGHT,
+        offset_bytes: int = 0,
     ) -> None:
-        """`most_in_flight` 0: a fetch is sent only when it is asked for."""
-        self._end = end_offset
+        """`offset_bytes`: what an offset is guessed to need before there is an answer; 0: no
+        guess."""
+        self.end_offset = end_offset
         self._max_bytes = max_bytes
-        self._most = min(most_in_flight, max(1, HELD_BYTES // max_bytes))
+        self._most = 1 if end_offset is None else min(most_in_flight, HELD_BYTES // max_bytes)
         self._spans: deque[int] = deque(maxlen=_REMEMBERED)
         self._works_s: deque[float] = deque(maxlen=_REMEMBERED)
-        self._bytes_per_offset = 0.0
+        self._bytes_per_offset: float = offset_bytes
         self._slack = 0
         self._round_trip_s: float | None = None
 
@@ -85,20 +92,18 @@ class FetchWindow:
         """The number of fetches in flight with which the oldest is answered by the time the caller
         has processed all before it. On a link without a delay that is one."""
         if self._round_trip_s is None or not self._works_s:
-            return min(1, self._most)
+            return 1
         work_s = sum(self._works_s) / len(self._works_s)
-        return min(self._most, 1 + int(self._round_trip_s / work_s))
+        return max(1, min(self._most, 1 + int(self._round_trip_s / work_s)))
 
-    def next_start(self, position: int, last_start: int | None) -> int | None:
+    def next_start(self, position: int, last_start: int) -> int | None:
         """The offset at which one more fetch begins, when all below `position` is read and the last
         fetch in flight begins at `last_start`. None when the range is covered, or when there is
         nothing to guess by."""
-        start = position
-        if last_start is not None:
-            if not self._spans:
-                return None
-            start = max(position, last_start + self._step())
-        return start if start < self._end else None
+        if not self._spans:
+            return None
+        start = max(position, last_start + self._step())
+        return start if self.end_offset is None or start < self.end_offset else None
 
     def _step(self) -> int:
         """Equal batches: exactly what a fetch brings. Where that varies a little, below the least,
@@ -109,11 +114,14 @@ class FetchWindow:
         careful = 2 * spans[0] - spans[-1]
         return careful if 4 * careful >= 3 * middle else middle
 
-    def limit(self, start_offset: int, stop_offset: int | None = None) -> int:
-        """Bytes to ask for from `start_offset`: not much more than lies before `stop_offset`
-        (None: the range's end), because the rest would be thrown away."""
-        stop = self._end if stop_offset is None else stop_offset
+    def limit(
+        self, start_offset: int, stop_offset: int | None = None, most_bytes: int | None = None
+    ) -> int:
+        """Bytes to ask for from `start_offset`, `most_bytes` at most: not much more than lies
+        before `stop_offset` (None: the range's end), because the rest would be thrown away."""
+        most_bytes = self._max_bytes if most_bytes is None else most_bytes
+        stop = self.end_offset if stop_offset is None else stop_offset
+        if stop is None or not self._bytes_per_offset:
+            return most_bytes
         expected = int((stop - start_offset) * self._bytes_per_offset * 17 / 16) + self._slack
-        return (
-            min(self._max_bytes, max(expected, LEAST_FETCH_BYTES)) if expected else self._max_bytes
-        )
+        return min(most_bytes, max(expected, LEAST_FETCH_BYTES))

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.errors import ConfigError, CorruptRecordError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition

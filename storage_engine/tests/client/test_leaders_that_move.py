@@ -8,9 +8,8 @@ import pytest
 
 from storage_engine.client import retry
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetching import fetch_in_flight, range_reader
+from storage_engine.client.fetching import leader_fetches
 from storage_engine.client.fetching.fetch import BatchFetcher
-from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.client.metadata import Leader
 from storage_engine.client.producer import leader_connection
 from storage_engine.client.producer.produce import BatchWriter
@@ -19,6 +18,7 @@ from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.tests.client.batches import numbered_batch
 from storage_engine.tests.client.fake_cluster import Fault, values_of
+from storage_engine.tests.client.fetching.ranges import read_range
 
 T0 = TopicPartition("t", 0)
 
@@ -60,7 +60,7 @@ def test_a_producer_goes_where_the_refusal_sends_it_without_asking_or_waiting(to
 
 def test_a_reader_goes_where_the_refusal_sends_it_without_asking_or_waiting(told, cluster):
     fill(told)
-    reader = BatchFetcher(cluster, {T0: (0, 6)}, read_ahead=False)
+    reader = BatchFetcher(cluster, {T0: (0, 6)}, most_in_flight=0)
     assert [each.next_offset for each in reader.poll(1000)] == [3]
     move(told, to=3)
     fill(told)
@@ -126,8 +126,7 @@ def test_a_producer_leaves_a_leader_that_hangs_once_another_leads(fake, monkeypa
 
 @pytest.mark.parametrize("most_in_flight", [0, 4])
 def test_a_reader_leaves_a_leader_that_hangs_once_another_leads(fake, monkeypatch, most_in_flight):
-    for module in (range_reader, fetch_in_flight):
-        monkeypatch.setattr(module, "SILENT_MS", 100)
+    monkeypatch.setattr(leader_fetches, "SILENT_MS", 100)
     fake.add_topic("t", [1])
     fill(fake, 2)
 

@@ -22,13 +22,12 @@ from storage_engine.client.admin.topics import (
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.fetching.fetch_window import FetchWindow
-from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import PartitionQueue, PendingBatch
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.records import decode_batches, encode_batches
-from storage_engine.tests.client.fetching.ranges import read_ranges
+from storage_engine.tests.client.fetching.ranges import read_range, read_ranges
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 

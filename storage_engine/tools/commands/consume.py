@@ -28,7 +28,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
-from storage_engine.client.fetching.fetch import BatchFetcher, FetchedBatches
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import (
     Selection,
     TypedReading,

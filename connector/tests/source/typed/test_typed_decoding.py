@@ -11,7 +11,7 @@ from connector.source.offset_range import OffsetRange
 from connector.source.typed import typed_decoding
 from connector.source.typed.typed_decoding import TypedDecoding
 from connector.source.typed.typed_read import plan_read
-from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition

@@ -16,7 +16,7 @@ from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_record import rows_of
 from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.client.consumer.record_buffer import RecordBuffer
-from storage_engine.client.fetching.fetch import FetchedBatches
+from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.errors import ConfigError, CorruptRecordError
 from storage_engine.core.groups.subscription import subscribed_topics
 from storage_engine.core.ids import TopicPartition

@@ -207,6 +207,9 @@ class _Connection:
     def fileno(self) -> int:
         return self._descriptor
 
+    def version_for(self, api: Any) -> int:
+        return int(api.max_version)
+
     def send(self, api: Any, request: FetchRequest, deadline: Any) -> None:
         self._sent.append(request)
         self._leader.requests.append(request)

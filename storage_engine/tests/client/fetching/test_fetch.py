@@ -11,7 +11,6 @@ import pytest
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.fetching.fetch_window import FetchWindow
-from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,
@@ -23,7 +22,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.tests.client.batches import numbered_batch
 from storage_engine.tests.client.fake_cluster import Fault
-from storage_engine.tests.client.fetching.ranges import read_ranges
+from storage_engine.tests.client.fetching.ranges import read_range, read_ranges
 
 T0 = TopicPartition("t", 0)
 

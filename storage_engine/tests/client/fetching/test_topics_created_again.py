@@ -10,11 +10,11 @@ import pytest
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.fetching.fetch_window import FetchWindow
-from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.mirror.source import MirrorSource, is_gone
 from storage_engine.tests.client.batches import numbered_batch
+from storage_engine.tests.client.fetching.ranges import read_range
 
 T0 = TopicPartition("t", 0)
 POLLS = 20

@@ -10,12 +10,12 @@ import pytest
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.consumer.consumer import Consumer
 from storage_engine.client.fetching.fetch import BatchFetcher
-from storage_engine.client.fetching.range_reader import read_range
 from storage_engine.core.errors import LogTruncatedError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.source import MirrorSource, SourceShrunkError
 from storage_engine.protocol.records.records import iter_encoded
 from storage_engine.tests.client.fake_cluster import FakeCluster
+from storage_engine.tests.client.fetching.ranges import read_range
 
 T0 = TopicPartition("t", 0)
 LOST_FROM = 30
@@ -62,7 +62,7 @@ def poll_until_something(reader):
 @pytest.mark.parametrize("batches", [70, 5], ids=["longer than before", "shorter than before"])
 def test_reading_on_from_another_history_is_an_error_that_tells_where_it_begins(fake, batches):
     with impatient(fake) as cluster:
-        reader = BatchFetcher(cluster, {T0: (0, None)}, read_ahead=False)
+        reader = BatchFetcher(cluster, {T0: (0, None)}, most_in_flight=0)
         (first,) = poll_until_something(reader)
         assert first.next_offset == 150
         assert first.last_epoch == 0
@@ -77,7 +77,7 @@ def test_reading_on_from_another_history_is_an_error_that_tells_where_it_begins(
 
 def test_a_new_leader_that_has_all_that_was_read_is_read_on_from(fake):
     with impatient(fake) as cluster:
-        reader = BatchFetcher(cluster, {T0: (0, None)}, read_ahead=False)
+        reader = BatchFetcher(cluster, {T0: (0, None)}, most_in_flight=0)
         poll_until_something(reader)
         fake.move_leader("t", 0, 2)
         append(fake, [50])

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.fetching.bulk_reader import BulkReader
-from storage_engine.client.fetching.committed_batches import committed, without_read
 from storage_engine.client.fetching.fetch import BatchFetcher
-from storage_engine.client.fetching.fetched_parts import WholeBatches
-from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.fetching.fetched_batches import WholeBatches, committed, without_read
 from storage_engine.client.fetching.typed_reading import Selection, TypedReading
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.errors import (
@@ -34,6 +32,7 @@ from storage_engine.protocol.records.record_batch import patch
 from storage_engine.protocol.typed.projection import project
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded
 from storage_engine.tests.client.fake_cluster import FakePartition
+from storage_engine.tests.client.fetching.ranges import read_range
 from storage_engine.tests.client.typed_topics import (
     ROWS_IN_BATCH,
     SCHEMA,

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from storage_engine.client.fetching.committed_batches import committed, without_read
+from storage_engine.client.fetching.fetched_batches import committed, without_read
 from storage_engine.protocol.records.record_batch import CONTROL_BIT, patch, read_header, seal
 from storage_engine.protocol.records.records import decode_batches, encode_batches
 

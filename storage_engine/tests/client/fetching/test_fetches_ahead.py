@@ -10,15 +10,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.client.fetching import fetch, fetch_cursor, fetch_window
+from storage_engine.client.fetching.fetch import BatchFetcher
+from storage_engine.client.fetching.fetch_cursor import Cursor
 from storage_engine.client.fetching.fetch_window import FetchWindow
-from storage_engine.client.fetching.range_reader import read_range
+from storage_engine.client.fetching.leader_fetches import FetchInFlight
 from storage_engine.core.errors import ErrorCode, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.client.fetching.leader_in_memory import (
     MemoryLeader,
     MemoryLog,
+    _Connection,
     base_offsets,
 )
+from storage_engine.tests.client.fetching.ranges import read_range
 
 T0 = TopicPartition("t", 0)
 
@@ -167,3 +171,36 @@ def _gone(request):
     (asked,) = request.partitions
     answer = MemoryLog().answer(request)
     return answer._replace(error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE), topic=asked.topic)
+
+
+PLACES = [
+    (Cursor, "add"),
+    (FetchInFlight, "__init__"),
+    (FetchInFlight, "wait"),
+    (_Connection, "receive"),
+]
+
+
+@pytest.mark.parametrize(("cls", "method"), PLACES)
+def test_an_exception_of_a_signal_handler_between_two_steps_costs_no_batch(cls, method):
+    """Answers that nobody waits for any more are not taken for those of later fetches."""
+    real = getattr(cls, method)
+    calls = itertools.count()
+
+    def interrupted(*arguments, **named):
+        if next(calls) in (2, 5, 9):
+            raise KeyboardInterrupt
+        return real(*arguments, **named)
+
+    log = filled()
+    with in_flight(4), MemoryLeader(log) as leader, mock.patch.object(cls, method, interrupted):
+        reader = BatchFetcher(leader, {T0: (0, log.end_offset)}, max_bytes=4000)
+        chunks, interruptions = [], 0
+        while not reader.done:
+            try:
+                chunks += reader.poll(1000)
+            except KeyboardInterrupt:
+                interruptions += 1
+        reader.close()
+    assert interruptions == 3
+    assert base_offsets(chunk.records for chunk in chunks) == list(range(0, log.end_offset, 3))

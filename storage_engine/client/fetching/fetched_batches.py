@@ -1,0 +1,198 @@
+"""What a fetch has brought: whole batches as they are stored, or frames of a projection, and those
+of them that a reader of committed records is to see.
+
+Rule: whoever walks over an answer learns the same of a frame as of the batch that it stands for
+(each has the header of its batch, and control batches always come whole), so positions, leader
+epochs and transactions are followed in one way. A leader may cut the last batch off, but never a
+frame.
+
+The broker names each aborted transaction that touches the fetched range by producer and first
+offset; it lasts until that producer's next control batch, which is its abort marker. Source: the
+Fetch API, version 4 on; Kafka's consumer does the same.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    iter_headers,
+    read_header,
+)
+from storage_engine.protocol.typed.frames import iter_frames, last_frame
+from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+
+
+class FetchedPart(NamedTuple):
+    """A batch, a frame, or a run of batches that the leader has skipped."""
+
+    start: int
+    """Its first byte in the answer."""
+    end: int
+    next_offset: int
+    """The offset after its last batch."""
+    leader_epoch: int
+    """Of its last batch."""
+    header: BatchHeader | None
+    """None for a run of skipped batches."""
+
+
+def iter_parts(records: memoryview, *, framed: bool) -> Iterator[FetchedPart]:
+    """All whole parts in order. CorruptRecordError for damaged frames."""
+    if framed:
+        yield from _frames(records)
+        return
+    for start, header in iter_headers(records):
+        yield FetchedPart(
+            start,
+            start + header.size_in_bytes,
+            header.next_offset,
+            header.partition_leader_epoch,
+            header,
+        )
+
+
+def _frames(records: memoryview) -> Iterator[FetchedPart]:
+    end = 0
+    for frame in iter_frames(records):
+        start, end = end, end + len(frame.data)
+        yield FetchedPart(start, end, frame.next_offset, frame.leader_epoch, frame.header)
+
+
+def is_framed(want: TypedWant | None) -> bool:
+    """Whether the answer to a fetch that wants this has frames."""
+    return want is not None and want.mode == WANT_FRAMES
+
+
+class WholeBatches(NamedTuple):
+    """An answer without a batch that the leader cut: it may do that to the last one."""
+
+    records: memoryview
+    next_offset: int
+    """The offset after the last batch."""
+    last_batch_bytes: int
+    last_epoch: int
+    """The leader epoch of the last batch."""
+
+    @classmethod
+    def of(cls, records: memoryview, *, framed: bool = False) -> "WholeBatches | None":
+        """None when there is no whole batch. `framed`: they are frames of a projection."""
+        return cls._of_frames(records) if framed else cls._of_batches(records)
+
+    @classmethod
+    def _of_batches(cls, records: memoryview) -> "WholeBatches | None":
+        start = end = 0
+        size = len(records)
+        unpack = _LENGTH.unpack_from
+        while end + HEADER_BYTES <= size:
+            next_end = end + LENGTH_END + int(unpack(records, end + _LENGTH_AT)[0])
+            if not end < next_end <= size:
+                break
+            start, end = end, next_end
+        if not end:
+            return None
+        header = read_header(records, start)
+        epoch = header.partition_leader_epoch
+        return cls(records[:end], header.next_offset, end - start, epoch)
+
+    @classmethod
+    def _of_frames(cls, records: memoryview) -> "WholeBatches | None":
+        # Who decodes them checks all of them.
+        found = last_frame(records)
+        if found is None:
+            return None
+        start, last = found
+        return cls(records, last.next_offset, len(records) - start, last.leader_epoch)
+
+
+def committed(
+    records: memoryview,
+    aborted_transactions: Sequence[tuple[int, int]],
+    *,
+    framed: bool = False,
+) -> Iterator[memoryview]:
+    """The batches (or frames) of `records`, in pieces as large as can be, without aborted ones.
+
+    `aborted_transactions`: (producer id, first offset).
+    """
+    if not aborted_transactions:
+        yield records
+        return
+    coming = sorted(aborted_transactions, key=lambda transaction: transaction[1])
+    aborting: set[int] = set()
+    start = end = 0
+    for part in iter_parts(records, framed=framed):
+        while coming and coming[0][1] < part.next_offset:
+            aborting.add(coming.pop(0)[0])
+        end = part.end
+        header = part.header
+        if header is None or header.producer_id not in aborting:
+            continue
+        if header.is_control:
+            aborting.discard(header.producer_id)
+        elif header.is_transactional:
+            if part.start > start:
+                yield records[start : part.start]
+            start = end
+    if end > start:
+        yield records[start:end]
+
+
+def without_read(
+    records: memoryview,
+    aborted_transactions: Sequence[tuple[int, int]],
+    position: int,
+    *,
+    framed: bool = False,
+) -> tuple[memoryview, tuple[tuple[int, int], ...]]:
+    """`records` from the first batch (or frame) on that reaches to `position` or beyond, and the
+    transactions of `aborted_transactions` that did not end before it: their producers' next
+    transactions may well be committed."""
+    left = sorted(aborted_transactions, key=lambda transaction: transaction[1])
+    for part in iter_parts(records, framed=framed):
+        if part.next_offset > position:
+            return records[part.start :], tuple(left)
+        header = part.header
+        if header is not None and header.is_control:
+            ended = (each for each in left if each[0] == header.producer_id)
+            first = next(ended, None)
+            if first is not None and first[1] <= header.last_offset:
+                left.remove(first)
+    return records[len(records) :], ()
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches of one partition, from the one that holds `start_offset` on."""
+
+    tp: TopicPartition
+    records: memoryview
+    """Lives as long as a view of it is held."""
+    start_offset: int
+    """The offset asked for; the first batch may begin before it."""
+    next_offset: int
+    """The offset of the next fetch, which is after the last batch."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of aborted transactions in the range; with read_committed."""
+    last_epoch: int = -1
+    """The leader epoch of the last batch."""
+    typed_want: TypedWant | None = None
+    """What was asked for of a topic with a schema."""
+
+    @property
+    def framed(self) -> bool:
+        """Whether `records` are frames of a projection."""
+        return is_framed(self.typed_want)
+
+    def committed(self) -> Iterator[memoryview]:
+        """The batches in pieces as large as can be, without those of aborted transactions."""
+        return committed(self.records, self.aborted_transactions, framed=self.framed)
