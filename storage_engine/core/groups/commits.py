@@ -178,9 +178,22 @@ class Commits:
             self._forget(group)
             self._log.answer(Answer(request=event.request), after=group.number)
 
-    def forget_topics(self, topics: frozenset[str]) -> None:
+    def forget_topics(self, topics: frozenset[str]) -> Iterator[None]:
+        """Remove the offsets of these topics, in pieces. What is committed between them is of later
+        topics of the same names, and stays."""
+        return self._forget_topics(topics, self._first_order + self._log.appended)
+
+    def _forget_topics(self, topics: frozenset[str], last_order: int) -> Iterator[None]:
+        looked_at = 0
         for group in list(self._groups.values()):
-            self._remove(group, [tp for tp in group.offsets.partitions() if tp.topic in topics])
+            for piece in pieces(group.offsets.partitions()):
+                looked_at += len(piece)
+                if looked_at > PIECE:
+                    yield
+                    looked_at = len(piece)
+                gone = [tp for tp in piece if tp.topic in topics]
+                self._remove(group, group.offsets.written_until(last_order, gone))
+            looked_at += 1
 
     def expire(self, at: Moment) -> Iterator[None]:
         """Remove offsets that have expired, and groups that have neither members nor offsets; and

@@ -65,6 +65,8 @@ class GroupCoordinator:
         self._commits = Commits(self._log, self.groups, settings)
         self._expiry: Iterator[None] | None = None
         """The round of expiry that is under way."""
+        self._forgetting: list[Iterator[None]] = []
+        """Topics whose offsets are still to be removed; it comes before the expiry."""
         self._wake_ms: int | None = None
         """The monotonic time at which the driver was asked to send a CheckDeadlines."""
 
@@ -73,13 +75,17 @@ class GroupCoordinator:
         looked_at = 0
         for group_id, record in list(content.groups.items()):
             # Many groups have few members, and one may have many.
-            looked_at += 1 + len(record.members)
-            if looked_at > PIECE:
+            group = self.groups[group_id] = Group.of_record(group_id, record)
+            looked_at += 1
+            for each in record.members:
+                if looked_at >= PIECE:
+                    yield
+                    looked_at = 0
+                looked_at += 1
+                self._rebalances.plan_end(group, group.restore(each, at.now_ms), at)
+            if looked_at >= PIECE:
                 yield
-                looked_at = 1 + len(record.members)
-            group = self.groups[group_id] = Group.of_record(group_id, record, at.now_ms)
-            for member in group.members.values():
-                self._rebalances.plan_end(group, member, at)
+                looked_at = 0
         yield
         yield from self._commits.restore(content)
         return self._effects()
@@ -120,7 +126,8 @@ class GroupCoordinator:
             case ExpireOffsets():
                 self._expire(event.at)
             case TopicsDeleted():
-                self._commits.forget_topics(event.topics)
+                self._forgetting.append(self._commits.forget_topics(event.topics))
+                self._forget()
             case _:
                 assert_never(event)
 
@@ -232,12 +239,24 @@ class GroupCoordinator:
 
     def _expire(self, at: Moment) -> None:
         """Go on with the round that is under way, or begin one."""
+        if self._forgetting:
+            self._forget()
+            return
         if self._expiry is None:
             self._expiry = self._commits.expire(at)
         for _ in self._expiry:
             self._log.emit(TickAgain())
             return
         self._expiry = None
+
+    def _forget(self) -> None:
+        """Remove some offsets of topics that were deleted."""
+        for _ in self._forgetting[0]:
+            self._log.emit(TickAgain())
+            return
+        del self._forgetting[0]
+        if self._forgetting or self._expiry is not None:
+            self._log.emit(TickAgain())
 
     def _tick(self, at: Moment) -> None:
         self._wake_ms = None

@@ -22,13 +22,15 @@ from storage_engine.core.groups.offers import Offer, Offers
 from storage_engine.core.groups.offsets import CommittedOffsets
 from storage_engine.core.groups.records import NO_TIME, GroupMemberRecord, GroupRecord
 from storage_engine.core.groups.sizes import group_bytes, member_bytes
-from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics
+from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics, topic_count
 
 RESTORED = 0
 """The record number of everything that a coordinator was restored from (see `state_log`)."""
 
 SUBSCRIBED_MAX_BYTES = 1 << 20
-"""Different metadata of a group from which its topics are read, in bytes; it is done in one go."""
+SUBSCRIBED_MAX_TOPICS = 20_000
+"""Different metadata of a group from which its topics are read, in bytes and in names of topics; it
+is done in one go."""
 
 
 class GroupState(enum.Enum):
@@ -300,6 +302,8 @@ class Group:
         different = {member.metadata(self.protocol) for member in self.members.values()}
         if sum(map(len, different)) > SUBSCRIBED_MAX_BYTES:
             return None
+        if sum(map(topic_count, different)) > SUBSCRIBED_MAX_TOPICS:
+            return None
         topics: set[str] = set()
         for metadata in different:
             found = subscribed_topics(metadata)
@@ -361,35 +365,33 @@ class Group:
         )
 
     @classmethod
-    def of_record(cls, group_id: str, record: GroupRecord, now_ms: int) -> "Group":
-        """Restore a group from the record of a former coordinator; every session begins anew."""
-        members = {
-            each.member_id: Member(
-                member_id=each.member_id,
-                instance_id=each.instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                rebalance_timeout_ms=each.rebalance_timeout_ms,
-                session_timeout_ms=each.session_timeout_ms,
-                offer=Offer([(record.protocol or "", each.subscription)]),
-                deadline_ms=now_ms + each.session_timeout_ms,
-                assignment=each.assignment,
-            )
-            for each in record.members
-        }
+    def of_record(cls, group_id: str, record: GroupRecord) -> "Group":
+        """Restore a group from the record of a former coordinator, without its members."""
         return cls(
             group_id=group_id,
-            state=GroupState.STABLE if members else GroupState.EMPTY,
+            state=GroupState.STABLE if record.members else GroupState.EMPTY,
             generation=record.generation,
             protocol_type=record.protocol_type or None,
             protocol=record.protocol,
             leader=record.leader,
-            members=members,
-            instances={
-                m.instance_id: m.member_id for m in members.values() if m.instance_id is not None
-            },
             state_ms=record.state_ms,
         )
+
+    def restore(self, record: GroupMemberRecord, now_ms: int) -> Member:
+        """Add a member of the recorded generation; its session begins anew."""
+        member = Member(
+            member_id=record.member_id,
+            instance_id=record.instance_id,
+            client_id=record.client_id,
+            client_host=record.client_host,
+            rebalance_timeout_ms=record.rebalance_timeout_ms,
+            session_timeout_ms=record.session_timeout_ms,
+            offer=Offer([(self.protocol or "", record.subscription)]),
+            deadline_ms=now_ms + record.session_timeout_ms,
+            assignment=record.assignment,
+        )
+        self.add(member)
+        return member
 
 
 @dataclass(slots=True)

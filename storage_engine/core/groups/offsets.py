@@ -81,6 +81,22 @@ class CommittedOffsets:
                 del self._pending[producer_id]
         return removed
 
+    def written_until(
+        self, last_order: int, among: Collection[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Return the partitions `among` these of which no offset was written later."""
+        later = {
+            tp
+            for pending in (self._pending.values() if among else ())
+            for tp, placed in pending.items()
+            if placed.order > last_order
+        }
+        for tp in among:
+            placed = self._committed.get(tp)
+            if placed is not None and placed.order > last_order:
+                later.add(tp)
+        return [tp for tp in among if tp not in later]
+
     def partitions(self) -> set[TopicPartition]:
         """Return all partitions with an offset, committed or pending."""
         return {*self._committed, *(tp for pending in self._pending.values() for tp in pending)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from storage_engine.core.coordinator_log import Answer, AnswerEach, Moment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.deadlines import DeadlineKey, Deadlines
+from storage_engine.core.groups.deadlines import DUE_MAX, DeadlineKey, Deadlines
 from storage_engine.core.groups.events import GroupLog, Joined, JoinedMember, Synced
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey
@@ -92,12 +92,7 @@ class Rebalances:
 
     def _complete(self, group: Group, at: Moment) -> None:
         group.is_gathering = False
-        away = [
-            member
-            for member_id, member in group.members.items()
-            if member_id not in group.joining and member.instance_id is None
-        ]
-        self.remove_all(group, away)
+        self.remove_all(group, self._away(group))
         self._refuse_newcomers_that_do_not_fit(group)
         if group.members and not group.joining:
             # Static members that are away keep their assignment until their sessions end.
@@ -230,9 +225,13 @@ class Rebalances:
         changed = self._end_due(group, member_ids, at)
         now_ms = at.now_ms
         if group.sync_deadline_ms is not None and group.sync_deadline_ms <= now_ms:
-            group.sync_deadline_ms = None
-            late = [group.members[member_id] for member_id in sorted(group.unsynced)]
+            late = [group.members[member_id] for member_id in sorted(group.unsynced)[:DUE_MAX]]
             self.remove_all(group, late)
+            if group.unsynced:
+                # The deadline stays; the others are late in the next step.
+                self._deadlines.plan(DeadlineKey(group.group_id), now_ms)
+                return
+            group.sync_deadline_ms = None
             changed = changed or bool(late)
         if changed:
             self.prepare_unless_preparing(group, at)
@@ -272,8 +271,19 @@ class Rebalances:
             delay_ms = min(self._settings.initial_delay_ms, group.gathering_left_ms)
             group.gathering_left_ms -= delay_ms
             self._wait_for_members(group, at.now_ms + delay_ms)
+        elif len(away := self._away(group)) > DUE_MAX:
+            # The deadline stays, and the others are late in the next step.
+            self.remove_all(group, away[:DUE_MAX])
         else:
             self._complete(group, at)
+
+    def _away(self, group: Group) -> list[Member]:
+        """Return the members that have not joined, without static ones."""
+        return [
+            member
+            for member_id, member in group.members.items()
+            if member_id not in group.joining and member.instance_id is None
+        ]
 
     # --- the log ---
 

@@ -18,6 +18,11 @@ _COUNT = struct.Struct(">hi")
 _LENGTH = struct.Struct(">h")
 
 
+def topic_count(metadata: bytes) -> int:
+    """Return how many topics a member's metadata claims to have."""
+    return max(0, _COUNT.unpack_from(metadata)[1]) if len(metadata) >= _COUNT.size else 0
+
+
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """Return the topics in a member's metadata; None when it can't be decoded."""
     try:

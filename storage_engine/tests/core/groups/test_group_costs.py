@@ -18,6 +18,7 @@ from storage_engine.core.groups.events import (
     ExpireOffsets,
     Join,
     Joined,
+    TopicsDeleted,
 )
 from storage_engine.core.groups.group import Group, GroupState
 from storage_engine.core.groups.rebalances import GroupSettings
@@ -166,6 +167,44 @@ def test_what_is_committed_while_offsets_expire_stays():
     bench.commit(dict.fromkeys(partitions, 2))
     _tick(bench)
     assert bench.offsets() == dict.fromkeys(partitions, 2)
+
+
+def test_a_later_topics_offsets_stay_while_those_of_the_deleted_one_go():
+    bench = GroupBench()
+    partitions = [TopicPartition("t", number) for number in range(3 * PIECE)]
+    bench.commit(dict.fromkeys(partitions, 1))
+    bench.commit({TopicPartition("other", 0): 1})
+    effects = bench.coordinator.step(TopicsDeleted(topics=frozenset({"t"})))
+    bench._run(effects)
+    bench.replicate()
+    assert any(isinstance(effect, TickAgain) for effect in effects)
+    again = dict.fromkeys(partitions[::7], 2)
+    bench.commit(again)
+    bench.commit({partitions[1]: 2}, producer=(7, 0))
+    while any(isinstance(effect, TickAgain) for effect in _tick(bench)):
+        pass
+    bench.end_transaction(7, commits=True)
+    expected = again | {partitions[1]: 2, TopicPartition("other", 0): 1}
+    assert bench.offsets() == expected
+    bench.fail_over()
+    assert bench.offsets() == expected
+
+
+def test_none_of_many_that_sync_too_late_gets_another_generation():
+    coordinator, group = group_of(2 * DUE_MAX + 10, static=False, protocols=NAMES[:1])
+    complete(coordinator)
+    late = set(group.members)
+    for member in group.members.values():
+        member.session_timeout_ms = 100 * REBALANCE_MS
+        member.touch(0)
+    at = Moment((group.sync_deadline_ms or 0) + 1, 0)
+    before = len(late)
+    while group.members:
+        coordinator.step(CheckDeadlines(at=at))
+        assert len(group.members) < before, "some are removed in each step"
+        assert before - len(group.members) <= DUE_MAX
+        assert not group.members or group.state is GroupState.COMPLETING
+        before = len(group.members)
 
 
 def test_a_large_groups_record_is_encoded_in_the_background():
