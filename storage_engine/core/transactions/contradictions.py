@@ -35,9 +35,9 @@ def contradictions(
     """Return the records that contradict others, each replaced by an UnreadableRecord with the
     reason; looked for in pieces."""
     places: dict[int, list[StateKey]] = {}
-    for piece in pieces(content.items()):
-        for key, record in piece:
-            for producer_id in ending_ids(record):
+    for piece in pieces(content):
+        for key in piece:
+            for producer_id in ending_ids(content[key]):
                 places.setdefault(producer_id, []).append(key)
         yield
     return {

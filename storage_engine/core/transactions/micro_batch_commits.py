@@ -153,7 +153,7 @@ class MicroBatchCommits:
         else:
             ledger = self._ledgers.of(member.record.ledger)
             self._ledgers.keep(member.record.ledger, ledger)
-            ledger.members.add(producer_id)
+            ledger.members.setdefault(member.record.batch, set()).add(producer_id)
             self.touched[member.batch] = now_ms
 
     # --- requests of tasks ---
@@ -198,7 +198,7 @@ class MicroBatchCommits:
         member = self._members[producer_id] = SinkMember(
             record, log.append((MemberKey(producer_id), record))
         )
-        ledger.members.add(producer_id)
+        ledger.members.setdefault(event.batch, set()).add(producer_id)
         self.touched[member.batch] = event.now_ms
         answer = TransactionAnswer(
             request=event.request,
@@ -368,8 +368,9 @@ class MicroBatchCommits:
         winners = {producer_id for producer_id, _ in event.members}
         swept = sorted(
             producer_id
-            for producer_id in ledger.members
-            if producer_id in winners or self._members[producer_id].record.batch <= event.batch
+            for batch, members in ledger.members.items()
+            if batch <= event.batch
+            for producer_id in members
         )
         ends = tuple(
             MemberEnd(
@@ -492,7 +493,8 @@ class MicroBatchCommits:
     def _close(self, producer_id: int) -> None:
         """Stop treating the member as open."""
         member = self._members.pop(producer_id)
-        ledger = self._ledgers[member.record.ledger]
-        ledger.members.discard(producer_id)
-        if not any(self._members[each].batch == member.batch for each in ledger.members):
+        members = self._ledgers[member.record.ledger].members
+        members[member.record.batch].discard(producer_id)
+        if not members[member.record.batch]:
+            del members[member.record.batch]
             self.touched.pop(member.batch, None)

@@ -65,8 +65,8 @@ class SinkLedger:
         self.unmarked: dict[int, set[TopicPartition]] = {}
         """By producer id of the ends in `record`, the partitions that have not acknowledged the
         marker."""
-        self.members: set[int] = set()
-        """The open members, by producer id."""
+        self.members: dict[int, set[int]] = {}
+        """The producer ids of the open members, by batch; no batch is without one."""
         self.idle_since_ms: int | None = None
         """The monotonic time since when this coordinator has seen no request, for a ledger without
         a commit."""

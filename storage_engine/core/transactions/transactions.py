@@ -128,9 +128,10 @@ class TransactionCoordinator:
             self._log.emit(Contradiction(key=key, reason=unreadable.reason))
             # It is unknown whether and how these have ended.
             self._unreadable.update(MemberKey(each) for each in ending_ids(content[key]))
-        for piece in pieces(content.items()):
-            for key, given in piece:
-                record = untrue.get(key, given)
+        # Keys alone: a tuple of each with its record is more than all else in such a copy.
+        for piece in pieces(content):
+            for key in piece:
+                record = untrue.get(key, content[key])
                 match key, record:
                     case TransactionalIdKey(), TransactionRecord():
                         self.producers.restore(key.transactional_id, record, at)
@@ -146,9 +147,11 @@ class TransactionCoordinator:
                         raise AssertionError(f"the record of {key} is of another kind: {record}")
             yield
         self._blind_sinks = {each.sink for each in self._unreadable if isinstance(each, LedgerKey)}
-        yield from self.batches.restore(
-            ledgers, self._not_ended_unseen(members), at.now_ms, numbers, self._unreadable
-        )
+        known: list[tuple[int, MemberRecord]] = []
+        for some in pieces(members):
+            known += self._not_ended_unseen(some)
+            yield
+        yield from self.batches.restore(ledgers, known, at.now_ms, numbers, self._unreadable)
         return self._log.take_effects()
 
     def _not_ended_unseen(
