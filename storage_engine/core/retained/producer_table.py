@@ -28,6 +28,7 @@ MOVED_EACH_MS = 1_000
 PRODUCER = struct.Struct(">qhqiB")
 BATCH = struct.Struct(">iiqqq")
 _WITH_ONE = struct.Struct(">qhqiBiiqqq")
+_ID = struct.Struct(">q")
 _LAST_SEEN = struct.Struct(">q")
 _LAST_SEEN_AT = 10
 _OFFSET = struct.Struct(">q")
@@ -114,7 +115,7 @@ class ProducerTable:
         self._entries: dict[int, ProducerEntry | bytes] = {}
         for entry in entries:
             if isinstance(entry, bytes):
-                self._entries[PRODUCER.unpack_from(entry)[0]] = entry
+                self._entries[_ID.unpack_from(entry)[0]] = entry
             else:
                 self.put(entry)
 

@@ -66,6 +66,7 @@ _TABLE = struct.Struct(">qI")
 _TABLE_WITHOUT_ID = struct.Struct(">BI")
 _TRANSACTIONS = struct.Struct(">II")
 _BATCHES = struct.Struct(">B")
+_ONE_BATCH = _BATCHES.pack(1)
 _PRODUCER_WITHOUT_TRANSACTIONS = struct.Struct(">qhqB")
 _PAIR = struct.Struct(">qq")
 
@@ -110,7 +111,13 @@ def _decode(data: bytes, magic: bytes) -> ProducerStates:
         ongoing_count, ended_count = _TRANSACTIONS.unpack_from(data, at)
         at += _TRANSACTIONS.size
     entries: list[ProducerEntry | bytes] = []
+    count_at, one_size = PRODUCER.size - _BATCHES.size, PRODUCER.size + BATCH.size
     for _ in range(count):
+        if with_transactions and data[at + count_at : at + count_at + 1] == _ONE_BATCH:
+            # Most are like this, and there may be many.
+            entries.append(data[at : at + one_size])
+            at += one_size
+            continue
         entry, at = _decode_producer(data, at, with_transactions=with_transactions)
         entries.append(entry)
     ongoing_end = at + ongoing_count * _PAIR.size
@@ -127,15 +134,12 @@ def _decode(data: bytes, magic: bytes) -> ProducerStates:
     )
 
 
-def _decode_producer(
-    data: bytes, at: int, *, with_transactions: bool
-) -> tuple[ProducerEntry | bytes, int]:
+def _decode_producer(data: bytes, at: int, *, with_transactions: bool) -> tuple[ProducerEntry, int]:
     """Return the producer at `at`, and where the next one begins."""
     if with_transactions:
         count = _BATCHES.unpack_from(data, at + PRODUCER.size - _BATCHES.size)[0]
         end = at + PRODUCER.size + count * BATCH.size
-        one = data[at:end]
-        return one if count == 1 else unpacked(one), end
+        return unpacked(data[at:end]), end
     producer_id, epoch, last_seen_ms, count = _PRODUCER_WITHOUT_TRANSACTIONS.unpack_from(data, at)
     at += _PRODUCER_WITHOUT_TRANSACTIONS.size
     end = at + count * BATCH.size
