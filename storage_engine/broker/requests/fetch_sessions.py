@@ -48,9 +48,9 @@ of a typed topic, or filters by many values, counts as several."""
 WANTED_PER_PARTITION = 20
 """So many columns and values take the memory of a partition."""
 
-SESSION_PARTITIONS_MAX = 20_000
-"""The most partitions of a session: storing them takes ten milliseconds. A client that fetches more
-is served without a session."""
+SESSION_PARTITIONS_MAX = 15_000
+"""The most partitions of a session: to store them, and to free as many that make room, takes some
+15 ms. A client that fetches more is served without a session."""
 
 Key = tuple[str, int]
 
@@ -288,11 +288,12 @@ class FetchSessions:
         size = session.weight
         if size > self._partitions_max or not self._slots:
             return None
-        if len(self) >= self._slots and not self._evict_for(session, now_ms):
-            return None
-        while self.remembered + size > self._partitions_max:
-            if not self._evict_for(session, now_ms):
+        may_go = self._may_go_for(session, now_ms)
+        while len(self) >= self._slots or self.remembered + size > self._partitions_max:
+            least = next(may_go, None)
+            if least is None:
                 return None
+            self._end(least)
         self._by_id[session.session_id] = session
         self._held_by[owner] += 1
         self.remembered += size
@@ -320,37 +321,32 @@ class FetchSessions:
         self.remembered -= session.weight
         session.close()
 
-    def _evict_for(self, new: FetchSession, now_ms: int) -> bool:
-        """Make room: the one that is unused for too long, else the least important of those that
-        may go. A follower's counts more than any client's, then a larger one more than a smaller.
-        An owner with more sessions than the new one's has one to spare for it.
+    def _may_go_for(self, new: FetchSession, now_ms: int) -> Iterator[FetchSession]:
+        """Yield the sessions that make room: those that are unused for too long, then the least
+        important first of those that may go. A follower's counts more than any client's, then a
+        larger one more than a smaller. An owner with more sessions than the new one's has some to
+        spare for it. All are looked at once, since a large one may need the room of many; the
+        caller ends each before it takes the next.
         """
-        longest_unused = next(iter(self._used), None)
-        if longest_unused is None:
-            return False
-        if now_ms - self._used[longest_unused] > EVICTION_MS:
-            self._end(longest_unused)
-            return True
-        held = self._held_by[new.owner] + 1
-        spare = [
-            session
-            for session in self._used
-            if self._held_by[session.owner] > held and not session.is_follower
-        ]
-        if spare:
-            self._end(min(spare, key=_importance))
-            return True
+        for session, used_ms in list(self._used.items()):
+            if now_ms - used_ms <= EVICTION_MS:
+                break
+            yield session
+        held, held_by = self._held_by[new.owner] + 1, self._held_by
+        spare = [each for each in self._used if held_by[each.owner] > held and not each.is_follower]
+        for session in sorted(spare, key=_importance):
+            if held_by[session.owner] > held:
+                yield session
         may_go = [
             session
             for session in self._used
             if now_ms - session.created_ms > EVICTION_MS
             or (new.is_follower and not session.is_follower)
         ]
-        least = min(may_go, key=_importance, default=None)
-        if least is None or _importance(new) <= _importance(least):
-            return False
-        self._end(least)
-        return True
+        for session in sorted(may_go, key=_importance):
+            if _importance(new) <= _importance(session):
+                break
+            yield session
 
 
 def _weight(want: TypedWant | None) -> int:
