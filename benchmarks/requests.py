@@ -9,19 +9,25 @@ With --record it measures instead what one record costs that is produced with ac
 a consumer: the calls and the processor time of each step on the leader and on a follower, without
 what sockets cost.
 
+With --state it measures the largest states that clients may leave in a broker: their memory, and
+the longest step of each kind that they cause.
+
 examples:
   headrace bench requests
   headrace bench requests --items 20000 --api Fetch
   headrace bench requests --memory --json
   headrace bench requests --record
+  headrace bench requests --state
 """
 
 import argparse
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.support.largest_requests import TOPIC, largest_requests
+from benchmarks.support.largest_states import LARGEST, built, costs_of_steps
 from simulation.record_steps import RecordSteps
 from simulation.request_costs import CostMeter
 from storage_engine.broker.garbage_collection import collect_seldom
@@ -45,6 +51,11 @@ RECORDS = 500
 
 RECORD_COLUMNS = ("broker", "step", "times", "calls", "us")
 
+STATE_ROUNDS = 3
+"""The least of so many rounds counts: a busy machine makes processor time longer, too."""
+
+STATE_COLUMNS = ("state", "entries", "mib", "step", "ms", "within")
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -59,6 +70,18 @@ class Row:
     threads_ms: float
     peak_mib: float | None
     kept_mib: float | None
+    is_within: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """The longest step of one kind that a state causes."""
+
+    state: str
+    entries: int
+    mib: float
+    step: str
+    ms: float
     is_within: bool
 
 
@@ -83,6 +106,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", action="store_true", help="measure each step of one acknowledged record instead"
     )
+    parser.add_argument(
+        "--state", action="store_true", help="measure the largest states that clients leave instead"
+    )
     add_json(parser)
 
 
@@ -90,6 +116,8 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench requests`; 1 when a turn was longer than the budget."""
     if args.record:
         return _run_record(as_json=args.json)
+    if args.state:
+        return _run_states(as_json=args.json)
     rows = []
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
         meter = CostMeter(Path(folder), TOPIC, args.partitions, is_refused=args.refused)
@@ -131,3 +159,22 @@ def _run_record(*, as_json: bool) -> int:
             steps.close()
     print_results(RECORD_COLUMNS, rows, as_json=as_json)
     return 0
+
+
+def _run_states(*, as_json: bool) -> int:
+    collect_seldom()
+    rows = []
+    for each in LARGEST:
+        _, taken = built(each, each.entries)
+        # Anew, since the work is not to pay for the measurement of memory.
+        costs: dict[str, float] = {}
+        for _ in range(STATE_ROUNDS):
+            once = costs_of_steps(each.state(each.entries).steps(), time.thread_time)
+            costs = {step: min(spent, costs.get(step, spent)) for step, spent in once.items()}
+        for step, seconds in costs.items():
+            ms = round(1000 * seconds, 1)
+            mib = round(taken / 2**20, 1)
+            rows.append(StateRow(each.name, each.entries, mib, step, ms, ms <= TURN_BUDGET_MS))
+        report_line(f"{each.name}: {max(costs.values()) * 1000:.1f} ms a step")
+    print_results(STATE_COLUMNS, rows, as_json=as_json)
+    return 0 if all(row.is_within for row in rows) else 1
