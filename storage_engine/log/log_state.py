@@ -198,9 +198,20 @@ class LogState:
         """Begins a new segment at `base_offset`, unless the newest one begins there. OSError when
         the disk fails."""
         if self.segments.active.base_offset != base_offset:
-            self.snapshots.write(self.log_end_offset, self.producer_state)
+            self.write_snapshot()
             self.segments.roll(base_offset)
             logger.debug("rolled partition=%s base_offset=%d", self.topic_partition, base_offset)
+
+    def write_snapshot(self) -> None:
+        """Keeps the producers as of the log's end. OSError when the disk fails."""
+        self.snapshots.write(
+            self.log_end_offset, self.producer_state, recovery_point=self.saved_recovery_point
+        )
+
+    @property
+    def saved_recovery_point(self) -> int:
+        """The recovery point that the next opening finds after a crash."""
+        return self.checkpoints.saved_recovery_point() or 0
 
     def roll_at_end(self) -> None:
         """Closes the newest segment if it has batches. LogStorageError when the disk fails."""

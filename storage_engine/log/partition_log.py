@@ -147,7 +147,7 @@ class PartitionLog(LogState):
             # that.
             with storage_errors("close", self.directory):
                 self.segments.active.seal()
-                self.snapshots.write(self.log_end_offset, self.producer_state)
+                self.write_snapshot()
 
     def close(self) -> None:
         """Flushes, keeps the producers' state, and closes the files. Safe to call twice."""
@@ -237,7 +237,7 @@ class PartitionLog(LogState):
         self.take_epochs_of(log)
         self.producer_state = log.producer_state
         with storage_errors("write", self.directory):
-            self.snapshots.write(self.log_end_offset, self.producer_state)
+            self.write_snapshot()
 
     def take_epochs_of(self, log: "PartitionLog") -> None:
         """Takes the epochs of a log with the same records, including one that began at the end,

@@ -119,5 +119,24 @@ class Retention:
         # The segments are counted only now: the end of a pass may have made one of several.
         count = log.segments.number_of(log.log_start_offset)
         with storage_errors("delete segments of", log.directory):
+            if count:
+                self._keep_producers(log.segments.all[count].base_offset)
             log.segments.drop_oldest(count)
         log.epoch_checkpoint.truncate_from_start(log.log_start_offset)
+
+    def _keep_producers(self, base_offset: int) -> None:
+        """Brings a snapshot of the producers at `base_offset` or above to the medium, before the
+        batches below it are deleted: opening uses none above the saved recovery point."""
+        log = self._log
+        if log.snapshots.newest_in(base_offset, log.saved_recovery_point) is not None:
+            return
+        if log.snapshots.newest_in(base_offset, base_offset) is None:
+            base_offset = log.log_end_offset
+            log.flush_state.flush()
+            log.write_snapshot()
+        log.snapshots.sync(base_offset)
+        if log.recovery_point < base_offset:
+            # The log's start comes first: recovery must not trust what was never flushed.
+            log.checkpoints.write()
+            log.flush_state.log_begins_at(base_offset)
+        log.checkpoints.write()

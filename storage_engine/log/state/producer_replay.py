@@ -118,6 +118,9 @@ def load_producers(
     early enough.
     """
     loaded = snapshots.load_newest(segments[-1].next_offset)
+    if loaded is not None and loaded[0] < segments[0].base_offset:
+        # Nothing tells which batches followed: each producer may have gone on since.
+        loaded = None
     start = segments[0].base_offset if loaded is None else loaded[0]
     if any(segment.base_offset < start for segment in damaged):
         rebuild_transaction_indexes(snapshots, segments, damaged)

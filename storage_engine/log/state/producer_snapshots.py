@@ -51,6 +51,7 @@ from storage_engine.core.transactions.partition_transactions import (
 )
 from storage_engine.log.files.disk import Disk, replace_file
 from storage_engine.log.segments.log_segment import file_name, offset_in_name
+from storage_engine.log.segments.swap_files import sync_names
 
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 3
@@ -158,16 +159,32 @@ class ProducerSnapshots:
         offsets = (offset_in_name(name, SNAPSHOT_SUFFIX) for name in names)
         self._offsets = sorted(offset for offset in offsets if offset is not None)
 
-    def write(self, offset: int, states: ProducerStates) -> None:
-        """Keeps `states` as those at `offset`, and only the newest few snapshots.
+    def write(self, offset: int, states: ProducerStates, *, recovery_point: int = 0) -> None:
+        """Keeps `states` as those at `offset`, and only the newest few snapshots, with the newest
+        that an opening uses after a crash: none above `recovery_point`.
 
         Without fsync: a snapshot that a crash of the machine tears has the wrong CRC.
         """
         replace_file(self._disk, self._path(offset), encode(states), sync=False)
         if offset not in self._offsets:
             self._offsets = sorted([*self._offsets, offset])
+        used_after_crash = self.newest_in(1, recovery_point)
         for old in self._offsets[:-SNAPSHOTS_KEPT]:
-            self._remove(old)
+            if old != used_after_crash:
+                self._remove(old)
+
+    def newest_in(self, first: int, last: int) -> int | None:
+        """Return the offset of the newest snapshot from `first` to `last`, both inclusive."""
+        return max((each for each in self._offsets if first <= each <= last), default=None)
+
+    def sync(self, offset: int) -> None:
+        """Brings the snapshot of `offset` to the medium, with its name."""
+        descriptor = self._disk.open_for_append(self._path(offset))
+        try:
+            self._disk.sync(descriptor)
+        finally:
+            self._disk.close(descriptor)
+        sync_names(self._disk, self._directory)
 
     def load_newest(self, max_offset: int) -> tuple[int, ProducerStates] | None:
         """Return the newest intact snapshot at or before `max_offset`; later ones and damaged ones
