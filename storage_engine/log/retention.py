@@ -7,7 +7,7 @@ Source: R-LOG9, R-LOG10.
 import logging
 from contextlib import suppress
 
-from storage_engine.core.errors import LogShortageError
+from storage_engine.core.errors import LogFullError, LogShortageError
 from storage_engine.core.retained.retention import (
     DeletionLimits,
     DeletionPolicy,
@@ -118,9 +118,9 @@ class Retention:
             log.cleaning.stop()
         # The segments are counted only now: the end of a pass may have made one of several.
         count = log.segments.number_of(log.log_start_offset)
+        if count:
+            self._keep_producers(log.segments.all[count].base_offset)
         with storage_errors("delete segments of", log.directory):
-            if count:
-                self._keep_producers(log.segments.all[count].base_offset)
             log.segments.drop_oldest(count)
         log.epoch_checkpoint.truncate_from_start(log.log_start_offset)
 
@@ -128,15 +128,31 @@ class Retention:
         """Brings a snapshot of the producers at `base_offset` or above to the medium, before the
         batches below it are deleted: opening uses none above the saved recovery point."""
         log = self._log
-        if log.snapshots.newest_in(base_offset, log.saved_recovery_point) is not None:
-            return
-        if log.snapshots.newest_in(base_offset, base_offset) is None:
-            base_offset = log.log_end_offset
+        try:
+            with storage_errors("keep the producers of", log.directory, unchanged=True):
+                kept = self._snapshot_since(base_offset)
+                log.snapshots.sync(kept)
+                if log.saved_recovery_point < kept:
+                    self._save_recovery_point(kept)
+        except LogFullError as failure:
+            # Only the deletion makes room.
+            logger.warning("producers may be forgotten if the machine crashes now: %s", failure)
+
+    def _snapshot_since(self, base_offset: int) -> int:
+        """Return the offset of a snapshot that has what was written below `base_offset`."""
+        log = self._log
+        kept = log.snapshots.newest_in(base_offset, max(base_offset, log.saved_recovery_point))
+        if kept is None:
             log.flush_state.flush()
             log.write_snapshot()
-        log.snapshots.sync(base_offset)
-        if log.recovery_point < base_offset:
+            kept = log.log_end_offset
+        return kept
+
+    def _save_recovery_point(self, offset: int) -> None:
+        """Saves one at `offset` or above. OSError when that fails."""
+        log = self._log
+        if log.recovery_point < offset:
             # The log's start comes first: recovery must not trust what was never flushed.
             log.checkpoints.write()
-            log.flush_state.log_begins_at(base_offset)
+            log.flush_state.log_begins_at(offset)
         log.checkpoints.write()

@@ -36,6 +36,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from storage_engine.core.errors import LogDirError
 from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
     NONE_FORGOTTEN,
@@ -151,26 +152,33 @@ def _decode_producer(data: bytes, at: int, *, with_transactions: bool) -> tuple[
 class ProducerSnapshots:
     """The snapshot files of one partition's folder."""
 
-    __slots__ = ("_directory", "_disk", "_offsets")
+    __slots__ = ("_directory", "_disk", "_offsets", "_synced")
 
     def __init__(self, disk: Disk, directory: Path, names: list[str]) -> None:
         self._disk = disk
         self._directory = directory
         offsets = (offset_in_name(name, SNAPSHOT_SUFFIX) for name in names)
         self._offsets = sorted(offset for offset in offsets if offset is not None)
+        self._synced = -1
+        """The offset of a snapshot that is on the medium, if it is still there; -1: unknown."""
 
     def write(self, offset: int, states: ProducerStates, *, recovery_point: int = 0) -> None:
         """Keeps `states` as those at `offset`, and only the newest few snapshots, with the newest
-        that an opening uses after a crash: none above `recovery_point`.
+        that an opening uses after a crash, none above `recovery_point`, and one on the medium.
 
         Without fsync: a snapshot that a crash of the machine tears has the wrong CRC.
         """
+        if offset == self._synced:
+            self._synced = -1
         replace_file(self._disk, self._path(offset), encode(states), sync=False)
         if offset not in self._offsets:
             self._offsets = sorted([*self._offsets, offset])
         used_after_crash = self.newest_in(1, recovery_point)
-        for old in self._offsets[:-SNAPSHOTS_KEPT]:
-            if old != used_after_crash:
+        older = [old for old in self._offsets[:-SNAPSHOTS_KEPT] if old != used_after_crash]
+        if older and used_after_crash is not None and self._synced not in self._offsets:
+            self.sync(used_after_crash)
+        for old in older:
+            if old != self._synced:
                 self._remove(old)
 
     def newest_in(self, first: int, last: int) -> int | None:
@@ -179,12 +187,19 @@ class ProducerSnapshots:
 
     def sync(self, offset: int) -> None:
         """Brings the snapshot of `offset` to the medium, with its name."""
-        descriptor = self._disk.open_for_append(self._path(offset))
+        if offset == self._synced:
+            return
+        path = self._path(offset)
+        descriptor = self._disk.open_existing(path)
         try:
             self._disk.sync(descriptor)
+        except OSError as error:
+            # The errno does not matter: the kernel may count the pages as clean.
+            raise LogDirError(f"can't sync {path}: {error}") from error
         finally:
             self._disk.close(descriptor)
         sync_names(self._disk, self._directory)
+        self._synced = offset
 
     def load_newest(self, max_offset: int) -> tuple[int, ProducerStates] | None:
         """Return the newest intact snapshot at or before `max_offset`; later ones and damaged ones

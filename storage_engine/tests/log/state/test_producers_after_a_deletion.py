@@ -1,28 +1,56 @@
 """The producers of a log outlive the deletion of what they wrote, also when the process dies."""
 
+import errno
+import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from simulation.world.disk import CrashError, SimulatedDisk
+from storage_engine.core.errors import LogDirError
 from storage_engine.core.retained.producer_state import (
     ANY_FORGOTTEN,
     ProducerStates,
     SequencedBatch,
 )
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.files.disk import REAL_DISK
+from storage_engine.log.files.disk import REAL_DISK, Disk
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.segments.swap_files import sync_names
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
 from storage_engine.tests.log.support import SMALL, TP, append, new_log_manager
 
 BATCHES = 200
 
 
-def opened(folder: Path) -> tuple[LogManager, PartitionLog]:
-    manager = new_log_manager([folder], SMALL)
+def opened(folder: Path, disk: Disk = REAL_DISK) -> tuple[LogManager, PartitionLog]:
+    manager = new_log_manager([folder], SMALL, disk=disk)
     manager.load("cluster")
     return manager, manager.get_or_create(TP)
+
+
+def last_sequence(log: PartitionLog) -> int:
+    """Of producer 7, whose sequences are the offsets."""
+    entry = log.producer_state.get(7)
+    return -1 if entry is None else entry.batches[-1].last_sequence
+
+
+def prepared(tmp_path: Path, kept: str) -> tuple[SimulatedDisk, Path, LogManager, PartitionLog]:
+    """A log whose batches are all of producer 7; `kept`: what of them is on the medium."""
+    disk, folder = SimulatedDisk(tmp_path), tmp_path / "logs"
+    disk.make_directory(folder)
+    manager, log = opened(folder, disk)
+    for number in range(BATCHES):
+        append(log, producer=(7, 0, number))
+    log.roll_at_end()
+    append(log, producer=(7, 0, BATCHES))
+    if kept != "nothing":
+        log.flush()
+    if kept == "all, and the recovery point":
+        manager.write_recovery_points()
+    return disk, folder, manager, log
 
 
 @pytest.mark.parametrize("restarts", [0, 1])
@@ -89,3 +117,74 @@ def test_a_snapshot_below_the_oldest_batch_is_not_taken_for_the_state_at_the_end
     assert again.producer_state.forgotten_to == ANY_FORGOTTEN
     entry = again.producer_state.get(7)
     assert entry is None or entry.batches[0].base_offset > 1
+
+
+@pytest.mark.parametrize("kept", ["nothing", "all", "all, and the recovery point"])
+def test_a_loss_of_power_at_any_step_of_a_deletion_leaves_producers_that_fit_the_log(
+    tmp_path, kept
+):
+    disk, _, _, log = prepared(tmp_path, kept)
+    before = disk.changes
+    log.retention.advance_log_start(BATCHES)
+    steps = disk.changes - before
+    for step in range(1, steps + 1):
+        disk, folder, _, log = prepared(tmp_path, kept)
+        disk.crash_after = disk.changes + step
+        with suppress(CrashError):
+            log.retention.advance_log_start(BATCHES)
+        disk.lose_power(random.Random(step))
+
+        _, again = opened(folder, disk)
+
+        # Where nothing was flushed all may be lost but the log's start.
+        is_lost = kept == "nothing" and again.log_start_offset == again.log_end_offset > 0
+        if not is_lost or again.producer_state.forgotten_to != ANY_FORGOTTEN:
+            assert last_sequence(again) == again.log_end_offset - 1, step
+
+
+@pytest.mark.parametrize("kept", ["nothing", "all", "all, and the recovery point"])
+@pytest.mark.parametrize("rolls", [0, 1, 6])
+def test_a_producer_goes_on_after_its_records_were_deleted_and_power_was_lost(
+    tmp_path, kept, rolls
+):
+    """Later snapshots are not on the medium, though the recovery point is above them."""
+    disk, folder, manager, log = prepared(tmp_path, kept)
+    log.retention.advance_log_start(BATCHES)
+    assert not manager.write_log_starts()
+    for _ in range(rolls):
+        append(log)
+        log.flush()
+        log.roll_at_end()
+        manager.write_recovery_points()
+    disk.lose_power()
+
+    _, again = opened(folder, disk)
+
+    assert again.log_start_offset == BATCHES
+    assert last_sequence(again) in (BATCHES - 1, BATCHES)
+    if kept != "nothing":
+        assert last_sequence(again) == BATCHES
+
+
+@pytest.mark.parametrize("count", range(4, 12))
+def test_a_snapshot_on_the_medium_outlives_newer_ones_that_may_be_torn(tmp_path, count):
+    disk = SimulatedDisk(tmp_path)
+    snapshots = ProducerSnapshots(disk, tmp_path, [])
+    for offset in range(10, 10 * count + 10, 10):
+        snapshots.write(offset, ProducerStates(forgotten_to=offset), recovery_point=offset)
+        # The file system itself brings changes of names to the medium now and then.
+        sync_names(disk, tmp_path)
+    disk.lose_power()
+
+    again = ProducerSnapshots(disk, tmp_path, disk.list_names(tmp_path))
+
+    assert again.load_newest(200) is not None
+
+
+def test_a_failed_sync_of_a_snapshot_fails_the_folder_whatever_the_error_is(tmp_path):
+    """The kernel may count the pages as clean: nothing is deleted on the word of a later sync."""
+    disk, folder, _, log = prepared(tmp_path, "all, and the recovery point")
+    disk.broken_syncs, disk.error = {folder}, errno.ENOSPC
+    with pytest.raises(LogDirError):
+        log.retention.advance_log_start(BATCHES)
+    assert len(log.segments) > 1
