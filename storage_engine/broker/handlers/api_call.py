@@ -15,7 +15,7 @@ from storage_engine.net.responses import Exchange
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
 from storage_engine.protocol.framing import encode_response_frame
 
-Amend = Callable[[Resp], Generator[None, Any, Resp]]
+Amend = Callable[[Resp], Generator[None, None, Resp]]
 """Changes an answer, in steps."""
 
 

@@ -8,7 +8,6 @@ KIP-951, R-REP12.
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
@@ -63,7 +62,7 @@ class CurrentLeaders:
 
     def in_fetch(
         self, answers: Iterable[FetchPartitionResponse], listener: str
-    ) -> Generator[None, Any, list[FetchPartitionResponse]]:
+    ) -> Generator[None, None, list[FetchPartitionResponse]]:
         """The answers, by the names of topics, each refusal with the leader; in steps."""
         told = []
         for answer in answers:

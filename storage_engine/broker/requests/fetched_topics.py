@@ -5,7 +5,6 @@ reader checks that the replica belongs to the topic of that id. Source: KIP-516.
 """
 
 from collections.abc import Generator, Iterable
-from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.protocol.apis.fetch import (
@@ -39,7 +38,7 @@ def with_names(metadata: MetadataCache, request: FetchRequest) -> FetchRequest:
 
 def with_ids(
     asked: FetchRequest, answers: Iterable[FetchPartitionResponse]
-) -> Generator[None, Any, list[FetchPartitionResponse]]:
+) -> Generator[None, None, list[FetchPartitionResponse]]:
     """The answers, in the order of the request, as it named the topics; in steps."""
     named = []
     for wanted, answer in zip(asked.partitions, answers, strict=True):

@@ -5,7 +5,6 @@ The one on this broker is asked without a connection, and has the same time. Sou
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.replicas.purgatory import RequestDeadline
@@ -18,6 +17,7 @@ from storage_engine.core.ports import Clock, Endpoint, Scheduler, TransportError
 from storage_engine.protocol.messages.add_partitions_to_txn import (
     API,
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
 )
 from storage_engine.protocol.transport import Transport
 
@@ -60,7 +60,7 @@ class CoordinatorQuestions:
     ) -> None:
         """Ask once; it is answered once."""
 
-        def on_reply(reply: Any) -> None:
+        def on_reply(reply: AddPartitionsToTxnResponse | TransportError) -> None:
             if isinstance(reply, TransportError):
                 on_outcomes(reply.reason)
             else:
@@ -101,11 +101,11 @@ class CoordinatorQuestions:
             self._scheduler.call_soon(partial(self._go_on, steps))
 
 
-def _outcomes(reply: Any) -> list[Outcomes]:
+def _outcomes(reply: AddPartitionsToTxnResponse) -> list[Outcomes]:
     return [_codes(result) for result in reply.results_by_transaction]
 
 
-def _codes(result: Any) -> Outcomes:
+def _codes(result: AddPartitionsToTxnResponse.AddPartitionsToTxnResult) -> Outcomes:
     return {
         TopicPartition(topic.name, row.partition_index): ErrorCode.of(row.partition_error_code)
         for topic in result.topic_results

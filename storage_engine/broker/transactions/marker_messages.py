@@ -1,7 +1,6 @@
 """Converts between markers for single partitions and WriteTxnMarkers messages, which group them."""
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
 
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.errors import ErrorCode
@@ -18,9 +17,10 @@ _OWN_EPOCH = 2
 _Marker = WriteTxnMarkersRequest.WritableTxnMarker
 _Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _TopicResult = _Result.WritableTxnMarkerTopicResult
+_Row = _TopicResult.WritableTxnMarkerPartitionResult
 
 
-def request_of_targets(targets: Sequence[MarkerTarget]) -> Any:
+def request_of_targets(targets: Sequence[MarkerTarget]) -> WriteTxnMarkersRequest:
     """The request for targets that are grouped by producer."""
     markers: dict[tuple[int, int, TransactionMarker], dict[str, list[int]]] = {}
     for producer_id, epoch, marker, tp in targets:
@@ -44,7 +44,7 @@ def request_of_targets(targets: Sequence[MarkerTarget]) -> Any:
     )
 
 
-def targets_of_request(request: Any) -> Iterator[MarkerTarget]:
+def targets_of_request(request: WriteTxnMarkersRequest) -> Iterator[MarkerTarget]:
     return (
         MarkerTarget(
             each.producer_id,
@@ -64,16 +64,14 @@ def targets_of_request(request: Any) -> Iterator[MarkerTarget]:
 
 def response_of_codes(
     targets: Sequence[MarkerTarget], codes: Sequence[ErrorCode]
-) -> Generator[None, Any, Any]:
+) -> Generator[None, None, WriteTxnMarkersResponse]:
     """A result a producer, in the order in which they come first."""
-    results: dict[int, dict[str, list[Any]]] = {}
+    results: dict[int, dict[str, list[_Row]]] = {}
     for target, code in zip(targets, codes, strict=True):
         yield None
         topics = results.setdefault(target.producer_id, {})
         topics.setdefault(target.partition.topic, []).append(
-            _TopicResult.WritableTxnMarkerPartitionResult(
-                partition_index=target.partition.partition, error_code=int(code)
-            )
+            _Row(partition_index=target.partition.partition, error_code=int(code))
         )
     return WriteTxnMarkersResponse(
         markers=[
@@ -88,7 +86,9 @@ def response_of_codes(
     )
 
 
-def codes_of_response(response: Any, targets: Sequence[MarkerTarget]) -> list[ErrorCode]:
+def codes_of_response(
+    response: WriteTxnMarkersResponse, targets: Sequence[MarkerTarget]
+) -> list[ErrorCode]:
     """The error code of each target; UNKNOWN_SERVER_ERROR for a target that the answer leaves
     out."""
     codes = {

@@ -26,7 +26,7 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Endpoint, Scheduler, TransportError
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.transactions.transaction_events import SendMarkers
-from storage_engine.protocol.messages.write_txn_markers import API
+from storage_engine.protocol.messages.write_txn_markers import API, WriteTxnMarkersResponse
 from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class MarkerSender:
             self._writes.write(targets, lambda codes: self._answered(targets, codes))
             return
 
-        def on_reply(reply: object) -> None:
+        def on_reply(reply: WriteTxnMarkersResponse | TransportError) -> None:
             codes = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(targets)
             if isinstance(reply, TransportError):
                 log.info("markers not written broker=%d: %s", leader.broker_id, reply.reason)

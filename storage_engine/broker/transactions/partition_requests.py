@@ -9,7 +9,6 @@ R-SPARK2.
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any
 
 from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.core.coordinator_log import Answer
@@ -25,6 +24,7 @@ from storage_engine.core.transactions.transaction_events import (
     VerifyPartitions,
 )
 from storage_engine.core.transactions.transaction_search import is_search
+from storage_engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 Outcomes = dict[TopicPartition, ErrorCode]
 
@@ -76,13 +76,13 @@ def enlist(
 
 def answer_leaders(
     coordinators: TransactionCoordinators,
-    transactions: Sequence[Any],
+    transactions: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction],
     clock: Clock,
     on_outcomes: Callable[[list[Outcomes]], None],
     *,
     refused: Callable[[list[TopicPartition]], Outcomes] = lambda _: {},
     refusal: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
-) -> Generator[None, Any, None]:
+) -> Generator[None, None, None]:
     """Enlist or verify the partitions of transactions as in a request of version 4; the outcomes
     come in their order. `refused`: those among partitions that can't be enlisted; `refusal`: as in
     `enlist`."""
@@ -134,9 +134,9 @@ def not_attempted(partitions: Sequence[TopicPartition], refused: Outcomes) -> Ou
 
 def _verify_all(
     coordinators: TransactionCoordinators,
-    transactions: Sequence[Any],
+    transactions: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction],
     on_outcomes: Callable[[list[Outcomes]], None],
-) -> Generator[None, Any, None]:
+) -> Generator[None, None, None]:
     """Verify each partition by itself; the outcomes come in the order of the transactions."""
     outcomes: list[Outcomes] = [{} for _ in transactions]
     questions = [
@@ -163,7 +163,7 @@ def _verify_all(
 
 def _verify(
     coordinators: TransactionCoordinators,
-    transaction: Any,
+    transaction: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
     tp: TopicPartition,
     on_answer: Callable[[Answer], None],
 ) -> None:

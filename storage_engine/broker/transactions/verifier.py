@@ -10,7 +10,7 @@ here for a while, because a client would pause for longer. Source: KIP-890.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
@@ -201,7 +201,7 @@ class Verifier:
             newer.waiting[:0] = asked.waiting
 
 
-def _transaction(group: Sequence[_Asked]) -> Any:
+def _transaction(group: Sequence[_Asked]) -> Transaction:
     """The entry of one producer in a request, with all of its partitions."""
     topics: dict[str, list[int]] = {}
     for asked in group:

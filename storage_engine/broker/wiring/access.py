@@ -5,7 +5,6 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from storage_engine.broker.access.access_control import AccessControl
 from storage_engine.broker.access.rule_changes import RuleChanges
@@ -25,6 +24,7 @@ from storage_engine.core.transactions.sink_names import coordinated_name
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.fetch import ANY_REPLICA_ID
 from storage_engine.protocol.apis.metadata import MetadataResponse
+from storage_engine.protocol.apis.spec import Resp
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class AccessParts:
         )
 
     def may_still_write(
-        self, call: ApiCall[Any], transactional_id: str | None, topic: str
+        self, call: ApiCall[Resp], transactional_id: str | None, topic: str
     ) -> ErrorCode:
         """For batches that are appended after a wait: NONE, or what the producer gets instead."""
         asks, connection = (
@@ -88,7 +88,7 @@ class AccessParts:
         )
 
     def unreadable(
-        self, call: ApiCall[Any], replica_id: int, topics: Iterable[str]
+        self, call: ApiCall[Resp], replica_id: int, topics: Iterable[str]
     ) -> Collection[str]:
         """For fetches: those of the topics that the consumer may not read. A broker that repairs a
         log asks any replica, and may do that with ClusterAction, as when it fetches as a

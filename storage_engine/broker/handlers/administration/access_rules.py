@@ -4,6 +4,7 @@ Any broker answers; it has a change in force itself when it answers, the others 
 second. Source: KIP-140, KIP-290.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,7 @@ DELETED_MAX = 20_000
 _OFF = f"no authorizer is configured: set {AUTHORIZER} on all brokers"
 _Resource = DescribeAclsResponse.DescribeAclsResource
 _Filtered = DeleteAclsResponse.DeleteAclsFilterResult
+_Removed = _Filtered.DeleteAclsMatchingAcl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,7 @@ def _respond_description(call: ApiCall[DescribeAclsResponse], code: ErrorCode, t
     call.respond(DescribeAclsResponse(error_code=int(code), error_message=text, resources=[]))
 
 
-def _created(item: Any) -> KafkaError | AclBinding:
+def _created(item: CreateAclsRequest.AclCreation) -> KafkaError | AclBinding:
     try:
         return binding_of(
             resource_type=item.resource_type,
@@ -172,7 +174,9 @@ def _created(item: Any) -> KafkaError | AclBinding:
         return KafkaError(str(failure), ErrorCode.INVALID_REQUEST).as_outcome()
 
 
-def _filter(item: Any) -> KafkaError | AclFilter:
+def _filter(
+    item: DeleteAclsRequest.DeleteAclsFilter | DescribeAclsRequest,
+) -> KafkaError | AclFilter:
     try:
         return filter_of(
             resource_type=item.resource_type_filter,
@@ -187,9 +191,11 @@ def _filter(item: Any) -> KafkaError | AclFilter:
         return KafkaError(str(failure), ErrorCode.INVALID_REQUEST).as_outcome()
 
 
-def _matching(wanted: AclFilter, changed: dict[ResourcePattern, RuleOutcome]) -> Any:
+def _matching(
+    wanted: AclFilter, changed: dict[ResourcePattern, RuleOutcome]
+) -> Generator[None, None, list[_Removed]]:
     """The rules that this filter has found, each with what became of it."""
-    rows: list[Any] = []
+    rows: list[_Removed] = []
     for pattern, (failure, removed) in changed.items():
         yield None
         if not wanted.finds_pattern(pattern):
@@ -197,17 +203,30 @@ def _matching(wanted: AclFilter, changed: dict[ResourcePattern, RuleOutcome]) ->
         if failure is not None:
             # Which of the rules it would have found is not known.
             rows.append(_failed_row(pattern, wanted, failure))
-        for rule in removed:
-            if wanted.finds_rule(rule):
-                fields = {**_pattern_fields(pattern), **_rule_fields(rule)}
-                rows.append(_Filtered.DeleteAclsMatchingAcl(**_error_fields(None), **fields))
+        rows += [_removed_row(pattern, rule) for rule in removed if wanted.finds_rule(rule)]
     return rows
 
 
-def _failed_row(pattern: ResourcePattern, wanted: AclFilter, failure: KafkaError) -> Any:
-    return _Filtered.DeleteAclsMatchingAcl(
-        **_error_fields(failure),
-        **_pattern_fields(pattern),
+def _removed_row(pattern: ResourcePattern, rule: AccessRule) -> _Removed:
+    return _Removed(
+        error_message=None,
+        resource_type=int(pattern.resource_type),
+        resource_name=pattern.name,
+        pattern_type=int(pattern.pattern_type),
+        principal=rule.principal,
+        host=rule.host,
+        operation=int(rule.operation),
+        permission_type=int(rule.permission),
+    )
+
+
+def _failed_row(pattern: ResourcePattern, wanted: AclFilter, failure: KafkaError) -> _Removed:
+    return _Removed(
+        error_code=int(failure.code),
+        error_message=str(failure),
+        resource_type=int(pattern.resource_type),
+        resource_name=pattern.name,
+        pattern_type=int(pattern.pattern_type),
         principal=wanted.principal or "",
         host=wanted.host or "",
         operation=int(wanted.operation or ANY),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.administration import broker_loggers
@@ -38,6 +38,7 @@ from storage_engine.core.ids import BrokerId
 from storage_engine.core.security.acl_types import CLUSTER_NAME, ResourceType
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.settings import BY_TOPIC_KEY
+from storage_engine.protocol.apis.spec import Resp
 from storage_engine.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from storage_engine.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -48,6 +49,11 @@ Outcome = KafkaError | None
 
 CONFIGS_MAX = 1000
 """The most settings of one resource in a request, many times the number of settings that exist."""
+
+_Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Replaced = AlterConfigsRequest.AlterConfigsResource
+Resource = TypeVar("Resource", _Changed, _Replaced)
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,48 +71,46 @@ class AlterConfigsHandlers:
         call: ApiCall[IncrementalAlterConfigsResponse],
         request: IncrementalAlterConfigsRequest,
     ) -> Steps:
-        def compute(resource: Any, rules: Rules) -> Compute:
+        def compute(resource: _Changed, rules: Rules) -> Compute:
             changes = [Change(c.name, c.config_operation, c.value) for c in resource.configs]
             return lambda current: altered(current, changes, rules)
 
-        def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
+        def respond(outcomes: Sequence[Outcome]) -> Steps:
             row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-            rows = yield from _rows(row, resources, outcomes)
+            rows = yield from _rows(row, request.resources, outcomes)
             call.respond(IncrementalAlterConfigsResponse(responses=rows))
 
-        return self._alter(call, request, compute, respond, is_incremental=True)
+        return self._alter(call, request.resources, compute, respond, request.validate_only)
 
     def handle(self, call: ApiCall[AlterConfigsResponse], request: AlterConfigsRequest) -> Steps:
-        def compute(resource: Any, rules: Rules) -> Compute:
+        def compute(resource: _Replaced, rules: Rules) -> Compute:
             values = [(c.name, c.value) for c in resource.configs]
             return lambda current: replaced(current, values, rules)
 
-        def respond(resources: Sequence[Any], outcomes: Sequence[Outcome]) -> Steps:
+        def respond(outcomes: Sequence[Outcome]) -> Steps:
             row = AlterConfigsResponse.AlterConfigsResourceResponse
-            rows = yield from _rows(row, resources, outcomes)
+            rows = yield from _rows(row, request.resources, outcomes)
             call.respond(AlterConfigsResponse(responses=rows))
 
-        return self._alter(call, request, compute, respond, is_incremental=False)
+        return self._alter(call, request.resources, compute, respond, request.validate_only)
 
     def _alter(
         self,
-        call: ApiCall[Any],
-        request: Any,
-        compute: Callable[[Any, Rules], Compute],
-        respond: Callable[[Sequence[Any], Sequence[Outcome]], Steps],
-        *,
-        is_incremental: bool,
+        call: ApiCall[Resp],
+        resources: Sequence[Resource],
+        compute: Callable[[Resource, Rules], Compute],
+        respond: Callable[[Sequence[Outcome]], Steps],
+        validate_only: bool,
     ) -> Steps:
-        resources = list(request.resources)
         outcomes: dict[int, Outcome] = {}
 
         def settle(index: int, outcome: Outcome) -> None:
             outcomes[index] = outcome
             if len(outcomes) == len(resources):
-                call.run(respond(resources, [outcomes[i] for i in range(len(resources))]))
+                call.run(respond([outcomes[i] for i in range(len(resources))]))
 
         if not resources:
-            yield from respond([], [])
+            yield from respond([])
         keys = [(resource.resource_type, resource.resource_name) for resource in resources]
         named = Counter(keys)
         for index, resource in enumerate(resources):
@@ -122,8 +126,9 @@ class AlterConfigsHandlers:
                     raise KafkaError(
                         f"'{resource.resource_name}' is named twice", ErrorCode.INVALID_REQUEST
                     )
-                if resource.resource_type == BROKER_LOGGER_RESOURCE and is_incremental:
-                    self._change_loggers(call, resource, validate_only=request.validate_only)
+                is_logger = resource.resource_type == BROKER_LOGGER_RESOURCE
+                if is_logger and isinstance(resource, _Changed):
+                    self._change_loggers(call, resource, validate_only=validate_only)
                     settle(index, None)
                     continue
                 entity = ConfigEntity.of_resource(*keys[index])
@@ -136,12 +141,14 @@ class AlterConfigsHandlers:
                 _while_allowed(call, entity, compute(resource, rules)),
                 partial(settle, index),
                 [config.name for config in resource.configs],
-                validate_only=request.validate_only,
+                validate_only=validate_only,
                 # A key store or trust store, which is read again when its path is set again.
                 is_told_anyway=any(is_listener_key(config.name) for config in resource.configs),
             )
 
-    def _change_loggers(self, call: ApiCall[Any], resource: Any, *, validate_only: bool) -> None:
+    def _change_loggers(
+        self, call: ApiCall[Resp], resource: _Changed, *, validate_only: bool
+    ) -> None:
         """All of them or none. Raises KafkaError."""
         if resource.resource_name != str(self.broker_id):
             raise KafkaError(
@@ -199,7 +206,7 @@ class AlterConfigsHandlers:
         )
 
 
-def _while_allowed(call: ApiCall[Any], entity: ConfigEntity, compute: Compute) -> Compute:
+def _while_allowed(call: ApiCall[Resp], entity: ConfigEntity, compute: Compute) -> Compute:
     """The settings are computed when they have been read: by then the client may have lost the
     right to alter them."""
 
@@ -214,8 +221,8 @@ def _while_allowed(call: ApiCall[Any], entity: ConfigEntity, compute: Compute) -
 
 
 def _rows(
-    row: Any, resources: Sequence[Any], outcomes: Sequence[Outcome]
-) -> Generator[None, Any, list[Any]]:
+    row: Callable[..., Row], resources: Sequence[Resource], outcomes: Sequence[Outcome]
+) -> Generator[None, None, list[Row]]:
     rows = []
     for resource, outcome in zip(resources, outcomes, strict=True):
         result = row(

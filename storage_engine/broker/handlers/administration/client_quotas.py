@@ -31,6 +31,8 @@ from storage_engine.protocol.messages.describe_client_quotas import (
 
 Outcome = KafkaError | None
 
+_Entry = AlterClientQuotasRequest.EntryData
+
 OPS_MAX = 2 * len(QuotaKey)
 """The most changes of one entity in a request: each quota once, and some to spare."""
 
@@ -124,13 +126,13 @@ class ClientQuotasHandlers:
         self.config_store.change(entity, compute, on_outcome, validate_only=validate_only)
 
 
-def _name(entry: Any) -> frozenset[tuple[str, str | None]]:
+def _name(entry: _Entry) -> frozenset[tuple[str, str | None]]:
     # One with more parts is refused.
     parts = entry.entity[: PARTS_MAX + 1]
     return frozenset((part.entity_type, part.entity_name) for part in parts)
 
 
-def _changes(call: ApiCall[Any], who: QuotaEntity, ops: Sequence[Any]) -> Compute:
+def _changes(call: ApiCall[Any], who: QuotaEntity, ops: Sequence[_Entry.OpData]) -> Compute:
     """What becomes of the settings of an entity, among which other things may stand. Raises
     KafkaError."""
     if len(ops) > OPS_MAX:
@@ -155,7 +157,7 @@ def _changes(call: ApiCall[Any], who: QuotaEntity, ops: Sequence[Any]) -> Comput
 
 
 def _respond(
-    call: ApiCall[AlterClientQuotasResponse], entries: Sequence[Any], outcomes: Sequence[Outcome]
+    call: ApiCall[AlterClientQuotasResponse], entries: Sequence[_Entry], outcomes: Sequence[Outcome]
 ) -> Steps:
     row = AlterClientQuotasResponse.EntryData
     rows = []
@@ -177,11 +179,13 @@ def _respond(
     call.respond(AlterClientQuotasResponse(entries=rows))
 
 
-def _in_order(item: tuple[QuotaEntity, Any]) -> list[tuple[str, str]]:
+def _in_order(item: tuple[QuotaEntity, Mapping[QuotaKey, float]]) -> list[tuple[str, str]]:
     return [(kind, name or "") for kind, name in item[0].parts]
 
 
-def _described(entity: QuotaEntity, quotas: Mapping[QuotaKey, float]) -> Any:
+def _described(
+    entity: QuotaEntity, quotas: Mapping[QuotaKey, float]
+) -> DescribeClientQuotasResponse.EntryData:
     row = DescribeClientQuotasResponse.EntryData
     return row(
         entity=[row.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts],

@@ -6,7 +6,6 @@ timeout is over (see `topic_outcomes`). Source: R-CTL6.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from storage_engine.broker.cluster.topic_admin import MAX_PARTITIONS, TopicAdmin
 from storage_engine.broker.controller.runner import ControllerRunner
@@ -66,9 +65,17 @@ class CreatePartitionsHandler:
         )
         too_many = f"more than {MAX_PARTITIONS} partitions in one request: add them in several"
         write = partial(self._grow, call, waiting)
-        yield from write_each(call, request, waiting, self._plan, write, too_many=too_many)
+        yield from write_each(
+            call,
+            request.topics,
+            waiting,
+            self._plan,
+            write,
+            too_many=too_many,
+            validate_only=request.validate_only,
+        )
 
-    def _plan(self, topic: Any) -> tuple[TopicInfo, int]:
+    def _plan(self, topic: CreatePartitionsRequest.CreatePartitionsTopic) -> tuple[TopicInfo, int]:
         info = self._present(topic.name)
         given = None
         if topic.assignments is not None:
@@ -76,7 +83,7 @@ class CreatePartitionsHandler:
         grown = self.topic_admin.plan_growth(info, topic.count, given)
         return grown, topic.count - len(info.assignment)
 
-    def _present(self, name: Any) -> TopicInfo:
+    def _present(self, name: str) -> TopicInfo:
         """The topic as it is. Raises KafkaError."""
         acting = acting_controller(self.controller)
         check_not_internal(name, "grow")

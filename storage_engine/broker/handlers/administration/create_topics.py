@@ -7,7 +7,6 @@ timeout is over (see `topic_outcomes`). Source: R-CTL6.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from storage_engine.broker.cluster.topic_admin import (
     MAX_PARTITIONS,
@@ -76,7 +75,7 @@ class CreateTopicsHandler:
             scheduler=self.scheduler,
         )
 
-        def plan(topic: Any) -> tuple[PlannedTopic, int]:
+        def plan(topic: CreateTopicsRequest.CreatableTopic) -> tuple[PlannedTopic, int]:
             found = planned[topic.name] = self._plan(topic)
             return found, len(found.info.assignment)
 
@@ -85,9 +84,17 @@ class CreateTopicsHandler:
             "several"
         )
         write = partial(self._create, call, waiting)
-        yield from write_each(call, request, waiting, plan, write, too_many=too_many)
+        yield from write_each(
+            call,
+            request.topics,
+            waiting,
+            plan,
+            write,
+            too_many=too_many,
+            validate_only=request.validate_only,
+        )
 
-    def _describe(self, result: Any, plan: PlannedTopic, *, with_settings: bool) -> None:
+    def _describe(self, result: _Created, plan: PlannedTopic, *, with_settings: bool) -> None:
         """Says what the topic is like (KIP-525). Guards hide it from who may not know."""
         assignment = plan.info.assignment
         result.topic_id = plan.info.topic_id
@@ -105,7 +112,7 @@ class CreateTopicsHandler:
                 for each in effective_settings(self.config, plan.config)
             ]
 
-    def _plan(self, topic: Any) -> PlannedTopic:
+    def _plan(self, topic: CreateTopicsRequest.CreatableTopic) -> PlannedTopic:
         """Raises KafkaError."""
         acting = acting_controller(self.controller)
         check_not_internal(topic.name, "create")
@@ -147,7 +154,7 @@ class CreateTopicsHandler:
         )
 
 
-def _new_topic(topic: Any) -> RequestedTopic:
+def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> RequestedTopic:
     assignment = {a.partition_index: tuple(a.broker_ids) for a in topic.assignments or ()}
     return RequestedTopic(
         topic=topic.name,
@@ -158,5 +165,5 @@ def _new_topic(topic: Any) -> RequestedTopic:
     )
 
 
-def _result(name: str, outcome: TopicOutcome) -> Any:
+def _result(name: str, outcome: TopicOutcome) -> _Created:
     return _Created(name=name, error_code=code_of(outcome), error_message=text_of(outcome))

@@ -8,7 +8,7 @@ answer. Source: R-TOOL1, KIP-226 (sources and synonyms).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.administration import broker_loggers
@@ -39,6 +39,7 @@ LONGEST_STRING = 0x7FFF
 """What the length before a string can say in earlier versions. The schema of a topic may be longer;
 they get the setting without its value."""
 
+_Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = _Result.DescribeConfigsResourceResult
 
@@ -63,17 +64,16 @@ class DescribeConfigsHandler:
     def handle(
         self, call: ApiCall[DescribeConfigsResponse], request: DescribeConfigsRequest
     ) -> Steps:
-        results: list[Any] = [None] * len(request.resources)
-        open_count = len(results)
+        results: dict[int, _Result] = {}
+        count = len(request.resources)
 
-        def settle(index: int, result: Any) -> None:
-            nonlocal open_count
+        def settle(index: int, result: _Result) -> None:
             results[index] = result
-            open_count -= 1
-            if open_count == 0:
-                call.respond(DescribeConfigsResponse(results=results))
+            if len(results) == count:
+                rows = [results[each] for each in range(count)]
+                call.respond(DescribeConfigsResponse(results=rows))
 
-        if not results:
+        if not count:
             call.respond(DescribeConfigsResponse(results=[]))
         named: set[tuple[int, str]] = set()
         for index, resource in enumerate(request.resources):
@@ -99,8 +99,8 @@ class DescribeConfigsHandler:
     def _describe_topic(
         self,
         request: DescribeConfigsRequest,
-        resource: Any,
-        done: Callable[[Any], None],
+        resource: _Resource,
+        done: Callable[[_Result], None],
         longest: int | None,
     ) -> None:
         """`longest`: how many bytes the value of a setting may have in this version."""
@@ -130,7 +130,7 @@ class DescribeConfigsHandler:
 
         self.config_store.read(ConfigEntity.topic(topic), on_read)
 
-    def _describe_broker(self, request: DescribeConfigsRequest, resource: Any) -> Any:
+    def _describe_broker(self, request: DescribeConfigsRequest, resource: _Resource) -> _Result:
         if not resource.resource_name:
             return _described(resource, self._all_brokers(request))
         if resource.resource_name != str(self.broker_id):
@@ -148,7 +148,7 @@ class DescribeConfigsHandler:
         entries += [self._of_listener(request, name) for name in self.config.listener_keys()]
         return _described(resource, entries)
 
-    def _describe_loggers(self, resource: Any) -> Any:
+    def _describe_loggers(self, resource: _Resource) -> _Result:
         if resource.resource_name != str(self.broker_id):
             return self._other_broker(resource)
         entries = [
@@ -166,14 +166,14 @@ class DescribeConfigsHandler:
         ]
         return _described(resource, entries)
 
-    def _other_broker(self, resource: Any) -> Any:
+    def _other_broker(self, resource: _Resource) -> _Result:
         text = (
             f"broker {self.broker_id} can't describe the settings of broker "
             f"'{resource.resource_name}': send the request to that broker"
         )
         return _error(resource, ErrorCode.INVALID_REQUEST, text)
 
-    def _of_listener(self, request: DescribeConfigsRequest, name: str) -> Any:
+    def _of_listener(self, request: DescribeConfigsRequest, name: str) -> _Entry:
         """A setting that a listener has of its own."""
         setting = ListenerKey.parse(name).setting
         chain = [
@@ -182,7 +182,7 @@ class DescribeConfigsHandler:
         ]
         return _entry(request, name, setting, chain, read_only=not setting.live_per_listener)
 
-    def _all_brokers(self, request: DescribeConfigsRequest) -> list[Any]:
+    def _all_brokers(self, request: DescribeConfigsRequest) -> list[_Entry]:
         """The settings that stand for all brokers; each broker may have others of its own."""
         source = ConfigSource.ALL_BROKERS
         return [
@@ -212,8 +212,13 @@ def _default(setting: Setting) -> list[_Synonym]:
 
 
 def _entry(
-    request: Any, name: str, setting: Setting, chain: list[_Synonym], *, read_only: bool
-) -> Any:
+    request: DescribeConfigsRequest,
+    name: str,
+    setting: Setting,
+    chain: list[_Synonym],
+    *,
+    read_only: bool,
+) -> _Entry:
     synonyms = chain if request.include_synonyms else []
     return _Entry(
         name=name,
@@ -230,7 +235,7 @@ def _entry(
     )
 
 
-def _described(resource: Any, entries: list[Any]) -> Any:
+def _described(resource: _Resource, entries: list[_Entry]) -> _Result:
     if resource.configuration_keys:
         wanted = set(resource.configuration_keys)
         entries = [entry for entry in entries if entry.name in wanted]
@@ -243,7 +248,7 @@ def _described(resource: Any, entries: list[Any]) -> Any:
     )
 
 
-def _error(resource: Any, code: ErrorCode, text: str) -> Any:
+def _error(resource: _Resource, code: ErrorCode, text: str) -> _Result:
     return _Result(
         error_code=int(code),
         error_message=text,

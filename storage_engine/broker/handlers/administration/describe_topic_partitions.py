@@ -4,7 +4,6 @@ have, and where the next answer begins. Source: KIP-966.
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from storage_engine.broker.handlers.administration.metadata import LivePeers, partition_row
@@ -53,7 +52,7 @@ class DescribeTopicPartitionsHandler:
         names = {topic.name for topic in request.topics} or set(self.cluster.metadata.topics())
         live = LivePeers.of(self.cluster, call.connection.listener_name)
         left = min(self.most_partitions, max(1, request.response_partition_limit))
-        rows: list[Any] = []
+        rows: list[_Topic] = []
         for name in sorted(names):
             first = 0
             if cursor is not None and name <= cursor.topic_name:
@@ -76,7 +75,7 @@ class DescribeTopicPartitionsHandler:
 
     def _topic(
         self, name: str, live: LivePeers, first: int, most: int
-    ) -> Generator[None, Any, Any]:
+    ) -> Generator[None, None, _Topic]:
         metadata = self.cluster.metadata
         partitions = metadata.partitions(name)
         if partitions is None:
@@ -84,7 +83,7 @@ class DescribeTopicPartitionsHandler:
             if topic_name_problem(name) is not None:
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
             return _without_partitions(name, code)
-        rows: list[Any] = []
+        rows: list[_Partition] = []
         for number in sorted(partitions)[first : first + most]:
             rows.append(_partition(partition_row(partitions[number], live)))
             yield None
@@ -97,15 +96,15 @@ class DescribeTopicPartitionsHandler:
         )
 
 
-def _answer(rows: list[Any], cursor: Any) -> DescribeTopicPartitionsResponse:
+def _answer(rows: list[_Topic], cursor: _Cursor | None) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(topics=rows, next_cursor=cursor)
 
 
-def _without_partitions(name: str, code: ErrorCode) -> Any:
+def _without_partitions(name: str, code: ErrorCode) -> _Topic:
     return _Topic(name=name, error_code=int(code), topic_id=UUID(int=0), partitions=[])
 
 
-def _partition(row: MetadataPartition) -> Any:
+def _partition(row: MetadataPartition) -> _Partition:
     return _Partition(
         error_code=row.error_code,
         partition_index=row.partition,

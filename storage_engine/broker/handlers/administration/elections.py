@@ -5,7 +5,6 @@ all partitions it names only those that needed an election. Source: R-CTL7, R-RE
 """
 
 from collections.abc import Generator, Sequence
-from typing import Any
 
 from storage_engine.broker.controller.acting_controller import ActingController
 from storage_engine.broker.controller.runner import ControllerRunner
@@ -76,7 +75,7 @@ def handle(
     acting.elect(partitions, on_elected, unclean=election_type == _UNCLEAN)
 
 
-def _named(request: ElectLeadersRequest) -> Generator[None, Any, list[TopicPartition] | None]:
+def _named(request: ElectLeadersRequest) -> Generator[None, None, list[TopicPartition] | None]:
     """The partitions that are named, each once; None: all."""
     if request.topic_partitions is None:
         return None
@@ -90,7 +89,7 @@ def _named(request: ElectLeadersRequest) -> Generator[None, Any, list[TopicParti
 
 def _split(
     acting: ActingController, named: Sequence[TopicPartition] | None
-) -> Generator[None, Any, tuple[list[TopicPartition], dict[TopicPartition, ErrorCode]]]:
+) -> Generator[None, None, tuple[list[TopicPartition], dict[TopicPartition, ErrorCode]]]:
     """The partitions that there are, and the codes of the others."""
     unknown: dict[TopicPartition, ErrorCode] = {}
     partitions: list[TopicPartition] = []
@@ -108,7 +107,7 @@ def _respond(
     outcomes: dict[TopicPartition, ErrorCode],
     whole: ErrorCode = ErrorCode.NONE,
 ) -> Steps:
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[_Partition]] = {}
     for partition, code in sorted(outcomes.items()):
         yield None
         row = _Partition(

@@ -4,7 +4,6 @@ KIP-113."""
 import shutil
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
@@ -30,7 +29,7 @@ def handle(
     request: DescribeLogDirsRequest,
 ) -> Steps:
     asked = yield from _asked(request)
-    rows: dict[Path, dict[str, list[Any]]] = {}
+    rows: dict[Path, dict[str, list[_Partition]]] = {}
     for tp, log in sorted(replicas.logs_here().items()):
         if asked is not None and tp not in asked:
             yield None
@@ -63,7 +62,7 @@ def handle(
     )
 
 
-def _folder(folder: Path, topics: dict[str, list[Any]], works: bool) -> Any:
+def _folder(folder: Path, topics: dict[str, list[_Partition]], works: bool) -> _Folder:
     code = ErrorCode.NONE if works else ErrorCode.KAFKA_STORAGE_ERROR
     total_bytes, free_bytes = _space(folder)
     return _Folder(
@@ -86,7 +85,7 @@ def _space(folder: Path) -> tuple[int, int]:
     return usage.total, usage.free
 
 
-def _asked(request: DescribeLogDirsRequest) -> Generator[None, Any, set[TopicPartition] | None]:
+def _asked(request: DescribeLogDirsRequest) -> Generator[None, None, set[TopicPartition] | None]:
     """The partitions that are asked for; None: all."""
     if request.topics is None:
         return None

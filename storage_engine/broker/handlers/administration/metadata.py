@@ -11,7 +11,7 @@ Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from storage_engine.broker.cluster.leader_probes import LeaderProbes
@@ -124,7 +124,7 @@ class MetadataHandler:
 
     def _by_name(
         self, call: ApiCall[MetadataResponse], topic: str, live: LivePeers, *, create: bool
-    ) -> Generator[None, Any, MetadataTopic]:
+    ) -> Generator[None, None, MetadataTopic]:
         if topic in self.cluster.metadata:
             return (yield from self._topic(topic, live))
         if topic in INTERNAL_TOPICS:
@@ -138,7 +138,7 @@ class MetadataHandler:
             return _missing(topic, self._create(call, topic))
         return _missing(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _by_id(self, topic_id: UUID, live: LivePeers) -> Generator[None, Any, MetadataTopic]:
+    def _by_id(self, topic_id: UUID, live: LivePeers) -> Generator[None, None, MetadataTopic]:
         topic = self.cluster.metadata.topic_name(topic_id)
         if topic is not None:
             return (yield from self._topic(topic, live))
@@ -168,7 +168,7 @@ class MetadataHandler:
         self.topic_admin.write(planned, on_written, check_allowed=check_allowed)
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def _topic(self, topic: str, live: LivePeers) -> Generator[None, Any, MetadataTopic]:
+    def _topic(self, topic: str, live: LivePeers) -> Generator[None, None, MetadataTopic]:
         partitions = self.cluster.metadata.partitions(topic) or {}
         topic_id = self.cluster.metadata.topic_id(topic)
         rows = []

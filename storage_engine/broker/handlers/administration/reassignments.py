@@ -6,7 +6,6 @@ carries out what is written there. Source: R-CTL8, KIP-455.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from storage_engine.broker.controller.acting_controller import ActingController
 from storage_engine.broker.controller.runner import ControllerRunner
@@ -148,7 +147,7 @@ def _respond(
     call.respond(AlterPartitionReassignmentsResponse(responses=topics))
 
 
-def _row(partition: int, failure: KafkaError | None) -> Any:
+def _row(partition: int, failure: KafkaError | None) -> _Partition:
     if failure is None:
         return _Partition(partition_index=partition, error_code=0, error_message=None)
     return _Partition(
@@ -171,7 +170,7 @@ def list_ongoing(
         )
         return
     asked = _asked(request.topics)
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[_OngoingPartition]] = {}
     for partition, assigned in sorted(acting.core.moves().items()):
         if asked is None or partition in asked:
             row = _OngoingPartition(
@@ -189,7 +188,9 @@ def list_ongoing(
     )
 
 
-def _asked(topics: Sequence[Any] | None) -> set[TopicPartition] | None:
+def _asked(
+    topics: Sequence[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None,
+) -> set[TopicPartition] | None:
     """The partitions that are asked for; None: all."""
     if topics is None:
         return None

@@ -11,8 +11,8 @@ or until the client's timeout, and then the topic counts as made, grown or delet
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from storage_engine.broker.cluster.topic_admin import MAX_PARTITIONS
 from storage_engine.broker.controller.acting_controller import replaced
@@ -24,8 +24,13 @@ from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.spec import Resp
+from storage_engine.protocol.messages.create_partitions import CreatePartitionsRequest
+from storage_engine.protocol.messages.create_topics import CreateTopicsRequest
 
 PlanT = TypeVar("PlanT")
+TopicT = TypeVar(
+    "TopicT", CreateTopicsRequest.CreatableTopic, CreatePartitionsRequest.CreatePartitionsTopic
+)
 
 LONGEST_WAIT_MS = 120_000
 """The longest timeout of a request; a longer one is shortened to this."""
@@ -108,21 +113,22 @@ class TopicOutcomes:
 
 def write_each(
     call: ApiCall[Resp],
-    request: Any,
+    topics: Sequence[TopicT],
     waiting: TopicOutcomes,
-    plan: Callable[[Any], tuple[PlanT, int]],
+    plan: Callable[[TopicT], tuple[PlanT, int]],
     write: Callable[[PlanT], None],
     *,
     too_many: str,
+    validate_only: bool,
 ) -> Steps:
     """Write what is asked for each topic, and settle the others.
 
     `plan` returns what is to be written, and of how many new partitions; or raises KafkaError.
     `too_many` says that all together are more than MAX_PARTITIONS.
     """
-    twice = duplicates(topic.name for topic in request.topics)
+    twice = duplicates(topic.name for topic in topics)
     room = MAX_PARTITIONS
-    for topic in request.topics:
+    for topic in topics:
         yield None
         try:
             if topic.name in twice:
@@ -131,12 +137,12 @@ def write_each(
             room -= partitions
             if room < 0:
                 raise KafkaError(too_many, ErrorCode.POLICY_VIOLATION)
-            if not request.validate_only:
+            if not validate_only:
                 call.mutate(partitions)
         except KafkaError as failure:
             waiting.settle(topic.name, failure.as_outcome())
             continue
-        if request.validate_only:
+        if validate_only:
             waiting.settle(topic.name, None)
         else:
             write(planned)

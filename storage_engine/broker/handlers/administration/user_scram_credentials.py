@@ -6,10 +6,9 @@ is sent, this broker works by them, and the others do soon after. Source: KIP-55
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.settings.config_changes import ConfigChanges
@@ -145,7 +144,7 @@ class ScramCredentialHandlers:
         call: ApiCall[AlterUserScramCredentialsResponse],
         user: str,
         credentials: dict[ScramMechanism, ScramCredential | None],
-        done: Any,
+        done: Callable[[KafkaError | None], None],
     ) -> None:
         entity = ConfigEntity.user(user)
 
@@ -175,7 +174,7 @@ class ScramCredentialHandlers:
         )
 
 
-def _row(user: str, entity: ConfigEntity, reply: ZkReply, times: int) -> Any:
+def _row(user: str, entity: ConfigEntity, reply: ZkReply, times: int) -> _Row:
     if times > 1:
         text = f"user '{printable(user)}' is named {times} times"
         return _row_of_error(user, KafkaError(text, ErrorCode.DUPLICATE_RESOURCE))
@@ -205,7 +204,7 @@ def _stored(entity: ConfigEntity, reply: ZkReply) -> dict[ScramMechanism, ScramC
     return found
 
 
-def _row_of_error(user: str, error: KafkaError) -> Any:
+def _row_of_error(user: str, error: KafkaError) -> _Row:
     return _Row(user=user, error_code=error.code, error_message=str(error), credential_infos=[])
 
 
@@ -215,7 +214,7 @@ def _failed(error: KafkaError) -> DescribeUserScramCredentialsResponse:
     )
 
 
-def _altered(user: str, outcome: KafkaError | None) -> Any:
+def _altered(user: str, outcome: KafkaError | None) -> _AlterRow:
     return _AlterRow(
         user=user,
         error_code=0 if outcome is None else outcome.code,

@@ -5,7 +5,6 @@ The first request for a kind creates that kind's topic. Source: KIP-98, KIP-699.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -40,17 +39,24 @@ class FindCoordinatorHandler:
         if call.version >= FIRST_VERSION_WITH_MANY_KEYS:
             coordinators = []
             for key in request.coordinator_keys:
-                answer = self._answer(call, request.key_type, key)
-                coordinators.append(FindCoordinatorResponse.Coordinator(key=key, **answer))
+                coordinators.append(self._answer(call, request.key_type, key))
                 yield None
             call.respond(FindCoordinatorResponse(coordinators=coordinators))
         else:
             answer = self._answer(call, request.key_type, request.key)
-            call.respond(FindCoordinatorResponse(**answer))
+            call.respond(
+                FindCoordinatorResponse(
+                    error_code=answer.error_code,
+                    error_message=answer.error_message,
+                    node_id=answer.node_id,
+                    host=answer.host,
+                    port=answer.port,
+                )
+            )
 
     def _answer(
         self, call: ApiCall[FindCoordinatorResponse], key_type: int, key: str
-    ) -> dict[str, Any]:
+    ) -> FindCoordinatorResponse.Coordinator:
         found: BrokerInfo | None = None
         code, text = ErrorCode.COORDINATOR_NOT_AVAILABLE, _NONE_YET
         topic = {GROUP: self.group_topic, TRANSACTION: self.transaction_topic}.get(key_type)
@@ -60,20 +66,16 @@ class FindCoordinatorHandler:
         else:
             code, text = ErrorCode.INVALID_REQUEST, _UNKNOWN_TYPE
         if found is None:
-            return {
-                "error_code": int(code),
-                "error_message": text,
-                "node_id": -1,
-                "host": "",
-                "port": -1,
-            }
-        return {
-            "error_code": 0,
-            "error_message": None,
-            "node_id": found.broker_id,
-            "host": found.host,
-            "port": found.port,
-        }
+            return FindCoordinatorResponse.Coordinator(
+                key=key, error_code=int(code), error_message=text, node_id=-1, port=-1
+            )
+        return FindCoordinatorResponse.Coordinator(
+            key=key,
+            error_message=None,
+            node_id=found.broker_id,
+            host=found.host,
+            port=found.port,
+        )
 
     def _at_listener(
         self, call: ApiCall[FindCoordinatorResponse], coordinator: BrokerInfo | None

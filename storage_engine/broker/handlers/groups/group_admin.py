@@ -8,13 +8,12 @@ DescribeGroups, as in Kafka. Source: KIP-229, KIP-518, KIP-848 (types of groups)
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.groups.group_requests import GroupRequests
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import DeleteGroup
@@ -54,7 +53,7 @@ class GroupAdminHandlers:
             yield None
         call.respond(DescribeGroupsResponse(groups=groups))
 
-    def _described(self, group_id: str) -> Generator[None, Any, Any]:
+    def _described(self, group_id: str) -> Generator[None, None, _Described]:
         found = self.requests.coordinators.coordinator_of(group_id)
         group: Group | None = None
         code = ErrorCode.NONE
@@ -135,7 +134,7 @@ class GroupAdminHandlers:
         names = list(dict.fromkeys(request.groups_names))
         codes: dict[str, ErrorCode] = {}
 
-        def note(name: str, answer: Any) -> None:
+        def note(name: str, answer: Answer) -> None:
             codes[name] = answer.error
             if len(codes) == len(names):
                 call.run(respond())

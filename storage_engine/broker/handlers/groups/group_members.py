@@ -6,7 +6,6 @@ protocol; KIP-62, KIP-345, KIP-394, KIP-559, KIP-814.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.groups.group_requests import (
@@ -51,11 +50,12 @@ class GroupMemberHandlers:
     requests: GroupRequests
 
     def join_group(self, call: ApiCall[JoinGroupResponse], request: JoinGroupRequest) -> None:
-        def respond(answer: Any) -> None:
+        def respond(answer: Answer) -> None:
             # What members know of each other is for those alone who may still read.
             error = call.refusal() or answer.error
-            joined = answer
-            if not isinstance(answer, Joined) or error is not answer.error:
+            if isinstance(answer, Joined) and error is answer.error:
+                joined = answer
+            else:
                 joined = Joined(request=0, error=error, member_id=request.member_id)
             if joined.members:
                 # As many as the group has.
@@ -100,10 +100,11 @@ class GroupMemberHandlers:
         )
 
     def sync_group(self, call: ApiCall[SyncGroupResponse], request: SyncGroupRequest) -> None:
-        def respond(answer: Any) -> None:
+        def respond(answer: Answer) -> None:
             error = call.refusal() or answer.error
-            synced = answer
-            if not isinstance(answer, Synced) or error is not answer.error:
+            if isinstance(answer, Synced) and error is answer.error:
+                synced = answer
+            else:
                 synced = Synced(request=0, error=error)
             call.respond(
                 SyncGroupResponse(
@@ -154,7 +155,7 @@ class GroupMemberHandlers:
                 for each in request.members
             )
 
-        def respond(answer: Any) -> None:
+        def respond(answer: Answer) -> None:
             if not isinstance(answer, Left):
                 call.respond(LeaveGroupResponse(error_code=int(answer.error), members=[]))
             elif call.version < FIRST_LEAVE_OF_MANY:
@@ -194,7 +195,9 @@ def _respond_to_leader(call: ApiCall[JoinGroupResponse], joined: Joined) -> Step
     call.respond(_joined_response(call.version, joined, members))
 
 
-def _joined_response(version: int, joined: Joined, members: list[Any]) -> JoinGroupResponse:
+def _joined_response(
+    version: int, joined: Joined, members: list[JoinGroupResponse.JoinGroupResponseMember]
+) -> JoinGroupResponse:
     protocol = joined.protocol
     if protocol is None and version < FIRST_JOIN_WITH_NULL_PROTOCOL:
         protocol = ""
@@ -210,7 +213,7 @@ def _joined_response(version: int, joined: Joined, members: list[Any]) -> JoinGr
     )
 
 
-def _caller(request: Any) -> RequestingMember:
+def _caller(request: SyncGroupRequest | HeartbeatRequest) -> RequestingMember:
     return RequestingMember(
         member_id=request.member_id,
         generation=request.generation_id,

@@ -5,10 +5,10 @@ commit is answered when no failover can lose it, or when its time is over. Sourc
 KIP-496, KIP-709.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -18,7 +18,7 @@ from storage_engine.broker.handlers.groups.group_requests import (
     are_too_long,
 )
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     CommitOffsets,
@@ -44,6 +44,13 @@ _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 _GroupTopic = _Group.OffsetFetchResponseTopics
 _DeletedTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+_Deletion = _DeletedTopic.OffsetDeleteResponsePartition
+_AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+_AskedTopics = (
+    Sequence[OffsetFetchRequest.OffsetFetchRequestTopic]
+    | Sequence[_AskedGroup.OffsetFetchRequestTopics]
+)
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +69,10 @@ class GroupOffsetHandlers:
         yield from given.take(request.topics)
 
         def rows() -> Steps:
-            partition_class = _CommittedTopic.OffsetCommitResponsePartition
-            topics = yield from given.rows(_CommittedTopic, partition_class)
+            by_topic = yield from given.rows(_CommittedTopic.OffsetCommitResponsePartition)
+            topics = [
+                _CommittedTopic(name=name, partitions=each) for name, each in by_topic.items()
+            ]
             call.respond(OffsetCommitResponse(topics=topics))
 
         def respond() -> None:
@@ -75,7 +84,7 @@ class GroupOffsetHandlers:
             respond()
             return
 
-        def on_answer(answer: Any) -> None:
+        def on_answer(answer: Answer) -> None:
             given.settle(answer.error)
             respond()
 
@@ -109,18 +118,15 @@ class GroupOffsetHandlers:
             return
         # A group that is named twice is answered once: it may have offsets of many partitions.
         groups = list({group.group_id: group for group in request.groups}.values())
-        answers: list[Any] = [None] * len(groups)
-        left = len(answers)
+        answers: dict[int, Answer] = {}
 
-        def note(index: int, answer: Any) -> None:
-            nonlocal left
+        def note(index: int, answer: Answer) -> None:
             answers[index] = answer
-            left -= 1
-            if not left:
+            if len(answers) == len(groups):
                 call.run(_respond_many(call, groups, answers))
 
-        if not left:
-            yield from _respond_many(call, groups, [])
+        if not groups:
+            yield from _respond_many(call, groups, answers)
         for index, group in enumerate(groups):
             yield None
             self._read(call, group.group_id, request, group.topics, partial(note, index))
@@ -129,9 +135,9 @@ class GroupOffsetHandlers:
         self,
         call: ApiCall[OffsetFetchResponse],
         group_id: str,
-        request: Any,
-        topics: Any,
-        on_answer: Callable[[Any], None],
+        request: OffsetFetchRequest,
+        topics: _AskedTopics | None,
+        on_answer: Callable[[Answer], None],
     ) -> None:
         partitions = None if topics is None else _partitions(topics)
 
@@ -155,14 +161,12 @@ class GroupOffsetHandlers:
             for item in topic.partitions
         ]
 
-        def on_answer(answer: Any) -> None:
+        def on_answer(answer: Answer) -> None:
             refused = answer.refused if isinstance(answer, OffsetsDeleted) else frozenset()
-            by_topic: dict[str, list[Any]] = {}
+            by_topic: dict[str, list[_Deletion]] = {}
             for tp in partitions if answer.error is ErrorCode.NONE else ():
                 code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if tp in refused else ErrorCode.NONE
-                row = _DeletedTopic.OffsetDeleteResponsePartition(
-                    partition_index=tp.partition, error_code=int(code)
-                )
+                row = _Deletion(partition_index=tp.partition, error_code=int(code))
                 by_topic.setdefault(tp.topic, []).append(row)
             topics = [_DeletedTopic(name=name, partitions=rows) for name, rows in by_topic.items()]
             call.respond(OffsetDeleteResponse(error_code=int(answer.error), topics=topics))
@@ -178,15 +182,19 @@ class GroupOffsetHandlers:
         self.requests.ask_in_time(request.group_id, call.while_allowed(event_of), on_answer)
 
 
-def _partitions(topics: Any) -> list[TopicPartition]:
+def _partitions(topics: _AskedTopics) -> list[TopicPartition]:
     return [
         TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes
     ]
 
 
-def _respond_one(call: ApiCall[OffsetFetchResponse], request: Any, answer: Any) -> Steps:
+def _respond_one(
+    call: ApiCall[OffsetFetchResponse], request: OffsetFetchRequest, answer: Answer
+) -> Steps:
     code = answer.error
-    rows = yield from _rows(_Topic, _Topic.OffsetFetchResponsePartition, request.topics, answer)
+    row_class = _Topic.OffsetFetchResponsePartition
+    by_topic = yield from _rows(row_class, request.topics, answer)
+    rows = [_Topic(name=name, partitions=each) for name, each in by_topic.items()]
     if code is not ErrorCode.NONE and call.version < FIRST_VERSION_WITH_ERROR:
         for topic in rows:
             for row in topic.partitions:
@@ -197,28 +205,29 @@ def _respond_one(call: ApiCall[OffsetFetchResponse], request: Any, answer: Any) 
 
 
 def _respond_many(
-    call: ApiCall[OffsetFetchResponse], asked: list[Any], answers: list[Any]
+    call: ApiCall[OffsetFetchResponse], asked: list[_AskedGroup], answers: dict[int, Answer]
 ) -> Steps:
     groups = []
-    for group, answer in zip(asked, answers, strict=True):
+    for index, group in enumerate(asked):
         yield None
-        partition_class = _GroupTopic.OffsetFetchResponsePartitions
-        failed = answer.error is not ErrorCode.NONE
+        answer = answers[index]
         topics = []
-        if not failed:
-            topics = yield from _rows(_GroupTopic, partition_class, group.topics, answer)
+        if answer.error is ErrorCode.NONE:
+            row_class = _GroupTopic.OffsetFetchResponsePartitions
+            by_topic = yield from _rows(row_class, group.topics, answer)
+            topics = [_GroupTopic(name=name, partitions=each) for name, each in by_topic.items()]
         groups.append(_Group(group_id=group.group_id, topics=topics, error_code=int(answer.error)))
     call.respond(OffsetFetchResponse(groups=groups))
 
 
 def _rows(
-    topic_class: Any, partition_class: Any, topics: Any, answer: Any
-) -> Generator[None, Any, list[Any]]:
+    row_class: Callable[..., Row], topics: _AskedTopics | None, answer: Answer
+) -> Generator[None, None, dict[str, list[Row]]]:
     """The partitions of `topics` with their offsets; None stands for all that have one."""
     read = answer if isinstance(answer, OffsetsRead) else OffsetsRead(request=0)
     known = {*read.offsets, *read.unstable, *read.unreadable}
     wanted = sorted(known) if topics is None else _partitions(topics)
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[Row]] = {}
     for tp in wanted:
         yield None
         found = read.offsets.get(tp)
@@ -227,7 +236,7 @@ def _rows(
             code = ErrorCode.UNSTABLE_OFFSET_COMMIT
         elif tp in read.unreadable:
             code = ErrorCode.UNKNOWN_SERVER_ERROR
-        row = partition_class(
+        row = row_class(
             partition_index=tp.partition,
             committed_offset=NO_OFFSET if found is None else found.offset,
             committed_leader_epoch=NO_LEADER_EPOCH if found is None else found.leader_epoch,
@@ -235,4 +244,4 @@ def _rows(
             error_code=int(code),
         )
         by_topic.setdefault(tp.topic, []).append(row)
-    return [topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()]
+    return by_topic

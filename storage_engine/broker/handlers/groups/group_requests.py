@@ -4,9 +4,9 @@ A request that does not fit into the coordinator's records is refused here: a fa
 interrupt all groups of the partition.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 from uuid import uuid4
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
@@ -16,13 +16,17 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import refusal
+from storage_engine.core.groups.events import Event
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Scheduler
 from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.protocol.apis.spec import Resp
+from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest
+from storage_engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 NAME_MAX_BYTES = 16_384
 """The longest group, member or instance id, or name of a protocol: a string in a record has 32767
@@ -41,7 +45,9 @@ TOO_MANY_TO_ASK = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """The answer to a request that names so many topics that its rights can't be asked for again in one
 go, when rules have changed while it waited: every client sends it again."""
 
-EventOf = Callable[[int, Moment], Any]
+Row = TypeVar("Row")
+
+EventOf = Callable[[int, Moment], Event | ErrorCode]
 """Makes an event from the number of the request and the time of the step; an ErrorCode in its place
 says why there may be none any more."""
 
@@ -55,14 +61,14 @@ class GroupRequests:
     scheduler: Scheduler
     clock: Clock
 
-    def ask(self, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]) -> None:
+    def ask(self, group_id: str, event_of: EventOf, on_answer: Callable[[Answer], None]) -> None:
         """Submits an event to the group's coordinator, if it is on this broker."""
         self.coordinators.request(
             group_id, lambda number: event_of(number, moment(self.clock)), on_answer
         )
 
     def ask_in_time(
-        self, group_id: str, event_of: EventOf, on_answer: Callable[[Any], None]
+        self, group_id: str, event_of: EventOf, on_answer: Callable[[Answer], None]
     ) -> None:
         """Like `ask`, for offsets. After `offsets.commit.timeout.ms` without an answer it returns
         COORDINATOR_NOT_AVAILABLE, and the outcome is open."""
@@ -73,7 +79,7 @@ class GroupRequests:
             lambda: on_answer(late),
         )
 
-        def on_time(answer: Any) -> None:
+        def on_time(answer: Answer) -> None:
             if deadline.finish():
                 on_answer(answer)
 
@@ -122,7 +128,11 @@ class OffsetsToCommit:
         """The error codes of all partitions of the request, in their order; NONE for those in
         `offsets`."""
 
-    def take(self, topics: Any) -> Steps:
+    def take(
+        self,
+        topics: Sequence[OffsetCommitRequest.OffsetCommitRequestTopic]
+        | Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic],
+    ) -> Steps:
         """`topics` as in OffsetCommit and TxnOffsetCommit."""
         wall_ms, retention_ms = self._wall_ms, self._retention_ms
         expire_ms = NO_EXPIRY if retention_ms < 0 else min(wall_ms + retention_ms, LATEST_MS)
@@ -160,7 +170,7 @@ class OffsetsToCommit:
             self.codes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return self.offsets
 
-    def still_possible(self, call: ApiCall[Any]) -> dict[TopicPartition, OffsetRecord] | ErrorCode:
+    def still_possible(self, call: ApiCall[Resp]) -> dict[TopicPartition, OffsetRecord] | ErrorCode:
         """The offsets that can still be stored, and for which the client may still read; an error
         where there are none."""
         offsets = self.still_there()
@@ -183,11 +193,11 @@ class OffsetsToCommit:
         """The same for all."""
         self.codes = dict.fromkeys(self.codes, code)
 
-    def rows(self, topic_class: Any, partition_class: Any) -> Generator[None, Any, list[Any]]:
-        """The codes as topics of a response."""
-        by_topic: dict[str, list[Any]] = {}
+    def rows(self, row_class: Callable[..., Row]) -> Generator[None, None, dict[str, list[Row]]]:
+        """The codes as rows of a response, by topic."""
+        by_topic: dict[str, list[Row]] = {}
         for tp, code in self.codes.items():
             yield None
-            row = partition_class(partition_index=tp.partition, error_code=int(code))
+            row = row_class(partition_index=tp.partition, error_code=int(code))
             by_topic.setdefault(tp.topic, []).append(row)
-        return [topic_class(name=topic, partitions=rows) for topic, rows in by_topic.items()]
+        return by_topic

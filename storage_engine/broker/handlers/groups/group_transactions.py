@@ -111,7 +111,8 @@ class TxnOffsetCommitHandler:
         producer = request.producer_id, request.producer_epoch
 
         def rows() -> Steps:
-            topics = yield from given.rows(_Topic, _Topic.TxnOffsetCommitResponsePartition)
+            by_topic = yield from given.rows(_Topic.TxnOffsetCommitResponsePartition)
+            topics = [_Topic(name=name, partitions=each) for name, each in by_topic.items()]
             call.respond(TxnOffsetCommitResponse(topics=topics))
 
         def respond() -> None:

@@ -6,7 +6,6 @@ by itself; the new start is on disk before anyone learns of it. Source: R-LOG9, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -142,7 +141,7 @@ def _respond(
     call.respond(DeleteRecordsResponse(topics=topics))
 
 
-def _row(partition: int, outcome: AwaitedDeletion | KafkaError) -> Any:
+def _row(partition: int, outcome: AwaitedDeletion | KafkaError) -> _Partition:
     if isinstance(outcome, KafkaError):
         return _Partition(partition_index=partition, low_watermark=-1, error_code=int(outcome.code))
     assert outcome.code is not None

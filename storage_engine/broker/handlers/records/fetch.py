@@ -12,7 +12,6 @@ KIP-227, KIP-516.
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -192,7 +191,7 @@ class _Answering:
 
     def _permitted(
         self, asked_for: Sequence[str | None], answers: Sequence[FetchPartitionResponse]
-    ) -> Generator[None, Any, list[FetchPartitionResponse]]:
+    ) -> Generator[None, None, list[FetchPartitionResponse]]:
         """The answers without what may not, or no longer, be read."""
         unreadable = self.handler.unreadable
         assert unreadable is not None

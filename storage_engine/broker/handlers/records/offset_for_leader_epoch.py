@@ -1,8 +1,6 @@
 """OffsetForLeaderEpoch: where a leader epoch ends in the leader's log. Source: KIP-101, KIP-279,
 R-REP8."""
 
-from typing import Any
-
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.long_work import Steps
@@ -13,7 +11,9 @@ from storage_engine.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 
+_AskedPartition = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
 _TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+_Answer = _TopicResult.EpochEndOffset
 
 
 def handle(
@@ -32,7 +32,7 @@ def handle(
     call.respond(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _answer(replicas: ReplicaManager, topic: str, item: Any) -> Any:
+def _answer(replicas: ReplicaManager, topic: str, item: _AskedPartition) -> _Answer:
     code, epoch, end_offset = 0, -1, -1
     try:
         tp = TopicPartition(topic, item.partition)
@@ -40,6 +40,6 @@ def _answer(replicas: ReplicaManager, topic: str, item: Any) -> Any:
         epoch, end_offset = partition.log.reads.end_offset_for_epoch(item.leader_epoch)
     except KafkaError as failure:
         code = int(failure.code)
-    return _TopicResult.EpochEndOffset(
+    return _Answer(
         error_code=code, partition=item.partition, leader_epoch=epoch, end_offset=end_offset
     )

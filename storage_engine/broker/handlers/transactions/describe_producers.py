@@ -2,7 +2,6 @@
 which transaction hangs. Source: KIP-664."""
 
 from collections.abc import Generator
-from typing import Any
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
@@ -43,7 +42,7 @@ def handle(
     call.respond(DescribeProducersResponse(topics=topics))
 
 
-def _described(replicas: ReplicaManager, tp: TopicPartition) -> Generator[None, Any, Any]:
+def _described(replicas: ReplicaManager, tp: TopicPartition) -> Generator[None, None, _Partition]:
     try:
         # Not only of a leader: an operator asks a broker for all of its replicas.
         known = replicas.in_service(tp).log.producer_state
@@ -70,7 +69,7 @@ def _described(replicas: ReplicaManager, tp: TopicPartition) -> Generator[None, 
     )
 
 
-def _producer(entry: ProducerEntry, first_offset: int) -> Any:
+def _producer(entry: ProducerEntry, first_offset: int) -> _Partition.ProducerState:
     last = entry.batches[-1] if entry.batches else None
     return _Partition.ProducerState(
         producer_id=entry.producer_id,

@@ -4,8 +4,6 @@ A coordinator that is still loading answers nothing. The members of sinks have n
 of their own, and are not listed. Source: KIP-664.
 """
 
-from typing import Any
-
 from storage_engine.broker.coordinators.kinds import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
@@ -54,7 +52,7 @@ def describe(
     call.respond(DescribeTransactionsResponse(transaction_states=rows))
 
 
-def _described(coordinators: TransactionCoordinators, name: str) -> Any:
+def _described(coordinators: TransactionCoordinators, name: str) -> _Described:
     found = coordinators.coordinator_of(name)
     record: TransactionRecord | None = None
     code = ErrorCode.NONE
