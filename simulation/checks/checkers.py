@@ -206,7 +206,7 @@ class Checker:
         the same records."""
         if log is None:
             return False
-        found = noted(log, record.history())
+        found = noted(log, record.history(), copy)
         return found.holds(copy) and copy.holds(found)
 
     def _check_metadata(self, life: Life) -> None:
@@ -261,7 +261,7 @@ class Checker:
         broker, tp = life.broker, partition.topic_partition
         before = record.copies.pop(broker.id, None)
         if before is not None:
-            found = noted(partition.log, record.history())
+            found = noted(partition.log, record.history(), before)
             if found.holds(before) and before.holds(found):
                 record.copies[broker.id] = before
             elif _is_known(record) and broker.id not in self._lost_power:

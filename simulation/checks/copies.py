@@ -138,9 +138,16 @@ class NotedLog:
         return self.notes[-1].chain == committed.notes[place].chain
 
 
-def noted(log: PartitionLog, committed: NotedLog | None = None) -> NotedLog:
-    """Return the notes of a whole log."""
+def noted(
+    log: PartitionLog, committed: NotedLog | None = None, before: NotedLog | None = None
+) -> NotedLog:
+    """Return the notes of a whole log. `before`: those of a log that this one should be equal to;
+    where nothing was committed for certain they alone tell what was deleted at its beginning."""
     notes = NotedLog()
+    if committed is None and before is not None:
+        for note in before.notes:
+            if note.end_offset <= log.log_start_offset:
+                notes.add(note)
     notes.follow(log, committed)
     return notes
 
