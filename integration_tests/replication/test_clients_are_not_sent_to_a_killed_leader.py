@@ -67,7 +67,7 @@ def test_the_first_answer_after_a_kill_names_the_dead_leader_no_more(cluster):
             assert leader_said_on(connection) == leader
         cluster.kill_broker(leader)
         # The dead one's connection breaks: now a client asks the others.
-        assert wait_readable([connections.pop(leader).socket], TIMEOUT_MS)
+        assert wait_readable([connections.pop(leader)], TIMEOUT_MS)
         said = {id_: leader_said_on(connection) for id_, connection in connections.items()}
         assert leader not in said.values(), said
     finally:

@@ -31,7 +31,7 @@ from storage_engine.protocol.apis.list_offsets import (
 )
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 
 if TYPE_CHECKING:
     from storage_engine.client.security.client_security import ClientSecurity
@@ -284,12 +284,12 @@ class Cluster(Closing):
     def request(
         self,
         broker_id: int,
-        spec: AnyApi,
-        message: Any,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
         *,
         version: int | None = None,
         timeout_ms: int | None = None,
-    ) -> Any:
+    ) -> Resp:
         """Sends one request to a broker and returns its answer. It does not retry; it raises
         KafkaError(NETWORK_EXCEPTION) or DeadlineExceededError when there is no answer."""
         deadline = Deadline.after(timeout_ms or self.request_timeout_ms)
@@ -336,12 +336,12 @@ class Cluster(Closing):
 
     def ask_any(
         self,
-        spec: AnyApi,
-        message: Any,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
         deadline: Deadline | None = None,
         *,
         version: int | None = None,
-    ) -> Any:
+    ) -> Resp:
         """A request that any broker answers; lost connections are retried."""
         deadline = deadline or Deadline.after(self.deadline_ms)
         retry = Retry(f"{spec.name} from {self.bootstrap_servers}", deadline)
@@ -358,11 +358,11 @@ class Cluster(Closing):
     def _exchange(
         self,
         connection: BrokerConnection,
-        spec: AnyApi,
-        message: Any,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
         deadline: Deadline,
         version: int | None,
-    ) -> Any:
+    ) -> Resp:
         try:
             answer = connection.exchange(spec, message, deadline, version=version)
         except BaseException:

@@ -24,7 +24,14 @@ from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
 from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
-from storage_engine.protocol.apis.spec import AnyApi, VersionRange, newest_common_version
+from storage_engine.protocol.apis.spec import (
+    AnyApi,
+    ApiSpec,
+    Req,
+    Resp,
+    VersionRange,
+    newest_common_version,
+)
 from storage_engine.protocol.framing import (
     encode_request_frame,
     parse_response,
@@ -46,19 +53,20 @@ class NotServedError(UnsupportedVersionError):
 
 
 class BrokerConnection:
-    """A connection to a broker over one socket. It closes itself after an error and is not used
-    again."""
+    """A connection to a broker over one socket, `Readable` as that is. It closes itself after an
+    error and is not used again."""
 
     __slots__ = (
         "_client_id",
         "_correlation_id",
+        "_early",
         "_has_answered",
         "_in_flight",
         "_log_in_at_ms",
         "_sasl",
-        "_socket",
         "address",
         "name",
+        "socket",
         "versions",
     )
 
@@ -69,8 +77,10 @@ class BrokerConnection:
         client_id: str,
         sasl: "ClientSasl | None" = None,
     ) -> None:
-        self._socket = sock
+        self.socket = sock
         self._sasl = sasl
+        # Answers that were received while the one to a log-in was waited for.
+        self._early: deque[memoryview] = deque()
         # Anything but the versions: a listener that asks for a log-in tells them to anybody.
         self._has_answered = False
         # The time at which the log-in is renewed, in monotonic ms; None: never.
@@ -114,7 +124,7 @@ class BrokerConnection:
             client_software_name=_SOFTWARE, client_software_version=__version__
         )
         self.send(API_VERSIONS, request, deadline, version=API_VERSIONS.max_version)
-        frame = self._socket.receive(deadline)
+        frame = self.socket.receive(deadline)
         if bytes(frame[4:6]) == _UNSUPPORTED_VERSION:
             # What follows this error differs from server to server: ask as the oldest clients do.
             self._in_flight.clear()
@@ -140,17 +150,23 @@ class BrokerConnection:
         return version
 
     def exchange(
-        self, spec: AnyApi, message: Any, deadline: Deadline, *, version: int | None = None
-    ) -> Any:
+        self,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
+        deadline: Deadline,
+        *,
+        version: int | None = None,
+    ) -> Resp:
         """Sends a request and waits for its answer, on a connection with no request in flight."""
         assert not self._in_flight, "an answer would be taken for another's"
         self.send(spec, message, deadline, version=version)
-        return self.receive(deadline)
+        answer: Resp = self.receive(deadline)
+        return answer
 
     def send(
         self,
-        spec: AnyApi,
-        message: Any,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
         deadline: Deadline,
         *,
         version: int | None = None,
@@ -167,22 +183,27 @@ class BrokerConnection:
         self._send(spec, message, deadline, version, answered=answered)
 
     def exchange_now(
-        self, spec: AnyApi, message: Any, deadline: Deadline, *, version: int | None = None
-    ) -> Any:
+        self,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
+        deadline: Deadline,
+        *,
+        version: int | None = None,
+    ) -> Resp:
         """Like `exchange`, also while requests are in flight: their answers, which come first, are
         kept for `receive`."""
-        earlier = len(self._in_flight) - self._socket.put_back
+        earlier = len(self._in_flight) - len(self._early)
         version = self._send(spec, message, deadline, version, answered=False)
         for _ in range(earlier):
-            self._socket.receive_later(self._socket.receive_unread(deadline))
-        return self._parsed(
-            self._socket.receive_unread(deadline), self._correlation_id, spec, version
-        )
+            self._early.append(self.socket.receive(deadline))
+        frame = self.socket.receive(deadline)
+        answer: Resp = self._parsed(frame, self._correlation_id, spec, version)
+        return answer
 
     def _send(
         self,
-        spec: AnyApi,
-        message: Any,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
         deadline: Deadline,
         version: int | None,
         *,
@@ -204,13 +225,15 @@ class BrokerConnection:
             ) from error
         if answered:
             self._in_flight.append((self._correlation_id, spec, version))
-        self._socket.send(frame, deadline)
+        self.socket.send(frame, deadline)
         return version
 
     def receive(self, deadline: Deadline) -> Any:
         """The answer to the oldest request in flight."""
+        if self._early:
+            return self._decoded(self._early.popleft())
         try:
-            frame = self._socket.receive(deadline)
+            frame = self.socket.receive(deadline)
         except ConnectionEndedError as error:
             if self._has_answered or self._sasl is not None:
                 raise
@@ -222,7 +245,9 @@ class BrokerConnection:
 
     def receive_nowait(self) -> Any | None:
         """Like `receive`, but returns None when no answer has arrived."""
-        frame = self._socket.receive_nowait() if self._in_flight else None
+        if self._early:
+            return self._decoded(self._early.popleft())
+        frame = self.socket.receive_nowait() if self._in_flight else None
         return None if frame is None else self._decoded(frame)
 
     def _decoded(self, frame: memoryview) -> Any:
@@ -245,15 +270,18 @@ class BrokerConnection:
         """Requests without an answer yet."""
         return len(self._in_flight)
 
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
     @property
-    def socket(self) -> BlockingConnection:
-        """The socket, for waiting on several connections at once."""
-        return self._socket
+    def has_buffered(self) -> bool:
+        """Whether there are answers, or parts of one, that were received already."""
+        return bool(self._early) or self.socket.has_buffered
 
     @property
     def reusable(self) -> bool:
         """Open, of this process, nothing under way; a byte to read would be the stream's end."""
-        return self._socket.usable and not self._in_flight and not self._socket.readable()
+        return self.socket.usable and not self._in_flight and not self.socket.readable()
 
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()

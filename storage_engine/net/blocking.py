@@ -7,7 +7,6 @@ reports itself unusable, so that two processes never share one byte stream.
 import os
 import select
 import socket
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -33,7 +32,7 @@ class BlockingConnection:
     """A connection over one socket. Errors are KafkaError(NETWORK_EXCEPTION), or
     DeadlineExceededError; close the connection after either."""
 
-    __slots__ = ("_early", "_end", "_pid", "_pool", "_scratch", "_socket", "_start", "name")
+    __slots__ = ("_end", "_pid", "_pool", "_scratch", "_socket", "_start", "name")
 
     def __init__(self, sock: socket.socket, name: str, pool: BufferPool) -> None:
         self._socket: socket.socket | None = sock
@@ -43,8 +42,6 @@ class BlockingConnection:
         # What was received and not taken yet: scratch[start:end].
         self._start = 0
         self._end = 0
-        # Frames that were received before their turn.
-        self._early: deque[memoryview] = deque()
         self.name = name
 
     @classmethod
@@ -101,19 +98,6 @@ class BlockingConnection:
             self._fill(deadline)
         return frame
 
-    @property
-    def put_back(self) -> int:
-        """How many frames were put back and not received again."""
-        return len(self._early)
-
-    def receive_unread(self, deadline: Deadline) -> memoryview:
-        """Like `receive`, but passes over the frames that were put back."""
-        early, self._early = self._early, deque()
-        try:
-            return self.receive(deadline)
-        finally:
-            self._early = early
-
     def receive_nowait(self) -> memoryview | None:
         """The next frame if its beginning is there, else None; the rest of a frame begun is waited
         for."""
@@ -126,19 +110,12 @@ class BlockingConnection:
         """Whether there are bytes of a frame, or the end of the stream."""
         return self.has_buffered or _poll(self.fileno(), select.POLLIN, 0)
 
-    def receive_later(self, frame: memoryview) -> None:
-        """Puts a frame back that was received before its turn: behind those that were put back
-        before, and before all others."""
-        self._early.append(frame)
-
     @property
     def has_buffered(self) -> bool:
         """Whether bytes were received that the caller has not taken."""
-        return self._end > self._start or bool(self._early)
+        return self._end > self._start
 
     def _taken(self) -> memoryview | None:
-        if self._early:
-            return self._early.popleft()
         size = self._next_size()
         if size is None or self._end - self._start < LENGTH_BYTES + size:
             return None

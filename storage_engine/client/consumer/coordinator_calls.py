@@ -88,7 +88,7 @@ class CoordinatorCalls:
 
     def sockets(self) -> list[Readable]:
         """The connections on which answers may come."""
-        return [call.connection.socket for call in self._calls]
+        return [call.connection for call in self._calls]
 
     def receive(self) -> None:
         """Processes the answers that have arrived, and ends the calls whose time is over."""

@@ -312,7 +312,7 @@ class BatchFetcher:
 
     def _receive(self, wait_ms: int) -> None:
         """Raises the first error, when all answers that have arrived are taken."""
-        busy = {each.connection.socket: id_ for id_, each in self._leaders.items() if each.sent}
+        busy = {each.connection: id_ for id_, each in self._leaders.items() if each.sent}
         if not busy:
             if not self.done:
                 left = [each.retry_at_ms for each in self._cursors.values() if each.is_wanted]
@@ -320,9 +320,9 @@ class BatchFetcher:
                 sleep_ms(min(wait_ms, max(1, retry_ms)))
             return
         failure: HeadraceError | None = None
-        for socket in wait_readable(busy, wait_ms):
+        for connection in wait_readable(busy, wait_ms):
             try:
-                self._answered(busy.pop(socket))
+                self._answered(busy.pop(connection))
             except HeadraceError as raised:
                 failure = failure or raised
         if failure is not None:

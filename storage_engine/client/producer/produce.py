@@ -177,7 +177,7 @@ class BatchWriter(Closing):
 
     def sockets(self) -> list[Readable]:
         """The connections on which answers may come."""
-        return [leader.connection.socket for leader in self._leaders.values() if leader.requests]
+        return [leader.connection for leader in self._leaders.values() if leader.requests]
 
     @property
     def idle(self) -> bool:
@@ -350,11 +350,11 @@ class BatchWriter(Closing):
 
     def _collect(self, wait_ms: int) -> None:
         """Processes the answers that have arrived; waits up to `wait_ms` for the first."""
-        busy = {each.connection.socket: each for each in self._leaders.values() if each.requests}
+        busy = {each.connection: each for each in self._leaders.values() if each.requests}
         wait_ms = min(wait_ms, self._next_timer_ms(monotonic_ms()))
         if busy:
-            for socket in wait_readable(busy, wait_ms):
-                self._receive(busy[socket])
+            for connection in wait_readable(busy, wait_ms):
+                self._receive(busy[connection])
         elif self._turns:
             sleep_ms(wait_ms)
         for leader in list(self._leaders.values()):

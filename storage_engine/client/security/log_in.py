@@ -7,7 +7,7 @@ client logs in again on the same connection, between two requests. Source: KIP-4
 """
 
 import random
-from typing import Any, Protocol
+from typing import Protocol
 
 from storage_engine.client.security.client_security import ClientSasl
 from storage_engine.client.security.oauth_tokens import bearer_token, forget_token
@@ -26,7 +26,7 @@ from storage_engine.core.security.sasl_client import (
 )
 from storage_engine.core.security.sasl_exchange import TOKENS_IN_REQUESTS
 from storage_engine.net.deadline import Deadline, monotonic_ms
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 
 _EARLIEST, _LATEST = 0.85, 0.95
 """The part of a session after which the client logs in again: somewhere between, so that the
@@ -44,8 +44,13 @@ class Exchanges(Protocol):
     name: str
 
     def exchange_now(
-        self, spec: AnyApi, message: Any, deadline: Deadline, *, version: int | None = None
-    ) -> Any:
+        self,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
+        deadline: Deadline,
+        *,
+        version: int | None = None,
+    ) -> Resp:
         """Sends a request and returns its answer; answers to earlier requests wait."""
         ...
 

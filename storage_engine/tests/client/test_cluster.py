@@ -16,6 +16,7 @@ from storage_engine.core.errors import (
     UnsupportedVersionError,
 )
 from storage_engine.core.ids import TopicPartition
+from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -305,3 +306,31 @@ def test_an_answer_is_not_taken_for_the_next_requests_after_one_that_came_too_la
     assert isinstance(silent, DeadlineExceededError)
     assert isinstance(after, KafkaError)
     assert cluster.list_offsets({T0: LATEST}) == {T0: 0}
+
+
+def test_answers_that_came_before_their_turn_are_received_first(fake, cluster):
+    """As those before a log-in that is done again between two requests."""
+    fake.add_topic("t", [1])
+    cluster.metadata(["t"])
+    deadline = Deadline.after(10_000)
+    connection = cluster.take(1, deadline)
+
+    def send(time_ms):
+        asked = ListOffsetsRequest([ListOffsetsPartition("t", 0, time_ms)])
+        connection.send(LIST_OFFSETS, asked, deadline)
+
+    fake.partition("t").start_offset, fake.partition("t").end_offset = 3, 7
+    for time_ms in (LATEST, EARLIEST):
+        send(time_ms)
+    for _ in range(2):
+        found = connection.exchange_now(METADATA, MetadataRequest(topics=["t"]), deadline)
+        assert [topic.topic for topic in found.topics] == ["t"]
+    send(LATEST)
+    assert connection.in_flight == 3
+    assert wait_readable([connection], 0) == [connection]
+    assert not connection.reusable
+    answers = [connection.receive(deadline), connection.receive_nowait()]
+    answers.append(connection.receive(deadline))
+    assert [answer.partitions[0].offset for answer in answers] == [7, 3, 7]
+    assert connection.reusable
+    cluster.give_back(connection)

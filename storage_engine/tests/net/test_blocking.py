@@ -144,22 +144,3 @@ def test_wait_readable_tells_which_connections_have_something(thread):
         busy.receive(soon())
         quiet.close()
         busy.close()
-
-
-def test_frames_that_came_before_their_turn_are_received_first(thread):
-    with serving(thread, echo) as server:
-        connection = connect(server.port)
-        connection.send([framed(each) for each in (b"1", b"2", b"3", b"4")], soon())
-        for _ in range(2):
-            connection.receive_later(connection.receive_unread(soon()))
-        assert connection.put_back == 2
-        assert connection.has_buffered
-        assert wait_readable([connection], 0) == [connection]
-        assert bytes(connection.receive_unread(soon())) == b"3"
-        assert bytes(connection.receive(soon())) == b"1"
-        found = connection.receive_nowait()
-        assert found is not None
-        assert bytes(found) == b"2"
-        assert bytes(connection.receive(soon())) == b"4"
-        assert connection.put_back == 0
-        connection.close()

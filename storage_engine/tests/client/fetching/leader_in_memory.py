@@ -200,10 +200,6 @@ class _Connection:
         self._descriptor = descriptor
         self._sent: deque[FetchRequest] = deque()
 
-    @property
-    def socket(self) -> Self:
-        return self
-
     def fileno(self) -> int:
         return self._descriptor
 
