@@ -27,7 +27,7 @@ from storage_engine.client import (
     SimpleConsumer,
     TopicPartition,
 )
-from storage_engine.client.security import log_in as log_in_module
+from storage_engine.client.connection import BrokerConnection
 from storage_engine.tests.client.security.token_endpoint import Endpoint, running
 from storage_engine.tools.cli import main
 
@@ -185,13 +185,13 @@ def test_sessions_are_renewed_between_requests_while_records_flow(cluster, monke
     """A session lasts two seconds at this listener: the connections stay, and nothing is lost or
     doubled."""
     log_ins = []
-    original = log_in_module.log_in
+    original = BrokerConnection._log_in
 
-    def counted(connection, *rest):
+    def counted(connection, deadline):
         log_ins.append(id(connection))
-        return original(connection, *rest)
+        original(connection, deadline)
 
-    monkeypatch.setattr(log_in_module, "log_in", counted)
+    monkeypatch.setattr(BrokerConnection, "_log_in", counted)
     config = cluster.bob("BRIEF")
     with Admin(config) as admin:
         admin.create_topics([NewTopic(name="flow", partitions=3, replication_factor=1)])

@@ -117,7 +117,13 @@ class BrokerConnection:
         if self._sasl is not None:
             from storage_engine.client.security.log_in import log_in
 
-            self._log_in_at_ms = log_in(self, self._sasl, deadline)
+            self._log_in_at_ms = log_in(
+                self.name,
+                self._sasl,
+                deadline,
+                version_for=self.version_for,
+                exchange=lambda api, request: self.exchange_now(api, request, deadline),
+            )
 
     def _agree_on_versions(self, deadline: Deadline) -> None:
         request = ApiVersionsRequest(
