@@ -13,6 +13,7 @@ from uuid import UUID
 from benchmarks.scaling.steps import Figure
 from benchmarks.support.rounds import rounded
 from storage_engine.broker.controller.delivery_requests import (
+    ORDER_VERSION,
     MetadataParts,
     OrderSender,
     rounds_of,
@@ -95,8 +96,8 @@ class _Driven:
             elif isinstance(effect, Deliver):
                 self._sent.append(effect)
                 for requests in rounds_of(self._sender, effect.delivery, self._shared):
-                    for spec, version, message in requests:
-                        frame = encode_request_frame(spec, version, 0, "", message)
+                    for spec, message in requests:
+                        frame = encode_request_frame(spec, ORDER_VERSION, 0, "", message)
                         self.requests += 1
                         self.sent_bytes += sum(map(len, frame))
 

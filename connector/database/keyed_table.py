@@ -134,7 +134,7 @@ class KeyedTable:
         committed the micro-batch; `pieces` is not read then. `part`: of the frames that go to this
         table. ConnectorError NULL_KEY."""
         place = ledger_place(query, self._name, part)
-        self._open_ledger(place, query)
+        self._open_ledger(place)
         with self._engine.begin() as connection:
             for setting in _SESSION.get(self._database, ()):
                 connection.exec_driver_sql(setting)
@@ -188,17 +188,14 @@ class KeyedTable:
         )
         return bool(moved.rowcount == 1)
 
-    def _open_ledger(self, place: str, query: str) -> None:
-        """Makes the ledger's row in a transaction before, so that it can be locked. It goes on from
-        the row of an earlier version, which had one for all tables of a query."""
+    def _open_ledger(self, place: str) -> None:
+        """Makes the ledger's row in a transaction before, so that it can be locked."""
         with self._engine.connect() as connection:
             if self._last_batch(connection, place) is not None:
                 return
-            earlier = self._last_batch(connection, query)
-        last = NO_BATCH if earlier is None else earlier
         try:
             with self._engine.begin() as connection:
-                connection.execute(self._ledger.insert().values(query=place, batch=last))
+                connection.execute(self._ledger.insert().values(query=place, batch=NO_BATCH))
         except sa.exc.IntegrityError:
             # Another driver of the query has made it.
             with self._engine.connect() as connection:

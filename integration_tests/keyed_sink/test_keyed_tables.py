@@ -102,18 +102,6 @@ def test_each_table_that_a_query_writes_to_gets_every_batch(table):
     assert table.rows() == other.rows() == values(0, 9)
 
 
-def test_a_ledger_of_an_earlier_version_goes_on(table):
-    """It had one row for all tables of a query."""
-    table.write(0, [], query="another")
-    with database(table.url, {}) as engine, engine.begin() as connection:
-        made = sa.text("INSERT INTO headrace_batches (query, batch) VALUES (:query, 7)")
-        connection.execute(made, {"query": table.query})
-    assert not table.write(7, [piece(0, 5)])
-    assert table.write(8, [piece(5, 9)])
-    assert not table.write(8, [piece(5, 9, "again")])
-    assert table.rows() == values(5, 9)
-
-
 def test_the_longest_names_have_a_ledger(table):
     table.query = "q" * 249
     other = Table(table.url)

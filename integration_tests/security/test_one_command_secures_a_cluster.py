@@ -30,7 +30,7 @@ from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.zookeeper_tls import load_zookeeper_tls
 from storage_engine.zookeeper.access import ZooKeeperAccess
-from storage_engine.zookeeper.embedded import is_serving, start_embedded
+from storage_engine.zookeeper.embedded import is_serving
 from storage_engine.zookeeper.kazoo_driver import make_client
 
 REQUEST = UpRequest(brokers=2, port=0, settings=(*FEW_GROUPS, *QUICK_FAILOVER), is_secure=True)
@@ -289,23 +289,9 @@ def test_strangers_end_no_sessions(cluster: LocalCluster, tmp_path: Path) -> Non
         assert {id: owner(own, id) for id in (1, 2)} == before
 
 
-def test_all_goes_on_after_it_was_down_also_where_zookeeper_had_no_tls(
-    cluster: LocalCluster,
-) -> None:
+def test_all_goes_on_after_it_was_down(cluster: LocalCluster) -> None:
     make_topic(cluster, "lasting")
     cluster.down()
-    shutil.rmtree(cluster.directory / "tls" / "zookeeper")
-    for entry in cluster.state.brokers:
-        path = cluster.directory / entry.config
-        lines = path.read_text().splitlines(keepends=True)
-        path.write_text("".join(each for each in lines if not each.startswith("zookeeper.ssl.")))
-    (_, port), folder = zookeeper_address(cluster), cluster.directory / "zookeeper"
-    server = start_embedded(folder, port=port)
-    try:
-        with pytest.raises(CommandError, match="speaks no TLS, as an earlier version started it"):
-            cluster.up()
-    finally:
-        server.stop()
     cluster.up()
     assert write(cluster, "admin", "lasting") is None
     assert not answers(cluster, None)

@@ -18,7 +18,7 @@ Not for several threads at once. Source: R-SPARK2; docs/sink-protocol.md.
 import enum
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from storage_engine.client.cluster import Cluster
@@ -50,7 +50,6 @@ from storage_engine.core.transactions.sink_names import (
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis import abort_members, batch_heartbeat, commit_batch, join_batch
 from storage_engine.protocol.apis.micro_batch_fields import (
-    FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
     ClaimedBy,
@@ -116,12 +115,6 @@ class MicroBatches:
         self._owner = owner
         self._run = run
         self._claim = claim
-        self._join_api, self._commit_api = join_batch.API, commit_batch.API
-        if part_and_number(query) is not None or owner:
-            # An older broker would count all numbers of a sink as one sequence, and drop rows; or
-            # would not compare owners.
-            self._join_api = replace(self._join_api, min_version=FIRST_WITH_RUNS)
-            self._commit_api = replace(self._commit_api, min_version=FIRST_WITH_RUNS)
         self._deadline_ms = deadline_ms or cluster.deadline_ms
         self._name = member_transactional_id(sink)
 
@@ -140,7 +133,7 @@ class MicroBatches:
             claim=self._claim,
         )
         already = ErrorCode.ALREADY_COMMITTED
-        answer, code = self._ask(self._join_api, request, _outcome, accepted=(already,))
+        answer, code = self._ask(join_batch.API, request, _outcome, accepted=(already,))
         if code is already:
             return AlreadyCommitted(dict(answer.origins), answer.committed)
         return MicroBatchMember(
@@ -177,7 +170,7 @@ class MicroBatches:
             dropped=dropped,
         )
         already = ErrorCode.ALREADY_COMMITTED
-        answer, code = self._ask(self._commit_api, request, _outcome, accepted=(already,))
+        answer, code = self._ask(commit_batch.API, request, _outcome, accepted=(already,))
         if code is not already:
             return CommitResult(CommitOutcome.COMMITTED)
         is_own = answer.committed.winner in {producer_id for producer_id, _ in members}

@@ -156,13 +156,6 @@ class ErrorCode(enum.IntEnum):
         "the committed batchIds of this part of the sink lie in too many pieces to take one more "
         "that continues none of them: use numbers that follow each other, or another sinkPart",
     )
-    BATCH_ID_UNKNOWN = (
-        10_007,
-        False,
-        "it is not known whether the batchId was committed to this part: it is not above the last "
-        "one that an older version has counted for all parts and queries of the sink; if its rows "
-        "are missing, write it under another sinkId",
-    )
     BATCH_IDS_CHANGED = (
         10_009,
         True,

@@ -113,11 +113,6 @@ class EmbeddedZooKeeper:
         """The value for `zookeeper.connect`."""
         return f"{HOST}:{self.port}"
 
-    @property
-    def speaks_tls(self) -> bool:
-        """Whether it was started with `ServerTls`."""
-        return "\nsecureClientPort=" in _config_file(self.data_dir).read_text()
-
     def is_alive(self) -> bool:
         if self.process is not None:
             return self.process.poll() is None  # also takes it from the process table

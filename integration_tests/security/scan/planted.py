@@ -113,7 +113,7 @@ def plant(admin: Probe, zookeeper: KazooClient) -> Planted:
     _plant_cluster_settings(admin)
     sink = {"query": "q", "batch": 0, "timeout_ms": LONG_MS, "nonce": UUID(int=1)}
     for name in _SINKS:
-        _ask(admin, 20_000, 1, JoinBatchRequest(sink=name, **sink))
+        _ask(admin, 20_000, 0, JoinBatchRequest(sink=name, **sink))
     (described,) = _ask(admin, 3, 12, MetadataRequest(topics=["gone-by-id"])).topics
     epoch, _ = zookeeper.get("/controller_epoch")
     broker = zookeeper.exists("/brokers/ids/1")

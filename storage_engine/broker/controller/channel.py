@@ -15,6 +15,7 @@ from typing import Any
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.controller.delivery_requests import (
+    ORDER_VERSION,
     MetadataParts,
     OrderRequest,
     OrderSender,
@@ -127,9 +128,9 @@ class ControllerChannel:
 
         try:
             requests = next(rounds, [])
-            for spec, version, message in requests:
+            for spec, message in requests:
                 self._transport.request(
-                    endpoint, CHANNEL, spec, version, message,
+                    endpoint, CHANNEL, spec, ORDER_VERSION, message,
                     timeout_ms=TIMEOUT_MS, on_reply=on_reply,
                 )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - whatever it is, the delivery has failed

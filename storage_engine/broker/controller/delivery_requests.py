@@ -1,8 +1,7 @@
 """The requests of a delivery: UpdateMetadata, LeaderAndIsr, StopReplica, in this order. No request
 has more items than a broker accepts; a longer one is sent in parts.
 
-A full order stays full in parts (`full_order`). Only parts need version 1, and only brokers with
-several listeners version 2, so that brokers of earlier releases accept all other requests.
+A full order stays full in parts (`full_order`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,9 @@ from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_me
 from storage_engine.protocol.apis.wire import MAX_ITEMS
 from storage_engine.protocol.framing import encode_request_frame
 
+ORDER_VERSION = 0
+"""The version of all orders."""
+
 PART_ITEMS = 50_000
 """Items of a part, brokers not counted: the loop makes and encodes such a part in some 30 ms."""
 
@@ -28,10 +30,9 @@ class OrderSender(NamedTuple):
 
 
 class OrderRequest(NamedTuple):
-    """A message to a broker, with its API and version."""
+    """A message to a broker, with its API."""
 
     spec: Any
-    version: int
     message: Any
 
 
@@ -186,10 +187,7 @@ def _update_metadata(
         part=number if in_parts else 0,
         goes_on=in_parts and number + 1 < len(parts),
     )
-    version = int(in_parts)
-    if any(broker.endpoints for broker in delivery.brokers):
-        version = update_metadata.FIRST_WITH_ENDPOINTS
-    return OrderRequest(update_metadata.API, version, message)
+    return OrderRequest(update_metadata.API, message)
 
 
 def _leader_and_isr(
@@ -215,7 +213,7 @@ def _leader_and_isr(
         part=number if in_parts else 0,
         goes_on=in_parts and number + 1 < len(parts),
     )
-    return OrderRequest(leader_and_isr.API, int(in_parts), message)
+    return OrderRequest(leader_and_isr.API, message)
 
 
 def _stop_replica(
@@ -233,7 +231,7 @@ def _stop_replica(
             for tp in part
         ],
     )
-    return OrderRequest(stop_replica.API, 0, message)
+    return OrderRequest(stop_replica.API, message)
 
 
 def _leadership(item: PartitionLeadership) -> leader_and_isr.LeaderAndIsrPartition:
@@ -266,8 +264,8 @@ def without_unsendable(
         alone: dict[str, Any] = {what: (item,)}
         try:
             for requests in rounds_of(sender, replace(empty, **alone)):
-                for spec, version, message in requests:
-                    encode_request_frame(spec, version, 0, "", message)
+                for spec, message in requests:
+                    encode_request_frame(spec, ORDER_VERSION, 0, "", message)
         except Exception:  # noqa: BLE001 - what is looked for is whatever can't be sent
             left_out[f"{what} {name}"[:200]] = None
             return False

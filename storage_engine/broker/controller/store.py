@@ -228,7 +228,6 @@ def _broker_info(broker_id: BrokerId, reply: ZkReply, listener: str) -> BrokerIn
         rack=node.rack,
         epoch=epoch,
         tail_lost_epoch=epoch if node.tail_lost_epoch == TAIL_LOST_NOW else node.tail_lost_epoch,
-        features=node.features,
     )
 
 

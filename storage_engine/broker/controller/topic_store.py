@@ -201,9 +201,8 @@ class TopicStore:
 
     def _id_of(self, topic: str, read: _Read) -> uuid.UUID | None:
         """The id that the node had before somebody wrote it, or else the one it says, or the one
-        that was recorded when it says nothing. NO_ID where these two differ: a controller of an
-        earlier version may have given the one, and a program may have written the other. It stays
-        so when the node says nothing any more."""
+        that was recorded when it says nothing. NO_ID where these two differ: a program
+        may have written either. It stays so when the node says nothing any more."""
         created, topic_id = self._ids.get(topic, (None, None))
         if created in (read.stat.czxid, _CREATED_HERE):
             return topic_id

@@ -17,7 +17,7 @@ from storage_engine.broker.controller.acting_controller import ControllerSetting
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.wiring.ports import BrokerPorts
-from storage_engine.core.control.cluster_state import FEATURES, ONLY_LISTENER
+from storage_engine.core.control.cluster_state import ONLY_LISTENER
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import Endpoint
 from storage_engine.core.security.security_protocol import SecurityProtocol
@@ -89,7 +89,6 @@ def _registration(ports: BrokerPorts) -> Registration:
             if is_only_plain
             else {listener.name: listener.protocol.name for listener in advertised},
             tail_lost_epoch=ports.logs.dirs.tail_lost_epoch,
-            features=FEATURES,
         ),
         metadata_store=ports.metadata_store,
         scheduler=ports.scheduler,

@@ -58,7 +58,7 @@ def create_typed_topics(
     except KafkaError as error:
         if error.code is ErrorCode.INVALID_CONFIG and f"setting '{SCHEMA_SETTING}'" in str(error):
             raise KafkaError(
-                "typed topics need a newer version of Headrace on the brokers: upgrade them first",
+                "only Headrace's brokers have typed topics",
                 ErrorCode.UNSUPPORTED_VERSION,
             ) from error
         raise

@@ -27,13 +27,6 @@ class BrokerEndpoint(NamedTuple):
 ONLY_LISTENER = "PLAINTEXT"
 """The name of the listener of a broker that registers no endpoints."""
 
-TYPED_TOPICS = "headrace.typed.topics"
-"""The feature of brokers that know typed topics; others would take their batches for records."""
-
-FEATURES = frozenset({TYPED_TOPICS})
-"""What this version's brokers register, so that in a rolling upgrade nothing is begun that a broker
-of an earlier version would not understand."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerInfo:
@@ -50,8 +43,6 @@ class BrokerInfo:
     tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
     """The broker's first incarnation after the last stop that may have cut its logs
     (`election_rules`)."""
-    features: frozenset[str] = frozenset()
-    """Of FEATURES those that the broker has registered. Only the controller knows them."""
 
     def at(self, listener: str) -> "BrokerInfo | None":
         """The broker with the address of one of its listeners; None when it has no such one."""

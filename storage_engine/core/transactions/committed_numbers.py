@@ -26,8 +26,7 @@ numbers. As many more may gather before they are moved together, so that a recor
 is written once in a hundred commits."""
 
 MOST_MOVED = 500
-"""The most ledgers that are moved at once: more may have gathered under an earlier version, or
-behind one that was busy."""
+"""The most ledgers that are moved at once: more may have gathered behind one that was busy."""
 
 MOST_PIECES = 4_096
 """The most intervals of one part, with those that its numbers with a ledger will make: their record

@@ -8,8 +8,6 @@ many batches were committed before.
     batch write without a  nothing, after a time
       name
     NO_QUERY               never: it keeps the origins of batch writes, once for each sink
-    FORMER_SEQUENCE        never: an older version counted the named batch writes of all parts of a
-                           sink there, and kept the last number alone, not whose it was
 
 Source: R-SPARK2, R-SPARK3.
 """
@@ -27,7 +25,6 @@ from storage_engine.core.transactions.committed_numbers import CommittedNumbers
 from storage_engine.core.transactions.named_claims import NamedClaims, claimed, given_up
 from storage_engine.core.transactions.query_runs import is_replaced, with_run
 from storage_engine.core.transactions.sink_names import (
-    FORMER_SEQUENCE,
     NO_QUERY,
     is_once,
     named_write,
@@ -227,8 +224,6 @@ class SinkLedgers:
         if named is None:
             return ErrorCode.NONE
         part, number = named
-        if number <= self._last_of_sequence(key.sink):
-            return ErrorCode.BATCH_ID_UNKNOWN
         if not self.numbers.has_room(NumbersKey(key.sink, part), number, owner):
             return ErrorCode.TOO_MANY_BATCH_IDS
         return ErrorCode.NONE
@@ -317,10 +312,6 @@ class SinkLedgers:
             return
         moved = self.numbers.move(NumbersKey(sink, part), is_settled)
         self.forget([LedgerKey(sink, named_write(part, number)) for number in moved])
-
-    def _last_of_sequence(self, sink: str) -> int:
-        ledger = self._ledgers.get(LedgerKey(sink, FORMER_SEQUENCE))
-        return NO_BATCH if ledger is None else ledger.record.last
 
     def _note(self, key: LedgerKey, ledger: SinkLedger) -> None:
         """Update the indexes by sink and by part."""

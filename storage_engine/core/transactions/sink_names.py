@@ -15,9 +15,6 @@ NAMED_PREFIX = "__headrace_number/"
 """The prefix of the query id of a named batch write; its number and its part follow."""
 MOST_NUMBER = 2**63 - 1
 MOST_DIGITS = len(str(MOST_NUMBER))
-FORMER_SEQUENCE = "batch-writes"
-"""The query id that all named batch writes of a sink shared in an older version, which kept only
-their last number. No query is given it any more; state logs still have it."""
 NO_QUERY = ""
 """The owner of a batch write that is no part of a streaming query. No query has this name, so that
 a sink keeps under it what belongs to all of its queries."""

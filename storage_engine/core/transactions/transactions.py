@@ -21,7 +21,7 @@ from storage_engine.core.rounds import pieces
 from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.contradictions import contradictions, ending_ids
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
-from storage_engine.core.transactions.sink_names import FORMER_SEQUENCE, part_and_number
+from storage_engine.core.transactions.sink_names import part_and_number
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
     AddPartitions,
@@ -284,5 +284,4 @@ def _keys(event: Event) -> Iterator[StateKey]:
             named = part_and_number(event.query)
             if named is not None:
                 yield NumbersKey(event.sink, named[0])
-                yield LedgerKey(event.sink, FORMER_SEQUENCE)
                 yield LedgerKey(event.sink, event.owner)

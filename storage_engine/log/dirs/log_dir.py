@@ -2,7 +2,7 @@
 a release that supports its format.
 
     .lock               locked exclusively while a broker runs
-    meta.properties     version=1, broker.id, cluster.id, gaps.below.recovery.points
+    meta.properties     version=1, broker.id, cluster.id
     .boot-id            the kernel's boot id when the broker last started on this folder
     .clean-shutdown     present only after a stop in order; holds the boot id too
     .tail-lost          once the machine went down under a running broker: the first incarnation
@@ -58,10 +58,6 @@ MOVED_FOLDER_SUFFIX = "-moved"
 """The suffix for folders of copies in a log dir that their partitions move to: see `log_moves`."""
 
 FILE_NAME_MAX_BYTES = 255
-
-GAPS_KEY = "gaps.below.recovery.points"
-"""Its line says that every release that wrote to the log dir did so after
-`LogLoading._make_gaps_prove_crash`."""
 
 logger = logging.getLogger(__name__)
 
@@ -158,10 +154,8 @@ class BrokerLogDir:
         saved_points = self._saved(RECOVERY_POINTS_FILE)
         self.recovery_points = saved_points.offsets
         """The recovery points on the medium."""
-        self.gaps_prove_crash = (
-            GAPS_KEY in self._meta
-            and not saved_points.is_damaged
-            and self._disk.exists(self.path / RECOVERY_POINTS_FILE)
+        self.gaps_prove_crash = not saved_points.is_damaged and self._disk.exists(
+            self.path / RECOVERY_POINTS_FILE
         )
         """True when a gap between two segments above a log's recovery point proves a crash."""
         self.log_starts = self._saved(LOG_STARTS_FILE).offsets
@@ -198,13 +192,6 @@ class BrokerLogDir:
         """Keeps the epoch of the first registration since the logs may have been cut."""
         self.tail_lost_epoch = epoch
         self._write_tail_lost()
-
-    def record_gaps_prove_crash(self) -> None:
-        """Records that all expected gaps lie below the recovery points on the medium."""
-        self.gaps_prove_crash = True
-        if GAPS_KEY not in self._meta:
-            self._meta[GAPS_KEY] = "true"
-            self._write_meta()
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Keeps the cluster's id, or checks it against the recorded one."""

@@ -137,7 +137,7 @@ class LogLoading:
 
     def _make_gaps_prove_crash(self, log_dir: BrokerLogDir) -> None:
         """Makes sure that from now on every gap between two segments lies below the recovery point
-        on the medium, except gaps that crashes leave. Earlier releases did not do that."""
+        on the medium, except gaps that crashes leave."""
         if log_dir.gaps_prove_crash:
             return
         try:
@@ -151,4 +151,4 @@ class LogLoading:
             logger.warning("gaps in offsets can't be recognised before the next start: %s", error)
             return
         self._checkpoints.write_recovery_points(log_dir)
-        log_dir.record_gaps_prove_crash()
+        log_dir.gaps_prove_crash = True

@@ -15,7 +15,7 @@ entry is logged and counts as missing.
 
 `check` is the CRC-32C of the line before it, as 8 hexadecimal digits. So a byte that is not as it
 was written costs the value of one partition, and of an epoch file all, for epochs say something
-only together. Version 0 (Kafka's format) has no checks; it is read, and replaced by the next write.
+only together.
 
 A lost value costs work, not data: everything counts as not yet flushed (R-LOG8) or as dirty
 (R-LOG10), the high watermark is learned again (R-REP10), and epochs are learned from the batches. A
@@ -48,7 +48,6 @@ MOST_DIGITS = 19
 """The digits of INT64_MAX; Python takes long for numbers of a million digits."""
 
 _VERSION = "1"
-_VERSION_WITHOUT_CHECKS = "0"
 
 logger = logging.getLogger(__name__)
 
@@ -140,12 +139,6 @@ def _read_lines(disk: Disk, path: Path, fields: int) -> tuple[list[list[str]], l
         # The last line may only lack its end.
         lines = rest[1:]
         problems.append("it is cut off")
-    if version == _VERSION_WITHOUT_CHECKS and all(line.count(" ") == fields - 1 for line in lines):
-        # Without checks a changed number is not noticed: all entries count, or none.
-        entries = [line.split(" ") for line in lines]
-        if problems or count != str(len(entries)):
-            return [], problems or [f"{len(entries)} entries, expected {count[:20]}"]
-        return entries, []
     if version != _VERSION:
         problems.append(f"version '{version[:20]}', expected {_VERSION}")
     good = []

@@ -22,10 +22,6 @@
     then per ended one:
         first_offset 8, last_offset 8
 
-"HPS2" has a byte instead of `forgotten_to`: 1 when any producer may be missing, 0 when none is.
-"HPS1", of versions without transactions, has that byte, and neither the two numbers of transactions
-nor what belongs to them, nor coordinator epochs.
-
 Written when the log rolls and when it is closed, so that opening a log scans one segment's headers
 at most. Source: KIP-98.
 """
@@ -38,11 +34,8 @@ from crc32c import crc32c
 
 from storage_engine.core.errors import LogDirError
 from storage_engine.core.retained.producer_state import (
-    ANY_FORGOTTEN,
-    NONE_FORGOTTEN,
     ProducerEntry,
     ProducerStates,
-    SequencedBatch,
 )
 from storage_engine.core.retained.producer_table import BATCH, PRODUCER, unpacked
 from storage_engine.core.system_errors import passes_by_itself
@@ -61,15 +54,10 @@ learned from the batches.
 """
 
 _MAGIC = b"HPS3"
-_MAGIC_WITHOUT_ID = b"HPS2"
-_MAGIC_WITHOUT_TRANSACTIONS = b"HPS1"
 _START = struct.Struct(">4sI")
-_TABLE = struct.Struct(">qI")
-_TABLE_WITHOUT_ID = struct.Struct(">BI")
-_TRANSACTIONS = struct.Struct(">II")
+_HEAD = struct.Struct(">qIII")
 _BATCHES = struct.Struct(">B")
 _ONE_BATCH = _BATCHES.pack(1)
-_PRODUCER_WITHOUT_TRANSACTIONS = struct.Struct(">qhqB")
 _PAIR = struct.Struct(">qq")
 
 logger = logging.getLogger(__name__)
@@ -77,8 +65,7 @@ logger = logging.getLogger(__name__)
 
 def encode(states: ProducerStates) -> bytes:
     ongoing, ended = states.transactions.ongoing, states.transactions.ended
-    body = bytearray(_TABLE.pack(states.forgotten_to, len(states)))
-    body += _TRANSACTIONS.pack(len(ongoing), len(ended))
+    body = bytearray(_HEAD.pack(states.forgotten_to, len(states), len(ongoing), len(ended)))
     body += states.packed()
     for pair in (*ongoing.items(), *ended):
         body += _PAIR.pack(*pair)
@@ -90,37 +77,28 @@ def decode(data: bytes) -> ProducerStates:
     if len(data) < _START.size:
         raise ValueError("it is cut off")
     magic, crc = _START.unpack_from(data)
-    if magic not in (_MAGIC, _MAGIC_WITHOUT_ID, _MAGIC_WITHOUT_TRANSACTIONS):
+    if magic != _MAGIC:
         raise ValueError("it is of another format")
     if crc != crc32c(memoryview(data)[_START.size :]):
         raise ValueError("its CRC does not match")
     try:
-        return _decode(data, magic)
+        return _decode(data)
     except struct.error as error:
         raise ValueError(f"its counts do not fit its length ({error})") from error
 
 
-def _decode(data: bytes, magic: bytes) -> ProducerStates:
-    at = _START.size
-    table = _TABLE if magic == _MAGIC else _TABLE_WITHOUT_ID
-    forgotten_to, count = table.unpack_from(data, at)
-    at += table.size
-    if magic != _MAGIC:
-        forgotten_to = ANY_FORGOTTEN if forgotten_to else NONE_FORGOTTEN
-    ongoing_count = ended_count = 0
-    with_transactions = magic != _MAGIC_WITHOUT_TRANSACTIONS
-    if with_transactions:
-        ongoing_count, ended_count = _TRANSACTIONS.unpack_from(data, at)
-        at += _TRANSACTIONS.size
+def _decode(data: bytes) -> ProducerStates:
+    forgotten_to, count, ongoing_count, ended_count = _HEAD.unpack_from(data, _START.size)
+    at = _START.size + _HEAD.size
     entries: list[ProducerEntry | bytes] = []
     count_at, one_size = PRODUCER.size - _BATCHES.size, PRODUCER.size + BATCH.size
     for _ in range(count):
-        if with_transactions and data[at + count_at : at + count_at + 1] == _ONE_BATCH:
+        if data[at + count_at : at + count_at + 1] == _ONE_BATCH:
             # Most are like this, and there may be many.
             entries.append(data[at : at + one_size])
             at += one_size
             continue
-        entry, at = _decode_producer(data, at, with_transactions=with_transactions)
+        entry, at = _decode_producer(data, at)
         entries.append(entry)
     ongoing_end = at + ongoing_count * _PAIR.size
     ended_end = ongoing_end + ended_count * _PAIR.size
@@ -136,17 +114,11 @@ def _decode(data: bytes, magic: bytes) -> ProducerStates:
     )
 
 
-def _decode_producer(data: bytes, at: int, *, with_transactions: bool) -> tuple[ProducerEntry, int]:
+def _decode_producer(data: bytes, at: int) -> tuple[ProducerEntry, int]:
     """Return the producer at `at`, and where the next one begins."""
-    if with_transactions:
-        count = _BATCHES.unpack_from(data, at + PRODUCER.size - _BATCHES.size)[0]
-        end = at + PRODUCER.size + count * BATCH.size
-        return unpacked(data[at:end]), end
-    producer_id, epoch, last_seen_ms, count = _PRODUCER_WITHOUT_TRANSACTIONS.unpack_from(data, at)
-    at += _PRODUCER_WITHOUT_TRANSACTIONS.size
-    end = at + count * BATCH.size
-    batches = map(SequencedBatch._make, BATCH.iter_unpack(data[at:end]))
-    return ProducerEntry(producer_id, epoch, last_seen_ms, batches), end
+    count = _BATCHES.unpack_from(data, at + PRODUCER.size - _BATCHES.size)[0]
+    end = at + PRODUCER.size + count * BATCH.size
+    return unpacked(data[at:end]), end
 
 
 class ProducerSnapshots:

@@ -1,13 +1,12 @@
 """CommitBatch: the driver of the exactly-once sink names the task attempts that make up a
 micro-batch.
 
-    request    sink, query string; batch int64; members; drained int32; origins; from version 1 on:
+    request    sink, query string; batch int64; members; drained int32; origins;
                owner string; run uuid, or zeros; rows, dropped int64
-    response   error_code int16; error_message string or null; from version 1 on: committed
+    response   error_code int16; error_message string or null; committed
 
 OK and ALREADY_COMMITTED are success; after a retriable error, or none at all, the identical request
-is sent again. One of Headrace's own APIs; versions 0 and 1, named batch writes from version 1 on.
-Source: R-SPARK2.
+is sent again. One of Headrace's own APIs. Source: R-SPARK2.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from uuid import UUID
 
 from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_FLEXIBLE,
-    FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
     ClaimedBy,
@@ -69,9 +67,8 @@ class CommitBatchResponse:
     committed: CommittedBy = UNKNOWN_COMMITTER
 
 
-def decode_request(version: int, body: memoryview) -> CommitBatchRequest:
+def decode_request(_version: int, body: memoryview) -> CommitBatchRequest:
     def read(reader: Reader) -> CommitBatchRequest:
-        has_runs = version >= FIRST_WITH_RUNS
         request = CommitBatchRequest(
             sink=reader.name(),
             query=reader.name(),
@@ -79,11 +76,11 @@ def decode_request(version: int, body: memoryview) -> CommitBatchRequest:
             members=read_members(reader),
             drained=reader.int32(),
             origins=read_origins(reader),
-            owner=reader.name() if has_runs else "",
-            run=read_run(reader) if has_runs else None,
-            claim=read_claim(reader) if has_runs else None,
-            rows=reader.int64() if has_runs else UNKNOWN_ROWS,
-            dropped=reader.int64() if has_runs else UNKNOWN_ROWS,
+            owner=reader.name(),
+            run=read_run(reader),
+            claim=read_claim(reader),
+            rows=reader.int64(),
+            dropped=reader.int64(),
         )
         reader.tags()
         return request
@@ -91,7 +88,7 @@ def decode_request(version: int, body: memoryview) -> CommitBatchRequest:
     return decode_with("CommitBatch request", body, True, read)
 
 
-def encode_request(version: int, request: CommitBatchRequest) -> list[Buffer]:
+def encode_request(_version: int, request: CommitBatchRequest) -> list[Buffer]:
     writer = Writer(flexible=True)
     writer.string(request.sink)
     writer.string(request.query)
@@ -99,22 +96,21 @@ def encode_request(version: int, request: CommitBatchRequest) -> list[Buffer]:
     write_members(writer, request.members)
     writer.int32(request.drained)
     write_origins(writer, request.origins)
-    if version >= FIRST_WITH_RUNS:
-        writer.string(request.owner)
-        write_run(writer, request.run)
-        write_claim(writer, request.claim)
-        writer.int64(request.rows)
-        writer.int64(request.dropped)
+    writer.string(request.owner)
+    write_run(writer, request.run)
+    write_claim(writer, request.claim)
+    writer.int64(request.rows)
+    writer.int64(request.dropped)
     writer.tags()
     return [writer.data]
 
 
-def decode_response(version: int, body: memoryview) -> CommitBatchResponse:
+def decode_response(_version: int, body: memoryview) -> CommitBatchResponse:
     def read(reader: Reader) -> CommitBatchResponse:
         response = CommitBatchResponse(
             error_code=reader.int16(),
             error_message=reader.nullable_string(),
-            committed=read_committed(reader) if version >= FIRST_WITH_RUNS else UNKNOWN_COMMITTER,
+            committed=read_committed(reader),
         )
         reader.tags()
         return response
@@ -122,12 +118,11 @@ def decode_response(version: int, body: memoryview) -> CommitBatchResponse:
     return decode_leniently("CommitBatch response", body, True, read)
 
 
-def encode_response(version: int, response: CommitBatchResponse) -> list[Buffer]:
+def encode_response(_version: int, response: CommitBatchResponse) -> list[Buffer]:
     writer = Writer(flexible=True)
     writer.int16(response.error_code)
     writer.nullable_string(response.error_message)
-    if version >= FIRST_WITH_RUNS:
-        write_committed(writer, response.committed)
+    write_committed(writer, response.committed)
     writer.tags()
     return [writer.data]
 
@@ -136,7 +131,7 @@ API = ApiSpec(
     key=KEY,
     name="CommitBatch",
     min_version=0,
-    max_version=1,
+    max_version=0,
     first_flexible_version=FIRST_FLEXIBLE,
     decode_request=decode_request,
     encode_request=encode_request,

@@ -1,14 +1,13 @@
 """JoinBatch: a task attempt of the exactly-once sink gets a transaction in a micro-batch.
 
-    request    sink, query string; batch int64; timeout_ms int32; nonce uuid; from version 1 on:
+    request    sink, query string; batch int64; timeout_ms int32; nonce uuid;
                owner string; run uuid, or zeros; claim
     response   error_code int16; error_message string or null; producer_id int64; epoch int16;
-               origins; from version 1 on: committed
+               origins; committed
 
 The origins come with ALREADY_COMMITTED too, without a producer id, so that a task that drops rows
 can check that they are among them. The nonce only distinguishes attempts in logs: each request gets
-a producer id of its own. One of Headrace's own APIs; versions 0 and 1, named batch writes from
-version 1 on. Source: R-SPARK2.
+a producer id of its own. One of Headrace's own APIs. Source: R-SPARK2.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from uuid import UUID
 
 from storage_engine.protocol.apis.micro_batch_fields import (
     FIRST_FLEXIBLE,
-    FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     ClaimedBy,
     CommittedBy,
@@ -65,7 +63,7 @@ class JoinBatchResponse:
     committed: CommittedBy = UNKNOWN_COMMITTER
 
 
-def decode_request(version: int, body: memoryview) -> JoinBatchRequest:
+def decode_request(_version: int, body: memoryview) -> JoinBatchRequest:
     def read(reader: Reader) -> JoinBatchRequest:
         request = JoinBatchRequest(
             sink=reader.name(),
@@ -73,9 +71,9 @@ def decode_request(version: int, body: memoryview) -> JoinBatchRequest:
             batch=reader.int64(),
             timeout_ms=reader.int32(),
             nonce=reader.uuid(),
-            owner=reader.name() if version >= FIRST_WITH_RUNS else "",
-            run=read_run(reader) if version >= FIRST_WITH_RUNS else None,
-            claim=read_claim(reader) if version >= FIRST_WITH_RUNS else None,
+            owner=reader.name(),
+            run=read_run(reader),
+            claim=read_claim(reader),
         )
         reader.tags()
         return request
@@ -83,22 +81,21 @@ def decode_request(version: int, body: memoryview) -> JoinBatchRequest:
     return decode_with("JoinBatch request", body, True, read)
 
 
-def encode_request(version: int, request: JoinBatchRequest) -> list[Buffer]:
+def encode_request(_version: int, request: JoinBatchRequest) -> list[Buffer]:
     writer = Writer(flexible=True)
     writer.string(request.sink)
     writer.string(request.query)
     writer.int64(request.batch)
     writer.int32(request.timeout_ms)
     writer.uuid(request.nonce)
-    if version >= FIRST_WITH_RUNS:
-        writer.string(request.owner)
-        write_run(writer, request.run)
-        write_claim(writer, request.claim)
+    writer.string(request.owner)
+    write_run(writer, request.run)
+    write_claim(writer, request.claim)
     writer.tags()
     return [writer.data]
 
 
-def decode_response(version: int, body: memoryview) -> JoinBatchResponse:
+def decode_response(_version: int, body: memoryview) -> JoinBatchResponse:
     def read(reader: Reader) -> JoinBatchResponse:
         response = JoinBatchResponse(
             error_code=reader.int16(),
@@ -106,7 +103,7 @@ def decode_response(version: int, body: memoryview) -> JoinBatchResponse:
             producer_id=reader.int64(),
             producer_epoch=reader.int16(),
             origins=read_origins(reader),
-            committed=read_committed(reader) if version >= FIRST_WITH_RUNS else UNKNOWN_COMMITTER,
+            committed=read_committed(reader),
         )
         reader.tags()
         return response
@@ -114,15 +111,14 @@ def decode_response(version: int, body: memoryview) -> JoinBatchResponse:
     return decode_leniently("JoinBatch response", body, True, read)
 
 
-def encode_response(version: int, response: JoinBatchResponse) -> list[Buffer]:
+def encode_response(_version: int, response: JoinBatchResponse) -> list[Buffer]:
     writer = Writer(flexible=True)
     writer.int16(response.error_code)
     writer.nullable_string(response.error_message)
     writer.int64(response.producer_id)
     writer.int16(response.producer_epoch)
     write_origins(writer, response.origins)
-    if version >= FIRST_WITH_RUNS:
-        write_committed(writer, response.committed)
+    write_committed(writer, response.committed)
     writer.tags()
     return [writer.data]
 
@@ -131,7 +127,7 @@ API = ApiSpec(
     key=KEY,
     name="JoinBatch",
     min_version=0,
-    max_version=1,
+    max_version=0,
     first_flexible_version=FIRST_FLEXIBLE,
     decode_request=decode_request,
     encode_request=encode_request,

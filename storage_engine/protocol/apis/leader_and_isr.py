@@ -1,10 +1,10 @@
 """LeaderAndIsr: the controller sends a broker the partitions that it leads and those that it
 follows (R-CTL3).
 
-A message of our own under Kafka's api key 4, versions 0 to 1, not flexible. Field order:
+A message of our own under Kafka's api key 4, not flexible. Field order:
 
     request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
-               int64, full bool, (1: part int32, goes_on bool,)
+               int64, full bool, part int32, goes_on bool,
                [topic string, topic_id uuid, partition int32, controller_epoch int32, leader int32,
                 leader_epoch int32, isr [int32], partition_epoch int32, replicas [int32],
                 is_new bool, [member int32, joined_epoch int64]],
@@ -85,10 +85,9 @@ class LeaderAndIsrRequest:
     """Grows with each delivery of one controller epoch: an order with a smaller number was given up
     (R-CTL1)."""
     part: int = 0
-    """The number, from 0 on, of the part of a full order that is too long for one request; in
-    version 1."""
+    """The number, from 0 on, of the part of a full order that is too long for one request."""
     goes_on: bool = False
-    """True when another part follows; in version 1."""
+    """True when another part follows."""
 
 
 class LeaderAndIsrResponse(OrderAnswer):
@@ -97,38 +96,28 @@ class LeaderAndIsrResponse(OrderAnswer):
     __slots__ = ()
 
 
-def decode_request(version: int, body: memoryview) -> LeaderAndIsrRequest:
-    return decode_with(
-        f"LeaderAndIsr request of version {version}",
-        body,
-        False,
-        lambda reader: _read_request(version, reader),
-    )
+def decode_request(_version: int, body: memoryview) -> LeaderAndIsrRequest:
+    return decode_with("LeaderAndIsr request", body, False, _read_request)
 
 
-def _read_request(version: int, reader: Reader) -> LeaderAndIsrRequest:
-    controller_id = BrokerId(reader.int32())
-    controller_epoch = ControllerEpoch(reader.int32())
-    broker_epoch = BrokerEpoch(reader.int64())
-    order_number = reader.int64()
-    full = reader.boolean()
-    part = reader.int32() if version >= 1 else 0
-    goes_on = reader.boolean() if version >= 1 else False
+# Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
+
+
+def _read_request(reader: Reader) -> LeaderAndIsrRequest:
     return LeaderAndIsrRequest(
-        controller_id=controller_id,
-        controller_epoch=controller_epoch,
-        broker_epoch=broker_epoch,
-        order_number=order_number,
-        full=full,
-        part=part,
-        goes_on=goes_on,
+        controller_id=BrokerId(reader.int32()),
+        controller_epoch=ControllerEpoch(reader.int32()),
+        broker_epoch=BrokerEpoch(reader.int64()),
+        order_number=reader.int64(),
+        full=reader.boolean(),
+        part=reader.int32(),
+        goes_on=reader.boolean(),
         partitions=reader.array(51, lambda: _read_partition(reader)),
         live_leaders=reader.array(10, lambda: _read_live_leader(reader)),
     )
 
 
 def _read_partition(reader: Reader) -> LeaderAndIsrPartition:
-    # Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
     return LeaderAndIsrPartition(
         topic=sys.intern(reader.name()),
         topic_id=reader.uuid(),
@@ -150,16 +139,15 @@ def _read_live_leader(reader: Reader) -> LiveLeader:
     return LiveLeader(broker_id=BrokerId(reader.int32()), host=reader.name(), port=reader.int32())
 
 
-def encode_request(version: int, request: LeaderAndIsrRequest) -> list[Buffer]:
+def encode_request(_version: int, request: LeaderAndIsrRequest) -> list[Buffer]:
     writer = Writer(flexible=False)
     writer.int32(request.controller_id)
     writer.int32(request.controller_epoch)
     writer.int64(request.broker_epoch)
     writer.int64(request.order_number)
     writer.boolean(request.full)
-    if version >= 1:
-        writer.int32(request.part)
-        writer.boolean(request.goes_on)
+    writer.int32(request.part)
+    writer.boolean(request.goes_on)
     writer.count(len(request.partitions))
     for partition in request.partitions:
         writer.string(partition.topic)
@@ -188,7 +176,7 @@ API = ApiSpec(
     key=4,
     name="LeaderAndIsr",
     min_version=0,
-    max_version=1,
+    max_version=0,
     first_flexible_version=None,
     decode_request=decode_request,
     encode_request=encode_request,

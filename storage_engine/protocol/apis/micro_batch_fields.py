@@ -18,8 +18,6 @@ from storage_engine.protocol.apis.spec import Buffer
 from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently
 
 FIRST_FLEXIBLE = 0
-FIRST_WITH_RUNS = 1
-"""The first version of JoinBatch and CommitBatch with owner, run and rows."""
 
 UNKNOWN_ROWS = -1
 NOBODY = -1

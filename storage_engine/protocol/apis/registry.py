@@ -86,15 +86,15 @@ _SERVED: dict[int, ApiEntry] = {
 }
 
 _INTERNAL: dict[int, ApiEntry] = {
-    4: _entry("LeaderAndIsr", 0, 1, None),
+    4: _entry("LeaderAndIsr", 0, 0, None),
     5: _entry("StopReplica", 0, 0, None),
-    6: _entry("UpdateMetadata", 0, 2, None),
+    6: _entry("UpdateMetadata", 0, 0, None),
     7: _entry("ControlledShutdown", 0, 0, None),
 }
 
 _OWN: dict[int, ApiEntry] = {
-    20_000: _entry("JoinBatch", 0, 1, 0),
-    20_001: _entry("CommitBatch", 0, 1, 0),
+    20_000: _entry("JoinBatch", 0, 0, 0),
+    20_001: _entry("CommitBatch", 0, 0, 0),
     20_002: _entry("BatchHeartbeat", 0, 0, 0),
     20_003: _entry("AbortMembers", 0, 0, 0),
     20_004: _entry("DescribeSchemas", 0, 0, 0),

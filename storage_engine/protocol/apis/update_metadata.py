@@ -1,12 +1,12 @@
 """UpdateMetadata: the controller sends every broker the metadata that answers Metadata requests
 (R-CTL2).
 
-A message of our own under Kafka's api key 6, versions 0 to 2, not flexible. Field order:
+A message of our own under Kafka's api key 6, not flexible. Field order:
 
     request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
-               int64, full bool, (1: part int32, goes_on bool,)
+               int64, full bool, part int32, goes_on bool,
                [id int32, host string, port int32, rack nullable string, epoch int64,
-                (2: [listener string, host string, port int32])],
+                [listener string, host string, port int32]],
                removed topics [string],
                [topic string, topic_id uuid, partition int32, leader int32, leader_epoch int32,
                 isr [int32], replicas [int32], offline_replicas [int32]]
@@ -31,8 +31,6 @@ from storage_engine.protocol.apis.wire import (
     decode_with,
 )
 
-FIRST_WITH_ENDPOINTS = 2
-
 ANY_BROKER_EPOCH = BrokerEpoch(-1)
 """Matches any incarnation of the receiver."""
 
@@ -47,7 +45,7 @@ class UpdateMetadataBroker:
     epoch: BrokerEpoch
     rack: str | None = None
     endpoints: tuple[BrokerEndpoint, ...] = ()
-    """See `BrokerInfo`; in version 2."""
+    """See `BrokerInfo`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +131,9 @@ class UpdateMetadataRequest:
     """Grows with each delivery of one controller epoch: an order with a smaller number was given up
     (R-CTL1)."""
     part: int = 0
-    """The number, from 0 on, of the part of a full order that is too long for one request; in
-    version 1."""
+    """The number, from 0 on, of the part of a full order that is too long for one request."""
     goes_on: bool = False
-    """True when another part follows; in version 1."""
+    """True when another part follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,41 +143,36 @@ class UpdateMetadataResponse:
     error_code: int = 0
 
 
-def decode_request(version: int, body: memoryview) -> UpdateMetadataRequest:
-    return decode_with(
-        f"UpdateMetadata request of version {version}",
-        body,
-        False,
-        lambda reader: _read_request(version, reader),
-    )
+def decode_request(_version: int, body: memoryview) -> UpdateMetadataRequest:
+    return decode_with("UpdateMetadata request", body, False, _read_request)
 
 
-def _read_request(version: int, reader: Reader) -> UpdateMetadataRequest:
-    # Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
+# Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
+
+
+def _read_request(reader: Reader) -> UpdateMetadataRequest:
     return UpdateMetadataRequest(
         controller_id=BrokerId(reader.int32()),
         controller_epoch=ControllerEpoch(reader.int32()),
         broker_epoch=BrokerEpoch(reader.int64()),
         order_number=reader.int64(),
         full=reader.boolean(),
-        part=reader.int32() if version >= 1 else 0,
-        goes_on=reader.boolean() if version >= 1 else False,
-        brokers=reader.array(20, lambda: _read_broker(version, reader)),
+        part=reader.int32(),
+        goes_on=reader.boolean(),
+        brokers=reader.array(24, lambda: _read_broker(reader)),
         removed_topics=reader.array(2, reader.name),
         partitions=reader.array(42, lambda: _read_partition(reader)),
     )
 
 
-def _read_broker(version: int, reader: Reader) -> UpdateMetadataBroker:
+def _read_broker(reader: Reader) -> UpdateMetadataBroker:
     return UpdateMetadataBroker(
         broker_id=BrokerId(reader.int32()),
         host=reader.name(),
         port=reader.int32(),
         rack=reader.nullable_name(),
         epoch=BrokerEpoch(reader.int64()),
-        endpoints=tuple(reader.array(8, lambda: _read_endpoint(reader)))
-        if version >= FIRST_WITH_ENDPOINTS
-        else (),
+        endpoints=tuple(reader.array(8, lambda: _read_endpoint(reader))),
     )
 
 
@@ -219,16 +211,15 @@ def _shared_id(topic_id: UUID) -> UUID:
     return topic_id
 
 
-def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]:
+def encode_request(_version: int, request: UpdateMetadataRequest) -> list[Buffer]:
     writer = Writer(flexible=False)
     writer.int32(request.controller_id)
     writer.int32(request.controller_epoch)
     writer.int64(request.broker_epoch)
     writer.int64(request.order_number)
     writer.boolean(request.full)
-    if version >= 1:
-        writer.int32(request.part)
-        writer.boolean(request.goes_on)
+    writer.int32(request.part)
+    writer.boolean(request.goes_on)
     writer.count(len(request.brokers))
     for broker in request.brokers:
         writer.int32(broker.broker_id)
@@ -236,12 +227,11 @@ def encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]
         writer.int32(broker.port)
         writer.nullable_string(broker.rack)
         writer.int64(broker.epoch)
-        if version >= FIRST_WITH_ENDPOINTS:
-            writer.count(len(broker.endpoints))
-            for endpoint in broker.endpoints:
-                writer.string(endpoint.listener)
-                writer.string(endpoint.host)
-                writer.int32(endpoint.port)
+        writer.count(len(broker.endpoints))
+        for endpoint in broker.endpoints:
+            writer.string(endpoint.listener)
+            writer.string(endpoint.host)
+            writer.int32(endpoint.port)
     writer.count(len(request.removed_topics))
     for topic in request.removed_topics:
         writer.string(topic)
@@ -283,7 +273,7 @@ API = ApiSpec(
     key=6,
     name="UpdateMetadata",
     min_version=0,
-    max_version=FIRST_WITH_ENDPOINTS,
+    max_version=0,
     first_flexible_version=None,
     decode_request=decode_request,
     encode_request=encode_request,

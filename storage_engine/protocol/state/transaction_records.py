@@ -74,8 +74,6 @@ _TAG_ROWS = 3
 _TAG_RUNS = 4
 _TAG_WINNER = 5
 _TAG_CLAIM = 6
-"""The last of seven tags of a ledger. A reader of an older version skips a tag that it does not
-know."""
 
 _UUID_BYTES = 16
 _NO_WRITE = UUID(int=0)

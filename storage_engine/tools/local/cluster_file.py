@@ -279,7 +279,6 @@ def _parse_broker(item: object, place: str) -> BrokerEntry:
 
 
 def _metrics(item: dict[str, Any], place: str) -> str | None:
-    """Files of earlier versions have none."""
     if item.get("metrics") is None:
         return None
     url = urlsplit(_text(item, "metrics", place))

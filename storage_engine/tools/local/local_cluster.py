@@ -326,15 +326,8 @@ class LocalCluster:
         )
 
     def _prepare_security(self, state: ClusterFile) -> None:
-        if state.security is None:
-            return
-        server = self._zookeeper(state)
-        if server is not None and not server.speaks_tls:
-            raise CommandError(
-                f"the ZooKeeper of '{self.directory}' speaks no TLS, as an earlier version started "
-                f"it: stop all with 'headrace down --dir {self.directory}', then start it again"
-            )
-        self._secured.prepare(state.brokers)
+        if state.security is not None:
+            self._secured.prepare(state.brokers)
 
     def _start_zookeeper(self, state: ClusterFile) -> ClusterFile:
         """Start the embedded ZooKeeper unless it runs or is somebody else's."""

@@ -73,7 +73,6 @@ class SecuredCluster:
         for folder in (tls, zookeeper):
             folder.mkdir(exist_ok=True)
             make_authority(folder)
-        # Also what earlier versions have made.
         kept = (*self.directory.glob("broker-*"), self.directory / ZOOKEEPER_DIR)
         for folder in (tls, zookeeper, *kept):
             if folder.is_dir():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar
 
-from storage_engine.core.control.cluster_state import FEATURES, BrokerEndpoint
+from storage_engine.core.control.cluster_state import BrokerEndpoint
 from storage_engine.core.ids import NO_TAIL_LOST, BrokerEpoch, BrokerId
 from storage_engine.zookeeper.znode_json import (
     BROKER_EPOCHS,
@@ -78,8 +78,6 @@ class BrokerIdZNode:
     tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
     """The broker's first incarnation since its machine stopped and may have cut its logs;
     TAIL_LOST_NOW: the one that this node creates."""
-    features: frozenset[str] = frozenset()
-    """What the broker's version can do (`cluster_state.FEATURES`)."""
 
     @classmethod
     def path(cls, broker_id: int) -> str:
@@ -107,9 +105,6 @@ class BrokerIdZNode:
             fields["rack"] = self.rack
         if self.tail_lost_epoch != NO_TAIL_LOST:
             fields["tail_lost_epoch"] = self.tail_lost_epoch
-        if self.features:
-            versions = {"min_version": 1, "max_version": 1}
-            fields["features"] = dict.fromkeys(sorted(self.features), versions)
         return encode_object(fields)
 
     @classmethod
@@ -128,7 +123,6 @@ class BrokerIdZNode:
             if not _is_host(host):
                 raise ZnodeFormatError(f"znode {path}: 'host' is no name or address of a machine")
         has_protocols = fields.get("listener_security_protocol_map") is not None
-        features = fields.get("features")
         return cls(
             broker_id=BrokerId(broker_id),
             host=host,
@@ -141,7 +135,6 @@ class BrokerIdZNode:
             tail_lost_epoch=BrokerEpoch(int_field(path, fields, "tail_lost_epoch", BROKER_EPOCHS))
             if "tail_lost_epoch" in fields
             else NO_TAIL_LOST,
-            features=FEATURES.intersection(features if isinstance(features, dict) else ()),
         )
 
     @property

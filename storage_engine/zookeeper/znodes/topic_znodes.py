@@ -129,7 +129,7 @@ class PartitionsZNode:
     """The transaction that created the topic's node: the id belongs to that node alone."""
     is_doubted: bool = False
     """True when the topic's node has named another id: this one counts only while both are the
-    same. Only True is written, and ignored by earlier versions."""
+    same."""
 
     @staticmethod
     def path(topic: str) -> str:

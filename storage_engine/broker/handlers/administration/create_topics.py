@@ -4,7 +4,6 @@ The answer comes when all partitions have leaders and live brokers know them, or
 timeout is over (see `topic_outcomes`). Source: R-CTL6.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,18 +26,13 @@ from storage_engine.broker.handlers.controller.controller_only import acting_con
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.effective_settings import effective_settings
-from storage_engine.core.control.cluster_state import TYPED_TOPICS
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.security.acl_types import ResourceType
-from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
 from storage_engine.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 FIRST_WITH_SETTINGS = 5
-
-BROKERS_SHOWN = 10
-"""The most brokers that an error names."""
 
 _Created = CreateTopicsResponse.CreatableTopicResult
 
@@ -118,39 +112,17 @@ class CreateTopicsHandler:
         check_not_internal(topic.name, "create")
         if acting.core.topic(topic.name) is not None:
             raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
-        new = _new_topic(topic)
-        self._check_features(new.config)
-        return self.topic_admin.plan(new)
-
-    def _check_features(self, settings: Mapping[str, str]) -> None:
-        """Raises KafkaError while there are brokers that would take a typed topic for another."""
-        if SCHEMA_SETTING not in settings:
-            return
-        brokers = acting_controller(self.controller).core.brokers
-        older = sorted(b for b, info in brokers.items() if TYPED_TOPICS not in info.features)
-        if older:
-            which = ", ".join(map(str, older[:BROKERS_SHOWN]))
-            more = f" and {len(older) - BROKERS_SHOWN} more" if len(older) > BROKERS_SHOWN else ""
-            raise KafkaError(
-                "typed topics need a newer version of Headrace on every broker: upgrade first "
-                f"broker {which}{more}",
-                ErrorCode.UNSUPPORTED_VERSION,
-            )
+        return self.topic_admin.plan(_new_topic(topic))
 
     def _create(
         self, call: ApiCall[CreateTopicsResponse], waiting: TopicOutcomes, plan: PlannedTopic
     ) -> None:
         info = plan.info
-
-        def check_allowed() -> None:
-            call.check_allowed(ResourceType.TOPIC, info.topic)
-            self._check_features(plan.config)
-
         self.topic_admin.write(
             plan,
             lambda failure: waiting.on_topic_written(info, failure),
             lambda: waiting.waits_for(info.topic),
-            check_allowed=check_allowed,
+            check_allowed=lambda: call.check_allowed(ResourceType.TOPIC, info.topic),
         )
 
 

@@ -18,7 +18,6 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.single_use import single_use
 from storage_engine.core.transactions.sink_names import (
-    FORMER_SEQUENCE,
     NAMED_PREFIX,
     is_once,
     member_transactional_id,
@@ -40,7 +39,6 @@ from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import (
-    FIRST_WITH_RUNS,
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
     BatchResponse,
@@ -114,7 +112,7 @@ class SinkBatchHandlers:
                 )
             )
 
-        problem = _problem(request, request.batch) or _name_problem(request, call.version)
+        problem = _problem(request, request.batch) or _name_problem(request)
         if problem is not None:
             call.respond(JoinBatchResponse(error_code=_INVALID, error_message=problem))
             return
@@ -152,7 +150,7 @@ class SinkBatchHandlers:
                 )
             )
 
-        problem = _problem(request, request.batch) or _name_problem(request, call.version)
+        problem = _problem(request, request.batch) or _name_problem(request)
         if problem is not None:
             call.respond(CommitBatchResponse(error_code=_INVALID, error_message=problem))
         else:
@@ -239,15 +237,8 @@ def _names(request: _Named | _Request) -> set[str]:
     return names
 
 
-def _name_problem(request: _Named, version: int) -> str | None:
+def _name_problem(request: _Named) -> str | None:
     """Why nobody may write under that name; None if one may."""
-    if request.query == FORMER_SEQUENCE or (
-        request.query.startswith(NAMED_PREFIX) and version < FIRST_WITH_RUNS
-    ):
-        return (
-            "this client counts all batchIds of a sink as one sequence, and would drop rows: "
-            "install the connector of the brokers' version"
-        )
     if not request.query.startswith(NAMED_PREFIX):
         return None
     named = part_and_number(request.query)

@@ -60,7 +60,7 @@ def test_a_topic_written_with_another_id_keeps_id_and_records(topic):
 def test_a_topic_written_without_its_id_while_nobody_is_controller_keeps_its_records(
     topic, is_recorded
 ):
-    """Without the record of an older version's cluster nobody can tell the id any more."""
+    """Without the record nobody can tell the id any more."""
     topic_id = fields(topic, PATH)["topic_id"]
     old = topic.controller
     old.kill(session_ends_at_once=True)
@@ -74,7 +74,7 @@ def test_a_topic_written_without_its_id_while_nobody_is_controller_keeps_its_rec
     holds_everything(topic)
 
 
-def test_an_older_versions_topic_gets_its_id_recorded(topic):
+def test_an_id_that_is_not_recorded_is_recorded_by_the_next_controller(topic):
     record = topic.zookeeper.data(PartitionsZNode.path("t"))
     topic.zookeeper.put(PartitionsZNode.path("t"), b"")
     next_controller(topic)

@@ -1,5 +1,5 @@
 """Topics whose id was lost: a program wrote their nodes without it while there was no controller,
-in a cluster of an earlier version, which recorded it nowhere else. Source: KIP-516."""
+and nothing else has recorded it. Source: KIP-516."""
 
 import json
 from uuid import UUID
@@ -89,8 +89,7 @@ def test_a_topic_without_an_id_grows_by_one_write(topic):
 
 @pytest.mark.parametrize("is_of_the_node", [True, False])
 def test_replicas_keep_their_logs_where_node_and_record_name_two_ids(topic, is_of_the_node):
-    """Of which only one is that of the replicas: a controller of an earlier version may have given
-    the one in the node, and a program may have written it."""
+    """Of which only one is that of the replicas: a program may have written either."""
     record_path = PartitionsZNode.path("t")
     other = topic_id_to_text(UUID(int=7))
     old = topic.controller

@@ -31,22 +31,22 @@ def loaded() -> list:
     return [effect.delivery for effect in driven.deliveries]
 
 
-def metadata_request(delivery, shared=None) -> tuple[int, update_metadata.UpdateMetadataRequest]:
+def metadata_request(delivery, shared=None) -> update_metadata.UpdateMetadataRequest:
     for requests in rounds_of(SENDER, delivery, shared):
-        for spec, version, message in requests:
+        for spec, message in requests:
             if spec is update_metadata.API:
-                return version, message
+                return message
     raise AssertionError("no UpdateMetadata")
 
 
 def shared_partitions(delivery) -> update_metadata.SharedPartitions:
-    partitions = metadata_request(delivery)[1].partitions
+    partitions = metadata_request(delivery).partitions
     assert isinstance(partitions, update_metadata.SharedPartitions)
     return partitions
 
 
-def encoded(version, message) -> bytes:
-    return b"".join(update_metadata.API.encode_request(version, message))
+def encoded(message) -> bytes:
+    return b"".join(update_metadata.API.encode_request(0, message))
 
 
 def test_a_new_controller_makes_and_encodes_the_metadata_of_all_brokers_once():
@@ -55,19 +55,19 @@ def test_a_new_controller_makes_and_encodes_the_metadata_of_all_brokers_once():
     assert all(each.metadata is deliveries[0].metadata for each in deliveries)
     shared = MetadataParts()
     requests = [metadata_request(each, shared) for each in deliveries]
-    pieces = [update_metadata.API.encode_request(*request)[1] for request in requests]
+    pieces = [update_metadata.API.encode_request(0, request)[1] for request in requests]
     assert all(piece is pieces[0] for piece in pieces)
 
 
 def test_shared_requests_say_what_requests_made_alone_would_say():
     shared = MetadataParts()
     for delivery in loaded():
-        version, message = metadata_request(delivery, shared)
+        message = metadata_request(delivery, shared)
         alone = replace(message, partitions=list(message.partitions))
-        assert encoded(version, message) == encoded(version, alone)
-        body = memoryview(encoded(version, message))
-        assert list(update_metadata.API.decode_request(version, body).partitions) == list(
-            metadata_request(delivery)[1].partitions
+        assert encoded(message) == encoded(alone)
+        body = memoryview(encoded(message))
+        assert list(update_metadata.API.decode_request(0, body).partitions) == list(
+            metadata_request(delivery).partitions
         )
         assert message.broker_epoch == delivery.broker_epoch
         assert message.order_number == delivery.number
@@ -102,10 +102,10 @@ def test_other_live_brokers_or_another_topic_that_is_gone_are_not_taken_for_the_
     first = loaded()[0]
     metadata_request(first, shared)
     without_third = replace(first, brokers=first.brokers[:2])
-    _, message = metadata_request(without_third, shared)
+    message = metadata_request(without_third, shared)
     assert {tuple(item.offline_replicas) for item in message.partitions} == {(3,)}
-    _, message = metadata_request(replace(without_third, removed_topics=("gone",)), shared)
+    message = metadata_request(replace(without_third, removed_topics=("gone",)), shared)
     assert message.removed_topics == ["gone"]
-    _, message = metadata_request(replace(first, broker_epoch=BrokerEpoch(77)), shared)
+    message = metadata_request(replace(first, broker_epoch=BrokerEpoch(77)), shared)
     assert message.removed_topics == []
     assert {tuple(item.offline_replicas) for item in message.partitions} == {()}

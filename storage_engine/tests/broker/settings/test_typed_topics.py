@@ -1,4 +1,4 @@
-"""Schemas of topics on brokers: what is taken and refused, who tells them, and rolling upgrades.
+"""Schemas of topics on brokers: what is taken and refused, who tells them.
 Real brokers over a simulated ZooKeeper and network."""
 
 import json
@@ -7,7 +7,6 @@ import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import create_topic_request
-from storage_engine.broker.wiring import cluster as wiring
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
@@ -224,25 +223,3 @@ def test_a_topic_made_anew_has_the_schema_of_its_own(typed):
         (row,) = tell(typed, broker.id, "typed")
         assert row.topic_id != old
         assert row.schema == KEYLESS.to_json()
-
-
-# --- rolling upgrades ---
-
-
-def test_no_typed_topic_is_created_while_a_live_broker_knows_none(cluster, monkeypatch):
-    older = cluster[2]
-    older.kill(session_ends_at_once=True)
-    with monkeypatch.context() as patch:
-        patch.setattr(wiring, "FEATURES", frozenset())
-        older.start()
-        cluster.loop.run_until(lambda: all(2 in b.metadata.brokers for b in cluster.brokers))
-    for validate_only in (True, False):
-        row = create(cluster, validate_only=validate_only)
-        assert ErrorCode.of(row.error_code) is ErrorCode.UNSUPPORTED_VERSION
-        assert row.error_message == (
-            "typed topics need a newer version of Headrace on every broker: upgrade first broker 2"
-        )
-    assert cluster.create_topic("plain").error_code == 0
-    older.kill(session_ends_at_once=True)
-    older.start()
-    cluster.loop.run_until(lambda: create(cluster).error_code == 0)

@@ -13,7 +13,7 @@ from storage_engine.broker.coordinators import state_topic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions import committed_numbers
-from storage_engine.core.transactions.sink_names import FORMER_SEQUENCE, named_write
+from storage_engine.core.transactions.sink_names import named_write
 from storage_engine.core.transactions.transaction_state import NumbersKey
 from storage_engine.protocol.apis import (
     abort_members,
@@ -22,7 +22,6 @@ from storage_engine.protocol.apis import (
     join_batch,
     wire,
 )
-from storage_engine.protocol.apis.micro_batch_fields import FIRST_WITH_RUNS
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     SINK,
     STATE,
@@ -52,7 +51,7 @@ class Job(Task):
         super().__init__(cluster, number, query=how.get("query") or named_write("t", number))
         self._whose = {"owner": owner, "run": run}
 
-    def begin(self, version: int = FIRST_WITH_RUNS):
+    def begin(self):
         request = join_batch.JoinBatchRequest(
             sink=SINK,
             query=self.query,
@@ -61,12 +60,12 @@ class Job(Task):
             nonce=UUID(int=1),
             **self._whose,
         )
-        answer = self.ask_coordinator(join_batch.API, version, request, lambda a: [a.error_code])
+        answer = self.ask_coordinator(join_batch.API, 0, request, lambda a: [a.error_code])
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self.origins = dict(answer.origins)
         return self.wrote(A)
 
-    def commit(self, version: int = FIRST_WITH_RUNS, **counts):
+    def commit(self, **counts):
         request = commit_batch.CommitBatchRequest(
             sink=SINK,
             query=self.query,
@@ -75,7 +74,7 @@ class Job(Task):
             **self._whose,
             **counts,
         )
-        return self.ask_coordinator(commit_batch.API, version, request, lambda a: [a.error_code])
+        return self.ask_coordinator(commit_batch.API, 0, request, lambda a: [a.error_code])
 
 
 def refusal(act) -> KafkaError:
@@ -153,16 +152,7 @@ def test_a_batch_without_rows_drops_none(cluster, caplog):
     assert not dropped(caplog)
 
 
-def test_a_client_that_counts_one_sequence_is_refused_in_one_line(cluster):
-    for version, query in (
-        (0, FORMER_SEQUENCE),
-        (FIRST_WITH_RUNS, FORMER_SEQUENCE),
-        (0, named_write("t", 5)),
-    ):
-        job = Job(cluster, 5, query=query)
-        for act in (job.begin, job.commit):
-            told = refusal(lambda act=act, version=version: act(version))
-            assert told.code is ErrorCode.INVALID_REQUEST
+def test_a_name_of_another_number_is_refused(cluster):
     forged = Job(cluster, 5, query=named_write("t", 6))
     assert refusal(forged.begin).code is ErrorCode.INVALID_REQUEST
 
@@ -216,10 +206,7 @@ def test_a_name_that_no_record_can_hold_is_refused(cluster, long):
     leader = cluster[stranger.coordinator()]
     core = leader.parts.coordinators.transactions.coordinator_of(stranger.transactional_id)
     for spec, request in requests:
-        version = FIRST_WITH_RUNS if owner else 0
-        answer = cluster.answer(
-            cluster.ask(stranger.coordinator(), boundless(spec), version, request)
-        )
+        answer = cluster.answer(cluster.ask(stranger.coordinator(), boundless(spec), 0, request))
         assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_REQUEST
         assert "32000 bytes at most" in answer.error_message
     assert leader.parts.coordinators.transactions.coordinator_of(stranger.transactional_id) is core

@@ -46,15 +46,6 @@ def test_epochs_are_read_as_written(tmp_path):
     assert read_epochs(REAL_DISK, tmp_path / "epochs") == list(entries)
 
 
-def test_a_file_without_checks_is_read(tmp_path):
-    """Of an earlier version."""
-    path = tmp_path / "checkpoint"
-    path.write_text(f"0\n2\na 0 5\nb-c.d_e 12 {1 << 40}\n")
-    assert read_offsets(REAL_DISK, path) == (OFFSETS, False)
-    path.write_text("0\n2\n0 0\n3 17\n")
-    assert read_epochs(REAL_DISK, path) == [(0, 0), (3, 17)]
-
-
 @pytest.mark.parametrize("flip", [0x01, 0x41, 0x80, 0xFF])
 def test_a_flipped_byte_costs_the_line_that_it_is_in(tmp_path, caplog, flip):
     path = tmp_path / "checkpoint"

@@ -6,8 +6,6 @@ import pytest
 from crc32c import crc32c
 
 from storage_engine.core.retained.producer_state import (
-    ANY_FORGOTTEN,
-    NONE_FORGOTTEN,
     ProducerStates,
     SequencedBatch,
 )
@@ -57,28 +55,6 @@ def test_a_snapshot_is_read_as_written():
     assert again.forgotten_to == 1 << 50
     assert list(again.transactions.ongoing.items()) == [(4, 60), (6, 66)]
     assert again.transactions.ended == ((65, 70),)
-
-
-def test_a_snapshot_of_a_version_without_transactions_is_read():
-    body = struct.pack(">BI", 1, 1) + struct.pack(">qhqB", 7, 3, 50, 1)
-    body += struct.pack(">iiqqq", 0, 4, 100, 104, 1000)
-    states = decode(struct.pack(">4sI", b"HPS1", crc32c(body)) + body)
-    assert as_values(states) == [(7, 3, 50, -1, [(0, 4, 100, 104, 1000)])]
-    assert states.forgotten_to == ANY_FORGOTTEN and not states.transactions.ongoing
-
-
-@pytest.mark.parametrize(("byte", "forgotten_to"), [(0, NONE_FORGOTTEN), (1, ANY_FORGOTTEN)])
-def test_a_snapshot_of_a_version_that_only_knew_whether_any_was_forgotten_is_read(
-    byte, forgotten_to
-):
-    body = struct.pack(">BIII", byte, 1, 1, 1) + struct.pack(">qhqiB", 7, 3, 50, 4, 1)
-    body += struct.pack(">iiqqq", 0, 4, 100, 104, 1000)
-    body += struct.pack(">qqqq", 7, 100, 20, 30)
-    states = decode(struct.pack(">4sI", b"HPS2", crc32c(body)) + body)
-    assert as_values(states) == [(7, 3, 50, 4, [(0, 4, 100, 104, 1000)])]
-    assert states.forgotten_to == forgotten_to
-    assert list(states.transactions.ongoing.items()) == [(7, 100)]
-    assert states.transactions.ended == ((20, 30),)
 
 
 def test_every_flipped_or_cut_byte_is_noticed():

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from storage_engine.core.control.cluster_state import BrokerEndpoint
 from storage_engine.core.ids import (
     BrokerEpoch,
     BrokerId,
@@ -59,6 +60,8 @@ REQUESTS: dict[int, Any] = {
         ],
         live_leaders=[LiveLeader(broker_id=BrokerId(11), host="broker-1", port=9092)],
         full=True,
+        part=3,
+        goes_on=True,
     ),
     5: StopReplicaRequest(
         controller_id=BrokerId(1),
@@ -78,7 +81,15 @@ REQUESTS: dict[int, Any] = {
         order_number=12,
         brokers=[
             UpdateMetadataBroker(
-                broker_id=BrokerId(4), host="broker-4", port=9094, epoch=BrokerEpoch(5), rack="r1"
+                broker_id=BrokerId(4),
+                host="broker-4",
+                port=9094,
+                epoch=BrokerEpoch(5),
+                rack="r1",
+                endpoints=(
+                    BrokerEndpoint("INTERNAL", "inside", 1),
+                    BrokerEndpoint("CLIENT", "outside", 2),
+                ),
             )
         ],
         partitions=[
@@ -95,6 +106,8 @@ REQUESTS: dict[int, Any] = {
         ],
         removed_topics=["weather"],
         full=True,
+        part=3,
+        goes_on=True,
     ),
     7: ControlledShutdownRequest(broker_id=BrokerId(1), broker_epoch=BrokerEpoch(3)),
 }

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from storage_engine.core.control.cluster_state import BrokerEndpoint
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ids import BrokerId, ControllerEpoch
 from storage_engine.protocol.apis import update_metadata
@@ -28,31 +27,6 @@ CODECS = [
 @pytest.mark.parametrize(("encode", "decode", "message"), CODECS)
 def test_every_field_arrives_as_it_was_sent(encode: Any, decode: Any, message: Any) -> None:
     assert decode(0, memoryview(joined(encode(0, message)))) == message
-
-
-@pytest.mark.parametrize("key", [4, 6], ids=name_of)
-def test_version_1_says_which_part_of_an_order_it_is(key: int) -> None:
-    spec = spec_for(key)
-    sent = replace(REQUESTS[key], part=3, goes_on=True)
-    data = joined(spec.encode_request(1, sent))
-    assert spec.decode_request(1, memoryview(data)) == sent
-    assert joined(spec.encode_request(0, sent)) == joined(spec.encode_request(0, REQUESTS[key]))
-    for end in range(len(data)):
-        with pytest.raises(InvalidRequestError):
-            spec.decode_request(1, memoryview(data[:end]))
-
-
-def test_version_2_of_update_metadata_has_the_endpoints_of_brokers() -> None:
-    spec = update_metadata.API
-    endpoints = (BrokerEndpoint("INTERNAL", "inside", 1), BrokerEndpoint("CLIENT", "outside", 2))
-    request = REQUESTS[6]
-    sent = replace(request, brokers=[replace(request.brokers[0], endpoints=endpoints)])
-    data = joined(spec.encode_request(2, sent))
-    assert spec.decode_request(2, memoryview(data)) == sent
-    assert joined(spec.encode_request(1, sent)) == joined(spec.encode_request(1, request))
-    for end in range(len(data)):
-        with pytest.raises(InvalidRequestError):
-            spec.decode_request(2, memoryview(data[:end]))
 
 
 @pytest.mark.parametrize(("encode", "decode", "message"), CODECS)
@@ -82,9 +56,9 @@ def test_partitions_share_their_replicas_and_nobody_can_change_them() -> None:
     request = REQUESTS[6]
     other = replace(request.partitions[0], partition=7)
     body = joined(
-        update_metadata.encode_request(1, replace(request, partitions=[*request.partitions, other]))
+        update_metadata.encode_request(0, replace(request, partitions=[*request.partitions, other]))
     )
-    first, second = update_metadata.decode_request(1, memoryview(body)).partitions
+    first, second = update_metadata.decode_request(0, memoryview(body)).partitions
     assert first.replicas is second.replicas
     shared = (first.isr, first.replicas, first.offline_replicas)
     assert [type(each) for each in shared] == [tuple, tuple, tuple]

@@ -17,7 +17,6 @@ from storage_engine.core.transactions.sink_names import (
 from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     LedgerRecord,
-    MemberEnd,
     NumberInterval,
     NumbersKey,
 )
@@ -218,7 +217,7 @@ def test_numbers_that_are_replicated_together_move_together(monkeypatch):
     assert all(error(jobs.asks(number)) is ALREADY for number in range(8))
 
 
-def test_many_ledgers_of_an_earlier_version_go_with_the_next_commits(monkeypatch):
+def test_many_ledgers_that_have_gathered_go_with_the_next_commits(monkeypatch):
     monkeypatch.setattr(committed_numbers, "MOST_MOVED", 100)
     jobs = Jobs()
     for number in range(1000):
@@ -391,22 +390,3 @@ def test_a_name_says_part_and_number(part):
 @pytest.mark.parametrize("number", ["05", "00", "-1", "+5", "\u0665", str(2**63), "9" * 5000, ""])
 def test_a_number_has_one_name(number):
     assert part_and_number(f"__headrace_number/{number}/t") is None
-
-
-def test_a_second_name_of_a_number_in_a_log_stops_nobody(monkeypatch):
-    """An earlier version took it."""
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
-    jobs = Jobs()
-    for number in range(3):
-        key = LedgerKey("s", f"__headrace_number/0{number}/t")
-        end = MemberEnd(number, 0, True, frozenset({OUT0}))
-        jobs.log.append((key, LedgerRecord(last=number, ends=(end,))))
-    jobs.replicated = len(jobs.log)
-    jobs.fail_over()
-    jobs.settle()
-    for number in range(10):
-        assert jobs.writes(number) is OK
-        jobs.fail_over()
-        jobs.settle()
-    for number in range(10):
-        assert error(jobs.asks(number)) is ALREADY

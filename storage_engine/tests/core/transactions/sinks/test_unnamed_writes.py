@@ -64,7 +64,7 @@ def test_a_write_without_a_name_is_known_as_long_as_its_attempts_may_be_at_work(
     assert not dict(bench.coordinator.batches.ledgers())
 
 
-def test_what_an_earlier_version_has_left_is_folded_a_part_a_tick_in_one_record_a_sink():
+def test_many_writes_that_are_over_are_folded_a_part_a_tick_in_one_record_a_sink():
     bench = CoordinatorBench()
     for number in range(3 * MOST_FORGOTTEN):
         origins = {OUT0: Origin(number, number), TopicPartition("other", number): Origin(1, number)}

@@ -9,7 +9,6 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions import committed_numbers
 from storage_engine.core.transactions.sink_names import (
-    FORMER_SEQUENCE,
     NO_QUERY,
     ONCE_PREFIX,
     named_write,
@@ -44,7 +43,6 @@ def names_written(bench: CoordinatorBench, since: int) -> set:
     "key",
     [
         PART,
-        LedgerKey("s", FORMER_SEQUENCE),
         LedgerKey("s", "q"),
         LedgerKey("s", NO_QUERY),
         LedgerKey("s", named_write("t", 0)),
