@@ -1,15 +1,11 @@
-"""A streaming query goes on from a checkpoint that an earlier version of the format wrote, source
+"""A streaming query goes on from a checkpoint that a release wrote, source
 and sink, and every record is copied once. Source: R-SPARK2."""
 
 import pytest
 
 from connector.spark_version import limits_micro_batches
-from integration_tests.earlier_versions.kept_cluster import (
-    COMMITS,
-    described,
-    running_kept_cluster,
-)
-from integration_tests.earlier_versions.make_kept_cluster import (
+from integration_tests.kept_data.kept_cluster import RELEASES, running_kept_cluster
+from integration_tests.kept_data.make import (
     ORDERS,
     PER_MICRO_BATCH,
     copy_orders,
@@ -24,11 +20,11 @@ __all__ = ["spark"]
 MORE = 15
 
 
-@pytest.mark.parametrize("commit", COMMITS)
-def test_a_query_goes_on_from_its_checkpoint_and_copies_each_record_once(commit, spark, tmp_path):
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_query_goes_on_from_its_checkpoint_and_copies_each_record_once(release, spark, tmp_path):
     # The last micro-batch of the checkpoint is committed by the sink and not by Spark: a replay.
     checkpoint = tmp_path / "checkpoint"
-    with running_kept_cluster(commit, tmp_path) as cluster:
+    with running_kept_cluster(release, tmp_path) as (cluster, kept):
         servers = cluster.bootstrap_servers
         fill_orders(servers, range(ORDERS, ORDERS + MORE))
         # Spark before 4.2 ends after the micro-batch that it repeats.
@@ -37,7 +33,6 @@ def test_a_query_goes_on_from_its_checkpoint_and_copies_each_record_once(commit,
         rows = consume(servers, "copies")
     values = [row.value().decode() for row in rows]
     assert sorted(values) == sorted(f"order {n}" for n in range(ORDERS + MORE))
-    kept = described(commit)
     before = {
         (partition, offset, value)
         for partition in (0, 1)

@@ -1,20 +1,20 @@
-"""Makes `cluster-<commit>.tar.gz` and `cluster-<commit>.json`: what a cluster of one broker and a
-streaming query of that commit leave behind, and what their present versions must find in it.
+"""Makes `<release>.tar.gz`: what a cluster of one broker and a streaming query of that release
+leave behind, and what later versions must find in it.
 
-    git worktree add --detach ../earlier 450eb3f
-    cd ../earlier
-    PYTHONPATH=$PWD python …/integration_tests/earlier_versions/make_kept_cluster.py FOLDER 450eb3f
+    .venv/bin/python -m integration_tests.kept_data.make 0.1.0
 
-It runs the code of the folder that it is started in. FOLDER gets both files.
+It runs the code of the folder that it is started in.
 
-    broker/      the log directory: checkpoints, segments, indexes, producer snapshots
-    zookeeper/   the data of the cluster's ZooKeeper
-    checkpoint/  of a query that copies `orders` to `copies`, one micro-batch of which it has
-                 committed without noting that in the checkpoint: a restart must replay that one
+    broker/         the log directory: checkpoints, segments, indexes, producer snapshots
+    zookeeper/      the data of the cluster's ZooKeeper
+    checkpoint/     of a query that copies `orders` to `copies`, one micro-batch of which it has
+                    committed without noting that in the checkpoint: a restart must replay that one
+    described.json  what clients see of every partition
 
 The topics: `compacted` (cleaned), `transactional` (a committed, an aborted and another committed
-transaction), `unfinished` (one that nobody ended), `orders` (from an idempotent producer) and
-`copies`. Nothing in them is ever too old: `retention.ms=-1`.
+transaction), `unfinished` (one that nobody ended), `orders` (from an idempotent producer, read by a
+group), `copies` and `typed` (rows by a schema of two versions). Nothing in them is ever too old:
+`retention.ms=-1`.
 """
 
 import json
@@ -27,9 +27,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+import pyarrow as pa
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
 from pyspark.sql import SparkSession
 
+from integration_tests.kept_data.kept_cluster import DESCRIPTION, HERE, SETTINGS
 from integration_tests.support.cluster_support import (
     DEADLINE_S,
     create_topic,
@@ -37,14 +40,13 @@ from integration_tests.support.cluster_support import (
     wait_until,
 )
 from integration_tests.support.spark_support import consume, new_session, produce
+from storage_engine.client import Admin, NewTopic
+from storage_engine.client import Producer as OurProducer
 from storage_engine.client.admin.active_producers import describe_producers
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition
 
-SETTINGS = (
-    ("transaction.state.log.num.partitions", "2"),
-    ("log.cleaner.backoff.ms", "200"),
-)
+MAKING = (*SETTINGS, ("log.cleaner.backoff.ms", "200"))
 FOREVER = {"retention.ms": "-1"}
 COMPACTED = {
     **FOREVER,
@@ -53,25 +55,30 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.01",
     "max.compaction.lag.ms": "1000",
 }
-PARTITIONS = {"compacted": 1, "transactional": 1, "orders": 2, "copies": 2}
+PARTITIONS = {"compacted": 1, "transactional": 1, "orders": 2, "copies": 2, "typed": 1}
 UNFINISHED = "unfinished"
 UNFINISHED_TIMEOUT_MS = 60_000
+GROUP = "readers"
+TYPED = "typed"
 ORDERS = 40
 PER_MICRO_BATCH = 10
 
 
 def main() -> None:
-    """Makes both files."""
-    folder, commit = Path(sys.argv[1]), sys.argv[2]
-    work = Path(tempfile.mkdtemp(prefix="earlier-"))
-    with running_cluster(work / "cluster", brokers=1, settings=SETTINGS) as cluster:
+    """Makes the archive."""
+    work = Path(tempfile.mkdtemp(prefix="kept-"))
+    with running_cluster(work / "cluster", brokers=1, settings=MAKING) as cluster:
         for topic, partitions in PARTITIONS.items():
+            if topic == TYPED:
+                continue
             config = COMPACTED if topic == "compacted" else FOREVER
             create_topic(cluster, topic, partitions=partitions, replication_factor=1, config=config)
         _fill_compacted(cluster.bootstrap_servers, work / "cluster")
         _fill_transactional(cluster.bootstrap_servers)
         fill_orders(cluster.bootstrap_servers, range(ORDERS))
-        spark = new_session("headrace-earlier")
+        _fill_typed(cluster.bootstrap_servers)
+        _commit_offsets(cluster.bootstrap_servers)
+        spark = new_session("headrace-kept")
         copy_orders(spark, cluster.bootstrap_servers, work / "checkpoint")
         spark.stop()
         # The next leader epoch.
@@ -82,8 +89,8 @@ def main() -> None:
         left_open = _begin_transaction(cluster.bootstrap_servers)
     del left_open
     _forget_last_micro_batch(work / "checkpoint")
-    (folder / f"cluster-{commit}.json").write_text(json.dumps(found, indent=1) + "\n")
-    _pack(work, folder / f"cluster-{commit}.tar.gz")
+    (work / DESCRIPTION).write_text(json.dumps(found))
+    _pack(work, HERE / f"{sys.argv[1]}.tar.gz")
     shutil.rmtree(work)
 
 
@@ -138,6 +145,28 @@ def fill_orders(servers: str, numbers: Iterable[int]) -> None:
     for n in numbers:
         producer.produce("orders", key=f"{n}", value=f"order {n}", partition=n % 2)
     assert producer.flush(DEADLINE_S) == 0
+
+
+def _fill_typed(servers: str) -> None:
+    """Rows of one version, and of the next."""
+    with Admin({"bootstrap.servers": servers}) as admin:
+        made = NewTopic(name=TYPED, partitions=1, replication_factor=1, configs=FOREVER)
+        admin.create_topics([made], schema="id BIGINT NOT NULL, name STRING", key=["id"])
+        _write_typed(servers, [{"id": 1, "name": "one"}])
+        admin.alter_schema(TYPED, "id BIGINT NOT NULL, name STRING, place STRUCT<x: BIGINT>")
+        _write_typed(servers, [{"id": 2, "name": None, "place": {"x": 7}}])
+
+
+def _write_typed(servers: str, rows: list[dict[str, Any]]) -> None:
+    with OurProducer({"bootstrap.servers": servers}) as producer:
+        producer.send_table(TYPED, pa.Table.from_pylist(rows))
+        producer.flush()
+
+
+def _commit_offsets(servers: str) -> None:
+    reader = Consumer({"bootstrap.servers": servers, "group.id": GROUP})
+    reader.commit(offsets=[ConfluentPartition("orders", 1, 7)], asynchronous=False)
+    reader.close()
 
 
 LIMITS = {"maxOffsetsPerTrigger": PER_MICRO_BATCH}
@@ -210,6 +239,7 @@ def _pack(work: Path, archive: Path) -> None:
     shutil.copytree(work / "cluster" / "broker-1" / "data", Path(kept, "broker"))
     shutil.copytree(work / "cluster" / "zookeeper" / "version-2", Path(kept, "zookeeper"))
     shutil.copytree(work / "checkpoint", Path(kept, "checkpoint"))
+    shutil.copy(work / DESCRIPTION, kept)
     subprocess.run(
         ["tar", "--sort=name", "--owner=0", "--group=0", "-czf", str(archive), "-C", kept, "."],
         check=True,

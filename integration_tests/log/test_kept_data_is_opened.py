@@ -1,20 +1,17 @@
-"""A broker of the present version opens the log directory of an earlier one: records, offsets and
-the state of producers are as before. Source: R-LOG1."""
+"""A broker of the present version opens the log directory of a release: records, offsets, schemas
+and the state of producers are as before. Source: R-LOG1."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
-from integration_tests.earlier_versions.kept_cluster import (
-    COMMITS,
-    described,
-    running_kept_cluster,
-    unpack,
-)
-from integration_tests.earlier_versions.make_kept_cluster import UNFINISHED, describe
+from integration_tests.kept_data.kept_cluster import RELEASES, running_kept_cluster, unpack
+from integration_tests.kept_data.make import GROUP, TYPED, UNFINISHED, describe
 from integration_tests.support.cluster_support import DEADLINE_S
 from integration_tests.support.spark_support import consume
+from storage_engine.client import Admin
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
@@ -23,23 +20,33 @@ from storage_engine.tests.log.support import ManualClock
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 
-@pytest.fixture(scope="module", params=COMMITS)
-def commit(request) -> str:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def cluster(commit, tmp_path_factory) -> Iterator[LocalCluster]:
-    with running_kept_cluster(commit, tmp_path_factory.mktemp("kept")) as running:
+@pytest.fixture(scope="module", params=RELEASES)
+def kept(request, tmp_path_factory) -> Iterator[tuple[LocalCluster, dict[str, Any]]]:
+    with running_kept_cluster(request.param, tmp_path_factory.mktemp("kept")) as running:
         yield running
 
 
-def test_records_and_offsets_are_as_before(commit, cluster):
-    before, now = described(commit), describe(cluster.bootstrap_servers)
+@pytest.fixture
+def cluster(kept) -> LocalCluster:
+    return kept[0]
+
+
+def test_records_and_offsets_are_as_before(kept):
+    cluster, before = kept
+    now = describe(cluster.bootstrap_servers)
     for partition in before.values():
         # A broker forgets producers after some days; the log's own test is below.
         del partition["producers"]
     assert {tp: {key: now[tp][key] for key in kept} for tp, kept in before.items()} == before
+
+
+def test_schema_and_offsets_of_a_group_are_as_before(cluster):
+    with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
+        known = admin.describe_schemas([TYPED])[TYPED]
+        committed = admin.group_offsets(GROUP)
+    assert known is not None and known.schema.latest.version == 2
+    assert [each.name for each in known.schema.latest.visible] == ["id", "name", "place"]
+    assert committed == {TopicPartition("orders", 1): 7}
 
 
 def test_a_transaction_that_was_open_ends_by_its_timeout(cluster):
@@ -58,10 +65,11 @@ def test_a_transactional_producer_goes_on(cluster):
     assert [row.value() for row in consume(servers, "transactional")][-1] == b"after"
 
 
+@pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("clean", [True, False], ids=["snapshot", "recovery"])
-def test_a_log_knows_its_producers(commit, clean, tmp_path):
-    unpack(commit, tmp_path)
-    with_producers = {name: each for name, each in described(commit).items() if each["producers"]}
+def test_a_log_knows_its_producers(release, clean, tmp_path):
+    described = unpack(release, tmp_path)
+    with_producers = {name: each for name, each in described.items() if each["producers"]}
     assert with_producers
     for name, kept in with_producers.items():
         tp = TopicPartition(name.rpartition("-")[0], int(name.rpartition("-")[2]))

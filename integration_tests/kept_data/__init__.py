@@ -1,0 +1,1 @@
+"""Files that releases of Headrace wrote, and the script that had them write these."""
