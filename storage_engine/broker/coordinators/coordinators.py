@@ -134,7 +134,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             return
         del self._runners[tp]
         log.info("coordinates no more partition=%s leader_epoch=%d", tp, runner.leader_epoch)
-        partition = runner.partition.current
+        partition = runner.partition
         pause_ms = RELOAD_PAUSE_MS
         if partition.leader is None:
             self._troubles.forget(tp)
@@ -148,7 +148,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             pause_ms = pause_ms if found is FAILED else found
 
         def look() -> None:
-            partition = runner.partition.current
+            partition = runner.partition
             leads = partition.leader is not None and tp not in self._runners
             if leads and partition.leader_epoch == runner.leader_epoch:
                 self.lead(partition)

@@ -162,9 +162,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         """Events to be stepped, in order. Outside of a step there are some only while no step is
         possible."""
         self._news: deque[_Due[EventT]] = deque()
-        """Submitted events that do not write. They come before the others, since they need not wait
-        behind what has to write, but in their order: of two ends of a producer's transactions the
-        first must be stepped first."""
+        """Submitted events that do not write. They come before the others, in their order: of two
+        ends of a producer's transactions the first must be stepped first."""
         self._stepping = False
         """True during a step, also while its records are encoded in the background."""
         self._encoding = False
@@ -230,7 +229,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         if self._ended:
             return True
         partition = self.partition
-        if partition.leader is None or partition.leader is not self._leader:
+        reads_another_log = self.coordinator is None and partition.log is not self._load.log
+        if partition.leader is None or partition.leader is not self._leader or reads_another_log:
             self._end_by_itself()
             return True
         if partition.leader_epoch == self.leader_epoch + 1:
@@ -319,7 +319,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         try:
             needs = NEEDS_REPLICAS if writes else NEEDS_LEADERSHIP
-            self.partition.current.check_writable(needs, self.leader_epoch)
+            self.partition.check_writable(needs, self.leader_epoch)
         except KafkaError as failure:
             if failure.code is ErrorCode.NOT_ENOUGH_REPLICAS:
                 return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -448,7 +448,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     ) -> None:
         done = 0
         for count, batch in parts:
-            result = self.partition.current.append_state(
+            result = self.partition.append_state(
                 self.leader_epoch, batch, producer=records[0].producer
             )
             done += count

@@ -74,7 +74,7 @@ class StateLoad(Generic[EntryT, ContentT]):
         on_failed: Callable[[Exception], None],
     ) -> None:
         """`load_codec` is called in the background: codecs need Arrow, which takes long to load."""
-        self._log = log
+        self.log = log
         self._load_codec = load_codec
         self._background = background
         self._on_loaded = on_loaded
@@ -107,12 +107,12 @@ class StateLoad(Generic[EntryT, ContentT]):
         if self._cancelled:
             return
         try:
-            piece = self._log.reads.read(
+            piece = self.log.reads.read(
                 self._offset, max_bytes=PIECE_BYTES, max_offset=self.end_offset
             )
             job = None if piece is None else piece.load_job()
         except CorruptRecordError as failure:
-            where = self._log.reads.skip_empty_segments(self._reached)
+            where = self.log.reads.skip_empty_segments(self._reached)
             self._failed(DamagedLogError(where, str(failure)))
             return
         except (KafkaError, OSError) as failure:
@@ -147,7 +147,7 @@ class StateLoad(Generic[EntryT, ContentT]):
         except (KafkaError, OSError) as error:
             self._failed(error)
             return
-        next_offset, is_first = self._offset, self._offset == self._log.log_start_offset
+        next_offset, is_first = self._offset, self._offset == self.log.log_start_offset
         self._background.submit(
             lambda: self._replay(data, piece, next_offset, is_first),
             lambda found: self._guarded(self._replayed, piece, *found),
@@ -159,7 +159,7 @@ class StateLoad(Generic[EntryT, ContentT]):
             return
         self._offset, self._reached = next_offset, piece.end_offset
         for text in troubles[: TROUBLES_TOLD - self._told]:
-            log.error("unreadable in the state log %s: %s", self._log.topic_partition, text)
+            log.error("unreadable in the state log %s: %s", self.log.topic_partition, text)
         self._told = min(TROUBLES_TOLD, self._told + len(troubles))
         self._next()
 

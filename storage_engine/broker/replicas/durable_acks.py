@@ -111,9 +111,8 @@ class DurableAcks:
         self.rounds += self.fsyncs > fsyncs_before
 
     def _flush_one(self, folder: _Folder, partition: HostedPartition, waiting: _Waiting) -> None:
-        # Its log may have been replaced while it waited: by one that is on the medium.
-        partition = partition.current
-        wanted_end_offset = partition.log.log_end_offset
+        replica_log = partition.log
+        wanted_end_offset = replica_log.log_end_offset
 
         def done(_result: object) -> None:
             guarded("the end of a flush", finish)
@@ -124,7 +123,7 @@ class DurableAcks:
             succeeded()
             if job.end_offset < min(wanted_end_offset, partition.log.log_end_offset):
                 # More segments than one job takes.
-                self.flush(partition.current)
+                self.flush(partition)
 
         def succeeded() -> None:
             self.batches += waiting.batches
@@ -132,18 +131,18 @@ class DurableAcks:
 
         def failed(error: Exception) -> None:
             # Never tried again: the kernel may count the pages as clean after a failed fsync.
-            partition.fail(error)
+            partition.fail(error, of=replica_log)
             self._settle(folder, waiting)
 
         try:
             if partition.role is Role.FAILED:
                 raise LogStorageError(f"the folder of {partition.topic_partition} failed")
-            if partition.log.is_durable:
+            if replica_log.is_durable:
                 # An earlier round, or a flush for another reason, took it along.
                 succeeded()
                 self._settle(folder, waiting)
                 return
-            job = partition.log.prepare_flush()
+            job = replica_log.prepare_flush()
         except LogBusyError as failure:
             # Nothing was synced yet, so nothing may be acknowledged.
             partition.fail(failure)

@@ -36,15 +36,6 @@ class FetcherManager:
         self._follow(Followed(partition, progress), leader)
         self._close_idle(key)
 
-    def replace(self, partition: HostedPartition) -> None:
-        """Continues for the same partition with another object, if it is followed."""
-        key, known = self._take_out(partition.topic_partition)
-        if key is not None and known is not None:
-            followed = Followed(partition, known.progress)
-            self._follow(followed, key[0])
-            self._close_idle(key)
-            self._fetchers[key[0], followed.channel].wake()
-
     def look_at(self, tp: TopicPartition) -> None:
         """The log was changed by others than the fetches of this partition."""
         for fetcher in self._fetchers.values():

@@ -6,7 +6,6 @@ turn of the event loop: see `ReplicaTurn`. Only the replica manager changes the 
 R-REP2 to R-REP6, R-REP11, R-CTL3, KIP-98.
 """
 
-import copy
 import enum
 from collections.abc import Callable
 from functools import partial
@@ -92,18 +91,6 @@ class HostedPartition:
         self.turn = ReplicaTurn(self)
         self.guards = VerificationGuards()
         """The producers that may write in transactions, in the present leader epoch."""
-        self._successor: HostedPartition | None = None
-        """The object that stands for the replica since its log was replaced."""
-
-    @property
-    def current(self) -> "HostedPartition":
-        """The object that stands for this replica now. Who keeps a partition while it waits asks
-        this one: the log may have been replaced meanwhile, and role and log of the object before
-        stay as they were then."""
-        replica = self
-        while replica._successor is not None:
-            replica = replica._successor
-        return replica
 
     @property
     def high_watermark(self) -> int:
@@ -298,13 +285,12 @@ class HostedPartition:
 
     def step(self, event: Event) -> None:
         """Step the leader's state and carry out what follows, if this replica leads."""
-        replica = self.current
-        leader = replica.leader
+        leader = self.leader
         if leader is not None:
-            replica.turn.carry_out(leader, leader.step(event))
+            self.turn.carry_out(leader, leader.step(event))
             if not isinstance(event, LagCheck):
                 # With another ISR the fetches of a session don't count for this partition any more.
-                replica.follower_watches.note()
+                self.follower_watches.note()
 
     def follower_fetched(
         self,
@@ -358,9 +344,8 @@ class HostedPartition:
 
     def flushed(self) -> None:
         """More of the log is flushed: where that counts, it may be acknowledged."""
-        replica = self.current
-        replica.step(Flushed(flushed_end_offset=replica.flushed_end_offset))
-        replica.produce_waiters.wake()
+        self.step(Flushed(flushed_end_offset=self.flushed_end_offset))
+        self.produce_waiters.wake()
 
     def wake_all(self) -> None:
         """The role changed: everyone who waits has to look again."""
@@ -427,25 +412,22 @@ class HostedPartition:
         self._keep_high_watermark()
         self.role = Role.FOLLOWER if leader_id != -1 else Role.IDLE
 
-    def fail(self, failure: Exception) -> None:
-        """The log could not be read or written; see `ReplicaFailures.fail`."""
-        self.ports.on_failure(self, failure)
+    def fail(self, failure: Exception, of: PartitionLog | None = None) -> None:
+        """The log could not be read or written; see `ReplicaFailures.fail`. `of`: the log on which
+        work took more than a turn of the loop: where it was replaced meanwhile, nothing failed."""
+        if of is None or of is self.log:
+            self.ports.on_failure(self, failure)
 
     def take_offline(self) -> None:
         """Stops serving; does not wake waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FAILED
 
-    def with_log(self, log: PartitionLog) -> "HostedPartition":
-        """The same replica with its log in another place: role and waiters are shared. Work under
-        way on the old log keeps the old object, whose failures nobody heeds, and finds the new one
-        as `current`."""
-        replica = copy.copy(self)
-        replica.log = log
-        replica.turn = ReplicaTurn(replica)
-        self._successor = replica
-        self.turn.note_replaced()
-        return replica
+    def replace_log(self, log: PartitionLog) -> None:
+        """The replica has this log from now on, with the same records, all of which are on the
+        medium. Work under way on the log before it goes on there."""
+        self.log = log
+        self.turn.mark()
 
     def _keep_high_watermark(self) -> None:
         if self.leader is not None:

@@ -223,4 +223,4 @@ class IsrWriter:
 
 def _stands(partition: HostedPartition, leader: LeaderPartition, epoch: int) -> bool:
     """Whether this broker still leads by the same leadership."""
-    return partition.current.leader is leader and leader.leader_epoch == epoch
+    return partition.leader is leader and leader.leader_epoch == epoch

@@ -356,17 +356,15 @@ class ReplicaManager:
         """The replica lies in another log directory from now on, with the same records, all of
         which are on the medium there."""
         tp = partition.topic_partition
-        replica = partition.with_log(replaced)
-        self._partitions[tp] = replica
-        self._fetchers.replace(replica)
-        replica.turn.mark()
+        partition.replace_log(replaced)
+        self._fetchers.look_at(tp)
         self.checkpoint_high_watermarks()
         state_change_log.info("moved partition=%s folder=%s", tp, replaced.directory.parent)
-        if replica.leader is not None:
-            # First: a coordinator works on the log of the object that it was made for.
-            self.on_leading(replica)
+        if partition.leader is not None:
+            # First: a coordinator may still read the previous log.
+            self.on_leading(partition)
         # Flushes that wait, or are under way, belong to the previous log.
-        replica.flushed()
+        partition.flushed()
 
     def apply_topic_config(self, topic: str, config: TopicConfig) -> None:
         was_compacted = False

@@ -5,8 +5,8 @@ and has the copy take the log's place.
               -> in one turn of the loop: the rest flushed, the folders renamed, the log replaced
 
 Each turn of the loop copies one piece of one partition, no faster than the throttle, and never
-waits for the disk that is read. Code that still works on the replaced log holds the old partition
-object, which nobody else uses any more (`HostedPartition.with_log`). Source: KIP-113.
+waits for the disk that is read. Work of more than a turn of the loop holds the log that it began
+with, whose failures count only while its replica has it (`HostedPartition.fail`). Source: KIP-113.
 """
 
 import logging
@@ -210,13 +210,14 @@ class ReplicaMoves:
 
     def _load(self, move: _Move, job: LoadJob) -> None:
         """Bring what is read into the page cache."""
+        replica_log = move.partition.log
 
         def done(failure: LogStorageError | None) -> None:
             if isinstance(failure, LogBusyError):
                 self._failed(move, failure)
                 return
             if failure is not None:
-                move.partition.fail(failure)
+                move.partition.fail(failure, of=replica_log)
                 self._give_up(move)
                 return
             self._moves.append(move)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ReplicaTurn:
     """Whether something is due for a replica at the end of this turn, and its end."""
 
-    __slots__ = ("_has_grown", "_is_due", "_is_replaced", "_replica", "_unflushed_appends")
+    __slots__ = ("_has_grown", "_is_due", "_replica", "_unflushed_appends")
 
     def __init__(self, replica: "HostedPartition") -> None:
         self._replica = replica
@@ -33,7 +33,6 @@ class ReplicaTurn:
         """True while it is due for more than readers of the high watermark."""
         self._unflushed_appends = 0
         """Appends of this turn that wait for a flush."""
-        self._is_replaced = False
 
     def note_append(self) -> None:
         """The leader has appended a batch."""
@@ -54,16 +53,10 @@ class ReplicaTurn:
         replica = self._replica
         replica.ports.end_of_turn.call(replica.topic_partition, self.end)
 
-    def note_replaced(self) -> None:
-        """Another object stands for the replica from now on, which has a turn of its own."""
-        self._is_replaced = True
-
     def end(self) -> None:
         """Applies the appends of this turn."""
         has_grown, self._has_grown = self._has_grown, False
         self._is_due = False
-        if self._is_replaced:
-            return  # Its log was replaced in this turn: the one that counts is marked as well.
         replica = self._replica
         if has_grown:
             replica.note_change()

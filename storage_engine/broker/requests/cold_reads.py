@@ -25,6 +25,7 @@ from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
 from storage_engine.log.files.load_job import LoadJob
+from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segments.log_file import COPY_MAX_BYTES
 from storage_engine.log.segments.projected_slice import ProjectedSlice
 from storage_engine.log.segments.segment_slice import SegmentSlice
@@ -49,7 +50,7 @@ page cache is not filled with what one reader may take much later."""
 
 assert COPY_MAX_BYTES >= SMALL_WRITE_BYTES, "what a connection joins must not be a mapping"
 
-_Jobs = list[tuple[HostedPartition, LoadJob]]
+_Jobs = list[tuple[HostedPartition, PartitionLog, LoadJob]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +139,7 @@ class ColdReads:
         are_busy = False
         for partition, make in makers[:FILES_PER_LOAD]:
             try:
-                jobs.append((partition, make()))
+                jobs.append((partition, partition.log, make()))
             except LogStorageError as failure:
                 are_busy = are_busy or isinstance(failure, LogBusyError)
                 partition.fail(failure)
@@ -146,17 +147,17 @@ class ColdReads:
 
     def _load(self, fetch: _ColdFetch, jobs: _Jobs) -> None:
         def run() -> list[LogStorageError | None]:
-            return [job.run() for _, job in jobs]
+            return [job.run() for _, _, job in jobs]
 
         def done(failures: list[LogStorageError | None]) -> None:
-            for (partition, _), failure in zip(jobs, failures, strict=True):
+            for (partition, replica_log, _), failure in zip(jobs, failures, strict=True):
                 if failure is not None:
-                    guarded("a failed read", partition.fail, failure)
+                    guarded("a failed read", partition.fail, failure, replica_log)
             self._go_on(fetch)
 
         self.loads += 1
         fetch.loads += 1
-        fetch.loaded_bytes += sum(job.size for _, job in jobs)
+        fetch.loaded_bytes += sum(job.size for _, _, job in jobs)
         self._threads.background.submit(run, done, lambda _error: self._go_on(fetch))
 
 

@@ -44,7 +44,7 @@ class AwaitedDeletion:
 
     def check(self) -> bool:
         """Whether it is settled by now."""
-        partition = self.partition.current
+        partition = self.partition
         self.low_watermark = _low_watermark(partition, self._live())
         if partition.leader is None:
             failed = partition.role is Role.FAILED

@@ -157,7 +157,6 @@ class DelayedFetch:
             return True
         partition = self._waiters[0][0]
         request = self._request
-        partition = partition.current
         if request.replica_id >= 0:
             if not has_news(request.partitions[0], partition):
                 return False
@@ -179,7 +178,7 @@ class DelayedFetch:
         request = self._request
         # Most of what wakes a follower's fetch is a high watermark that has moved, which is sent
         # with other news.
-        partition = watched.partition.current
+        partition = watched.partition
         if request.replica_id >= 0:
             if not has_news(watched.wanted, partition):
                 return False

@@ -60,7 +60,7 @@ class AwaitedAppend:
 
     def outcome(self) -> ErrorCode | None:
         """None while it has to wait."""
-        partition = self.partition.current
+        partition = self.partition
         leader = partition.leader
         if leader is None or leader is not self.leader:
             if partition.role is Role.FAILED:

@@ -176,7 +176,7 @@ class FollowerSession(FetchSession):
 
     def has_news(self, watch: _Watch) -> bool:
         """Whether a fetch that waits is to be answered for the sake of this partition."""
-        partition = watch.partition.current
+        partition = watch.partition
         wanted = self.partitions[watch.key].wanted
         return (
             partition.leader is None
@@ -189,9 +189,8 @@ class FollowerSession(FetchSession):
         watch = self._watches.get(key)
         if watch is not None:
             watches = watch.partition.follower_watches
-            is_current = watch.partition.current is watch.partition
             is_led = watch.partition.leader is not None
-            if is_current and is_led and watches.has(self.replica, watch):
+            if is_led and watches.has(self.replica, watch):
                 return watch
             watches.discard(self.replica, watch)
             del self._watches[key]
@@ -219,7 +218,6 @@ class FollowerSession(FetchSession):
             or wanted.was_damaged
             or wanted.topic_id is not None
             or not leader.has_in_session(self.replica, self.clock)
-            or partition.current is not partition
         )
 
 

@@ -8,13 +8,14 @@ Source: R-LOG10.
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.core.retained.compaction import CompactionPlan
+from storage_engine.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from storage_engine.log.cleaning.compaction_job import CompactionJob
@@ -24,6 +25,17 @@ GO_ON_MS = 1000
 """How long a pass that lacks descriptors in the middle of a replacement waits for them."""
 
 log = logging.getLogger(__name__)
+
+
+class _Pass(NamedTuple):
+    """A pass over a log, which its replica may lose meanwhile."""
+
+    partition: HostedPartition
+    log: PartitionLog
+    job: "CompactionJob"
+
+    def fail(self, failure: Exception) -> None:
+        self.partition.fail(failure, of=self.log)
 
 
 class Compactions:
@@ -43,7 +55,7 @@ class Compactions:
         self._scheduler = scheduler
         self._clock = clock
         self._background = background
-        self._running: HostedPartition | None = None
+        self._running: _Pass | None = None
         self._resting: set[HostedPartition] = set()
         """A pass over them has failed: others come first."""
         self._closed = False
@@ -72,8 +84,8 @@ class Compactions:
             self._resting.add(partition)
             partition.fail(failure)
             return
-        self._running = partition
-        self._work(partition, job)
+        self._running = _Pass(partition, partition.log, job)
+        self._work(self._running)
 
     def close(self) -> None:
         """Begins nothing more; the work under way stops at its next step."""
@@ -104,35 +116,36 @@ class Compactions:
                 found = partition, plan
         return found
 
-    def _work(self, partition: HostedPartition, job: "CompactionJob") -> None:
+    def _work(self, current: "_Pass") -> None:
         self._background.submit(
-            job.work,
-            lambda _: self._advance(partition, job),
-            lambda error: self._failed(partition, job, error),
+            current.job.work,
+            lambda _: self._advance(current),
+            lambda error: self._failed(current, error),
         )
 
-    def _advance(self, partition: HostedPartition, job: "CompactionJob") -> None:
+    def _advance(self, current: "_Pass") -> None:
         try:
-            goes_on = partition.log.cleaning.advance(job)
+            goes_on = current.log.cleaning.advance(current.job)
         except LogStorageError as failure:
             self._running = None
-            partition.fail(failure)
+            current.fail(failure)
             return
         if goes_on:
-            self._work(partition, job)
+            self._work(current)
             return
         self._running = None
         self._scheduler.call_soon(self.begin_due)
 
-    def _failed(self, partition: HostedPartition, job: "CompactionJob", error: Exception) -> None:
-        if partition.log.cleaning.goes_on_later(job, error):
+    def _failed(self, current: "_Pass", error: Exception) -> None:
+        cleaning, partition = current.log.cleaning, current.partition
+        if cleaning.goes_on_later(current.job, error):
             log.warning(
                 "compaction continues later partition=%s: %s", partition.topic_partition, error
             )
-            self._scheduler.call_later(GO_ON_MS, lambda: self._work(partition, job))
+            self._scheduler.call_later(GO_ON_MS, lambda: self._work(current))
             return
         self._running = None
         self._resting.add(partition)
-        failure = partition.log.cleaning.failed(job, error)
+        failure = cleaning.failed(current.job, error)
         if failure is not None:
-            partition.fail(failure)
+            current.fail(failure)

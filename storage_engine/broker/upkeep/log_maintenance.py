@@ -185,7 +185,8 @@ class LogMaintenance:
     def _flush_one(self, partition: HostedPartition) -> None:
         if partition in self._flushing:
             return
-        job = partition.log.prepare_flush()
+        replica_log = partition.log
+        job = replica_log.prepare_flush()
         self._flushing.add(partition)
 
         def done(_result: object) -> None:
@@ -194,7 +195,7 @@ class LogMaintenance:
 
         def failed(error: Exception) -> None:
             self._flushing.discard(partition)
-            partition.fail(error)
+            partition.fail(error, of=replica_log)
 
         self._run(job, done, failed)
 

@@ -72,12 +72,13 @@ class _Reason(enum.Enum):
 class _Pass:
     """A scrub of a log, or of a part of it."""
 
-    __slots__ = ("left", "next_offset", "partition", "reason", "stop_offset")
+    __slots__ = ("left", "log", "next_offset", "partition", "reason", "stop_offset")
 
     def __init__(
         self, partition: HostedPartition, next_offset: int, stop_offset: int, reason: _Reason
     ) -> None:
         self.partition = partition
+        self.log = partition.log
         self.next_offset = next_offset
         self.stop_offset = stop_offset
         self.reason = reason
@@ -249,11 +250,12 @@ class Scrubs:
     # -- a pass ------------------------------------------------------------------------------------
 
     def _is_over(self, current: _Pass) -> bool:
-        """Whether the broker closes, or the replica is gone."""
+        """Whether the broker closes, or the replica or its log is gone."""
         partition = current.partition
         if (
             self._closed
             or partition.role is Role.FAILED
+            or partition.log is not current.log
             or self._replicas.get(partition.topic_partition) is not partition
         ):
             self._current = None
@@ -399,7 +401,7 @@ class Scrubs:
             is_over=lambda: self._is_over(current),
             must_yield=lambda: self._must_yield(current),
             on_end=ended,
-            on_failure=lambda failure: partition.fail(failure),
+            on_failure=lambda failure: partition.fail(failure, of=current.log),
         ).begin(
             self._sources(partition),
             "it has no other replica" if _is_alone(partition) else "none is alive",

@@ -215,7 +215,7 @@ class _Outcomes:
     def settle(self, index: int, partition: HostedPartition | None, outcome: AppendOutcome) -> None:
         """The outcome of one partition, in the turn of its append; None: it is not here."""
         assert self._each[index] is None, "an append has one outcome"
-        leader = None if partition is None else partition.current.leader
+        leader = None if partition is None else partition.leader
         self._each[index] = partition, leader, outcome
         self._left -= 1
         if not self._left and self.when_known is not None:
@@ -230,7 +230,6 @@ class _Outcomes:
         partition, leader, outcome = settled
         if partition is None or isinstance(outcome, KafkaError):
             return None, outcome
-        partition = partition.current
         if partition.leader is leader:
             return partition, outcome
         return None, KafkaError(

@@ -518,11 +518,11 @@ CASES = [
     Case(66, 0, _rare(66, state_filters=[], producer_id_filters=[]), ()),
     Case(
         20_000,
-        1,
+        0,
         _sink(20_000, batch=0, timeout_ms=10_000, nonce=UUID(int=1)),
         (transaction(O.WRITE, "s"),),
     ),
-    Case(20_001, 1, _sink(20_001, batch=0, members=frozenset()), (transaction(O.WRITE, "s"),)),
+    Case(20_001, 0, _sink(20_001, batch=0, members=frozenset()), (transaction(O.WRITE, "s"),)),
     Case(20_002, 0, _sink(20_002, batch=0), (transaction(O.WRITE, "s"),)),
     Case(20_003, 0, _sink(20_003, members=frozenset()), (transaction(O.WRITE, "s"),)),
     Case(20_004, 0, lambda: api_of(20_004)[1](topics=["t"]), (_DESCRIBE_T,)),
