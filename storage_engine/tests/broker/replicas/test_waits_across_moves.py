@@ -15,6 +15,7 @@ from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.messages import offset_commit
 from storage_engine.tests.broker.groups.test_consumer_groups import GroupClient
 from storage_engine.tests.broker.replicas.test_replica_moves import ask
+from storage_engine.tests.broker.support import disk_of
 
 TP = TopicPartition("t", 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)
@@ -141,6 +142,22 @@ def test_a_produce_that_waits_for_a_flush_is_answered_by_the_move(make, acks):
     cluster[leader].loop.release()
     assert cluster.produced(TP, b"fourth") == 3
     assert cluster[leader].logs.dirs.working_paths == list(cluster[leader].config.log_dirs)
+
+
+def test_a_flush_that_fails_where_the_log_lay_before_takes_nothing_offline(make):
+    cluster = make(flush_before_ack="true")
+    leader = cluster.state(TP).leader
+    source, disk = folder_of(cluster, leader, TP), disk_of(cluster, leader)
+    cluster[leader].loop.held = []
+    cluster.produce(leader, TP, b"second", acks=1)
+    cluster.loop.run_for(200)
+    move(cluster, leader, TP)
+    disk.broken_syncs.add(source)
+    cluster[leader].loop.release()
+    cluster.loop.run_for(AT_ONCE_MS)
+    assert disk.refused_syncs
+    disk.broken_syncs.clear()
+    assert cluster.produced(TP, b"third") == 2 and cluster.state(TP).leader == leader
 
 
 def test_a_produce_that_waits_for_followers_hears_that_another_broker_leads(make):
