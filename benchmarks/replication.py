@@ -3,7 +3,7 @@ replica.
 
 The benchmark starts three brokers over loopback, with default settings. First it produces large
 batches by turns to a partition with three replicas and acks=all, and to one with a single replica
-and acks=1. Then one broker loses its log directory and catches up with the two others, beside a
+and acks=1. Then one broker loses its log dir and catches up with the two others, beside a
 plain send of as many bytes, while the latency of a steady producer with acks=all is measured. Load
 and limits run in processes of their own.
 

@@ -108,7 +108,7 @@ def _add_workloads(parser: argparse.ArgumentParser) -> None:
         "--disks",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="give brokers two log directories that fail and that replicas move between, delete "
+        help="give brokers two log dirs that fail and that replicas move between, delete "
         "records and set clocks, or leave that out (default: do it)",
     )
 

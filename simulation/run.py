@@ -129,7 +129,7 @@ class SeedRun:
         only: Collection[int] | None = None,
     ) -> None:
         """`typed`: with typed topics, too. `proof`: who is dead may be known before its session
-        ends. `disks`: brokers have two log directories, which fail. `only`: the numbers of the
+        ends. `disks`: brokers have two log dirs, which fail. `only`: the numbers of the
         faults that take place; None: all."""
         self.seed = seed
         self.profile = profile_of(seed)
@@ -193,7 +193,7 @@ class SeedRun:
         cluster = SimulatedCluster(
             root,
             self.profile.brokers,
-            folders=2 if self._disks else 1,
+            log_dirs=2 if self._disks else 1,
             disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
             machines=placement.make_machines(notices) if placement else (),
             **SETTINGS  # type: ignore[arg-type]

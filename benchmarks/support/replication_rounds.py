@@ -115,7 +115,7 @@ class _Bench:
     # -- a replica without its data ----------------------------------------------------------------
 
     def catch_up(self) -> Iterator[Result]:
-        """One broker loses its log directory, and fetches all of it again from the two others."""
+        """One broker loses its log dir, and fetches all of it again from the two others."""
         self._fill()
         speeds, limits, before_ms, during_ms = [], [], [], []
         for number in range(1, self.plan.rounds + 1):

@@ -1,7 +1,7 @@
 """What the watcher asks brokers, and what their answers mean. Nothing here waits.
 
 The questions of a broker, by place: who it knows (which also shows that it is there), high
-watermarks, last stable offsets, where logs begin, log directories; the last two not each time.
+watermarks, last stable offsets, where logs begin, log dirs; the last two not each time.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ def questions(led: Led, *, starts: bool, dirs: bool) -> list[Question]:
 
 
 def log_dirs_question() -> Question:
-    """All log directories of a broker."""
+    """All log dirs of a broker."""
     # Now, since most clients never need it.
     from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
@@ -95,24 +95,24 @@ def offsets(given: Mapping[int, list[Any]], place: int) -> dict[TopicPartition, 
 
 
 def log_dirs(answer: Any) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, int]] | None:
-    """A broker's log directories, and the size of each replica; None when it may not be seen."""
+    """A broker's log dirs, and the size of each replica; None when it may not be seen."""
     if isinstance(answer, HeadraceError) or getattr(answer, "error_code", None):
         return None
     disks = []
     sizes: dict[TopicPartition, int] = {}
-    for folder in answer.results:
+    for log_dir in answer.results:
         total = 0
-        for topic in folder.topics:
+        for topic in log_dir.topics:
             for row in topic.partitions:
                 total += row.partition_size
                 if not row.is_future_key:
                     sizes[TopicPartition(topic.name, row.partition_index)] = row.partition_size
-        code = ErrorCode.of(folder.error_code)
+        code = ErrorCode.of(log_dir.error_code)
         disks.append(
             ShownDisk(
-                path=folder.log_dir,
-                total_bytes=_known(getattr(folder, "total_bytes", None)),
-                free_bytes=_known(getattr(folder, "usable_bytes", None)),
+                path=log_dir.log_dir,
+                total_bytes=_known(getattr(log_dir, "total_bytes", None)),
+                free_bytes=_known(getattr(log_dir, "usable_bytes", None)),
                 log_bytes=total,
                 error=None if code is ErrorCode.NONE else code.meaning,
             )

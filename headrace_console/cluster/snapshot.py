@@ -27,7 +27,7 @@ NO_ENDS = Ends(None, None, None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownDisk:
-    """A log directory of a broker."""
+    """A log dir of a broker."""
 
     path: str
     total_bytes: int | None

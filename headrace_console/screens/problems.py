@@ -201,7 +201,7 @@ def _of_disks(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
                     id=f"failed_disk:{broker}:{disk.path}",
                     kind="failed_disk",
                     severity=CRITICAL,
-                    what=f"Broker {broker} does not use its log directory {disk.path} any more: "
+                    what=f"Broker {broker} does not use its log dir {disk.path} any more: "
                     f"{disk.error}.",
                     do="Look at the broker's log and at the disk; replace it, then start the "
                     "broker again.",

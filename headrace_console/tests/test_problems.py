@@ -96,7 +96,7 @@ def test_disks_are_told_when_they_are_full_or_failed() -> None:
 
     assert kinds(snapshot(**disks(11))) == {}
     assert "is 90 % full: 10 B are free" in kinds(snapshot(**disks(10)))["full_disk"]
-    assert "does not use its log directory /d" in kinds(snapshot(**disks(50, "bad")))["failed_disk"]
+    assert "does not use its log dir /d" in kinds(snapshot(**disks(50, "bad")))["failed_disk"]
 
 
 def test_a_disk_is_full_where_its_broker_refuses_appends_however_large_it_is() -> None:

@@ -215,7 +215,7 @@ def _problems_of(reading: BrokerReading) -> list[str]:
     elif under:
         found.append(f"{under:.0f} partitions that {name} leads have a replica out of sync")
     if reading.total("kafka_log_logmanager_offlinelogdirectorycount"):
-        found.append(f"{name} has log directories out of service: see its log")
+        found.append(f"{name} has log dirs out of service: see its log")
     for (directory,), full in reading.by("headrace_log_dir_full", "directory").items():
         if full:
             found.append(f"{directory} of {name} is full: appends are refused")

@@ -5,7 +5,7 @@ leave behind, and what later versions must find in it.
 
 It runs the code of the folder that it is started in.
 
-    broker/         the log directory: checkpoints, segments, indexes, producer snapshots
+    broker/         the log dir: checkpoints, segments, indexes, producer snapshots
     zookeeper/      the data of the cluster's ZooKeeper
     checkpoint/     of a query that copies `orders` to `copies`, one micro-batch of which it has
                     committed without noting that in the checkpoint: a restart must replay that one

@@ -1,4 +1,4 @@
-"""R-LOG8: a folder filled to the last byte means typed errors, no crash, and service again
+"""R-LOG8: a log dir filled to the last byte means typed errors, no crash, and service again
 when there is room."""
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition

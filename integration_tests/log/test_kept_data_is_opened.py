@@ -1,4 +1,4 @@
-"""A broker of the present version opens the log directory of a release: records, offsets, schemas
+"""A broker of the present version opens the log dir of a release: records, offsets, schemas
 and the state of producers are as before. Source: R-LOG1."""
 
 from collections.abc import Iterator

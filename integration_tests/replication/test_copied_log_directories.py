@@ -1,4 +1,4 @@
-"""A copy of a log directory has the file that closes the session of its predecessor, who lives."""
+"""A copy of a log dir has the file that closes the session of its predecessor, who lives."""
 
 import contextlib
 import shutil

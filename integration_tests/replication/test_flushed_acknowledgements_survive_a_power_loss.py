@@ -13,7 +13,7 @@ from integration_tests.support.cluster_support import (
     running_cluster,
     wait_until,
 )
-from integration_tests.support.loop_disk import start_with_folders
+from integration_tests.support.loop_disk import start_with_log_dirs
 from integration_tests.support.stored_logs import log_bytes
 from storage_engine.protocol.records.records import decode_batches
 
@@ -28,7 +28,7 @@ def test_what_was_acknowledged_is_on_the_disk_when_its_power_goes(tmp_path, disk
     acknowledged: dict[str, list[int]] = {topic: [] for topic in TOPICS}
     with running_cluster(tmp_path / "cluster", brokers=1, settings=MIN_FREE) as cluster:
         cluster.stop_broker(1)
-        start_with_folders(cluster, 1, disk.path)
+        start_with_log_dirs(cluster, 1, disk.path)
         client = admin(cluster)
 
         def serves() -> bool:
@@ -73,7 +73,7 @@ def test_what_was_acknowledged_is_on_the_disk_when_its_power_goes(tmp_path, disk
         thread.join(60)
         producer.purge()
         disk.repair()
-        start_with_folders(cluster, 1, disk.path)
+        start_with_log_dirs(cluster, 1, disk.path)
         for topic in TOPICS:
             leader_of(client, topic)
         cluster.down()

@@ -57,10 +57,10 @@ def _run(*command: str | Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def start_with_folders(cluster: LocalCluster, broker_id: int, *folders: Path) -> None:
-    """Start a stopped broker on these log directories; it does not serve yet."""
+def start_with_log_dirs(cluster: LocalCluster, broker_id: int, *paths: Path) -> None:
+    """Start a stopped broker on these log dirs; it does not serve yet."""
     entry = cluster.state.broker(broker_id)
     config = cluster.directory / entry.config
-    log_dirs = ",".join(map(str, folders))
+    log_dirs = ",".join(map(str, paths))
     write_settings(config, {**read_settings(config), "log.dirs": log_dirs})
     BrokerProcess(cluster.directory, entry).start()

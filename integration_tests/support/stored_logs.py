@@ -1,4 +1,4 @@
-"""What lies in the log directories of stopped brokers, and whether it is sound."""
+"""What lies in the log dirs of stopped brokers, and whether it is sound."""
 
 import sys
 from collections.abc import Iterable

@@ -54,7 +54,7 @@ class Checker:
         self._lives: dict[ProcessLoop, Life] = {}
         self._controller_epoch = 0
         self.disks_fail = False
-        """Whether log directories fail, so that brokers can't read what this reads all the same."""
+        """Whether log dirs fail, so that brokers can't read what this reads all the same."""
         self.may_be_mistaken = False
         """Whether brokers may take a living one for dead (`broker.death.proof=port`)."""
         self.closed_sessions = 0
@@ -124,21 +124,21 @@ class Checker:
 
     def _started(self, broker: SimulatedBroker) -> None:
         life = Life(broker)
-        for folder in broker.config.log_dirs:
-            if broker.disk.exists(folder):
-                saved = read_offsets(broker.disk, folder / HIGH_WATERMARKS_FILE).offsets
-                if self._may_lack_bytes(broker, folder):
+        for log_dir in broker.config.log_dirs:
+            if broker.disk.exists(log_dir):
+                saved = read_offsets(broker.disk, log_dir / HIGH_WATERMARKS_FILE).offsets
+                if self._may_lack_bytes(broker, log_dir):
                     # Unflushed bytes may be ones that a truncation had removed.
-                    flushed = read_offsets(broker.disk, folder / RECOVERY_POINTS_FILE).offsets
+                    flushed = read_offsets(broker.disk, log_dir / RECOVERY_POINTS_FILE).offsets
                     saved = {tp: min(each, flushed.get(tp, 0)) for tp, each in saved.items()}
                 for tp, known in saved.items():
-                    life.saved.setdefault(tp, {})[folder] = known
+                    life.saved.setdefault(tp, {})[log_dir] = known
         self._lives = {k: v for k, v in self._lives.items() if v.broker is not broker}
         self._lives[broker.loop] = life
 
-    def _may_lack_bytes(self, broker: SimulatedBroker, folder: Path) -> bool:
-        """Return True when no start has used the log directory since the power was lost."""
-        path = folder / BOOT_ID_FILE
+    def _may_lack_bytes(self, broker: SimulatedBroker, log_dir: Path) -> bool:
+        """Return True when no start has used the log dir since the power was lost."""
+        path = log_dir / BOOT_ID_FILE
         known = broker.disk.read_file(path) if broker.disk.exists(path) else b""
         is_used = broker.id in self._registered_since
         is_used = is_used and known.decode().strip() == broker.disk.boot_id()
@@ -202,7 +202,7 @@ class Checker:
 
     @staticmethod
     def _was_moved(copy: NotedLog, record: PartitionRecord, log: PartitionLog | None) -> bool:
-        """Return True when another log, in another log directory, has taken the place of one, with
+        """Return True when another log, in another log dir, has taken the place of one, with
         the same records."""
         if log is None:
             return False

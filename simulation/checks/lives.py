@@ -37,4 +37,4 @@ class Life:
         self.announced_epochs: dict[tuple[str, int], int] = {}
         """The leader epoch in the broker's answers to clients, by partition."""
         self.saved: dict[TopicPartition, dict[Path, int]] = {}
-        """The high watermarks at the start, in each log directory that has one of the partition."""
+        """The high watermarks at the start, in each log dir that has one of the partition."""

@@ -1,4 +1,4 @@
-"""Carries out the faults of log directories: replicas that move between them all the time,
+"""Carries out the faults of log dirs: replicas that move between them all the time,
 directories that fail and return, syncs that fail as Linux fails them; and what changes where a log
 begins, and what time it is.
 """
@@ -28,7 +28,7 @@ End = Callable[[], None]
 
 
 class DiskFaults:
-    """The faults of log directories in one run."""
+    """The faults of log dirs in one run."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class DiskFaults:
         self._later = later
         self.ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], End | None]] = {
             FaultKind.MOVE_LOG: self._move,
-            FaultKind.BROKEN_FOLDER: self._break,
+            FaultKind.BROKEN_LOG_DIR: self._break,
             FaultKind.FAILED_SYNCS: self._fail_syncs,
             FaultKind.DELETE_RECORDS: self._delete_records,
             FaultKind.CLOCK_STEP: self._set_clock,
@@ -76,21 +76,21 @@ class DiskFaults:
         if self._one_fails():
             return None
         choose = random.Random(fault.seed)
-        folder = choose.choice(list(broker.config.log_dirs))
+        log_dir = choose.choice(list(broker.config.log_dirs))
         disk = _disk_of(broker)
-        disk.broken.add(folder)
-        self._trace.note(f"{folder.name} of broker {broker.id} fails")
+        disk.broken.add(log_dir)
+        self._trace.note(f"{log_dir.name} of broker {broker.id} fails")
         if choose.random() < 0.5:
             life = broker.life
 
             def restart_without() -> None:
-                if broker.life == life and folder in disk.broken:
+                if broker.life == life and log_dir in disk.broken:
                     self._restart_when_it_runs(broker)
 
             self._later(choose.randint(1, max(1, fault.for_ms)), restart_without)
 
         def end() -> None:
-            disk.broken.discard(folder)
+            disk.broken.discard(log_dir)
             self._restart_when_it_runs(broker)
 
         return end
@@ -98,13 +98,13 @@ class DiskFaults:
     def _fail_syncs(self, fault: Fault, broker: SimulatedBroker) -> End | None:
         if self._one_fails():
             return None
-        folder = random.Random(fault.seed).choice(list(broker.config.log_dirs))
+        log_dir = random.Random(fault.seed).choice(list(broker.config.log_dirs))
         disk = _disk_of(broker)
-        disk.broken_syncs.add(folder)
-        self._trace.note(f"syncs in {folder.name} of broker {broker.id} fail")
+        disk.broken_syncs.add(log_dir)
+        self._trace.note(f"syncs in {log_dir.name} of broker {broker.id} fail")
 
         def end() -> None:
-            disk.broken_syncs.discard(folder)
+            disk.broken_syncs.discard(log_dir)
             self._restart_when_it_runs(broker)
 
         return end

@@ -69,13 +69,13 @@ class FaultKind(enum.Enum):
     """A firewall between a living broker and all others breaks their connections, and refuses new
     ones in its name; clients reach it. It is scheduled only with `broker.death.proof=port`."""
     MOVE_LOG = "move of a log"
-    """A replica is to move to another log directory of its broker. This fault and those up to
+    """A replica is to move to another log dir of its broker. This fault and those up to
     `CLOCK_STEP` are scheduled only with `disks`."""
-    BROKEN_FOLDER = "broken folder"
-    """Every call on a log directory fails; the broker may be restarted without it, and is restarted
+    BROKEN_LOG_DIR = "broken log dir"
+    """Every call on a log dir fails; the broker may be restarted without it, and is restarted
     when it works again."""
     FAILED_SYNCS = "failed syncs"
-    """Syncs in a log directory fail, as Linux fails them; then the broker is restarted."""
+    """Syncs in a log dir fail, as Linux fails them; then the broker is restarted."""
     DELETE_RECORDS = "delete records"
     CLOCK_STEP = "step of the wall clock"
     ELECT_PREFERRED = "elect preferred"
@@ -181,7 +181,7 @@ OF_RUNNING = frozenset(
         FaultKind.SLOW_SESSION,
         FaultKind.REFUSED_PORT,
         FaultKind.MOVE_LOG,
-        FaultKind.BROKEN_FOLDER,
+        FaultKind.BROKEN_LOG_DIR,
         FaultKind.FAILED_SYNCS,
         FaultKind.CLOCK_STEP,
     }
@@ -195,13 +195,13 @@ OF_PROOF = (FaultKind.REFUSED_PORT,)
 """The kinds that are scheduled only where a refused port counts as proof."""
 
 OF_DISKS = (
-    FaultKind.BROKEN_FOLDER,
+    FaultKind.BROKEN_LOG_DIR,
     FaultKind.FAILED_SYNCS,
     FaultKind.DELETE_RECORDS,
     FaultKind.CLOCK_STEP,
     FaultKind.MOVE_LOG,
 )
-"""The kinds that are scheduled only where brokers have two log directories."""
+"""The kinds that are scheduled only where brokers have two log dirs."""
 
 _AT_ONCE = frozenset(
     {
@@ -382,7 +382,7 @@ def port_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
 
 
 def disk_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
-    """Return the faults that are added where brokers have two log directories, from generators of
+    """Return the faults that are added where brokers have two log dirs, from generators of
     their own. Power is lost during all of them."""
     kinds = [FaultKind.POWER_LOSS, *(kind for kind in OF_DISKS if kind is not FaultKind.MOVE_LOG)]
     choose = random.Random(f"disk faults {seed}")

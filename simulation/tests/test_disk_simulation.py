@@ -1,4 +1,4 @@
-"""A fixed set of seeds keeps every promise whose brokers have two log directories each: replicas
+"""A fixed set of seeds keeps every promise whose brokers have two log dirs each: replicas
 move between them, directories and their syncs fail, records are deleted, clocks are set, and power
 is lost during all of it. Deliberate bugs are found by such seeds.
 

@@ -72,7 +72,7 @@ class SimulatedBroker:
             "listeners": f"PLAINTEXT://simulated:{BASE_PORT + broker_id}",
             **settings,
         }
-        self.use_folders([folder])
+        self.use_log_dirs([folder])
         self.up = False
         self.life = 0
         self.refused: list[Exception] = []
@@ -85,7 +85,7 @@ class SimulatedBroker:
         self.logs: LogManager
         self.parts: BrokerParts
 
-    def use_folders(self, paths: list[Path]) -> None:
+    def use_log_dirs(self, paths: list[Path]) -> None:
         """Set log.dirs."""
         self.config = BrokerConfig.from_mapping(
             {**self._given, "log.dirs": ",".join(map(str, paths))}

@@ -53,7 +53,7 @@ class SimulatedCluster:
         count: int = 3,
         *,
         disk: Callable[[int], Disk] = lambda _broker: REAL_DISK,
-        folders: int = 1,
+        log_dirs: int = 1,
         racks: Sequence[str] = (),
         principals: Mapping[int, Principal] | None = None,
         machines: Sequence[SimulatedMachine] = (),
@@ -77,8 +77,8 @@ class SimulatedCluster:
             broker.disk = disk(b)
             if machines:
                 broker.machine = machines[b - 1]
-            if folders > 1:
-                broker.use_folders([broker.folder / f"disk{n}" for n in range(1, folders + 1)])
+            if log_dirs > 1:
+                broker.use_log_dirs([broker.folder / f"disk{n}" for n in range(1, log_dirs + 1)])
             broker.start()
         self.loop.run_until(lambda: all(len(b.metadata.brokers) == count for b in self.brokers))
 
@@ -91,7 +91,7 @@ class SimulatedCluster:
 
     @contextmanager
     def seen_whole(self) -> Iterator[None]:
-        """Within it all files can be read, also those in log directories that have failed for their
+        """Within it all files can be read, also those in log dirs that have failed for their
         brokers."""
         disks = [b.disk for b in self.brokers if isinstance(b.disk, SimulatedDisk)]
         hidden = [(disk, disk.broken) for disk in disks if disk.broken]

@@ -1,6 +1,6 @@
 """Runs a broker process: builds and connects its parts, and runs until SIGTERM.
 
-The order of a start is log directories, ZooKeeper, logs, listener, registration, candidacy: no
+The order of a start is log dirs, ZooKeeper, logs, listener, registration, candidacy: no
 broker or client learns of a broker before it can answer. A stop runs the other way, after the
 leaders have moved (R-CTL9).
 """

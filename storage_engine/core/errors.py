@@ -91,7 +91,7 @@ class ErrorCode(enum.IntEnum):
     SECURITY_DISABLED = (54, False, "security features are off")
     OPERATION_NOT_ATTEMPTED = (55, False, "the operation was not attempted")
     KAFKA_STORAGE_ERROR = (56, True, "the disk of that log has failed")
-    LOG_DIR_NOT_FOUND = (57, False, "the log directory is not in log.dirs")
+    LOG_DIR_NOT_FOUND = (57, False, "the log dir is not in log.dirs")
     SASL_AUTHENTICATION_FAILED = (58, False, "SASL authentication failed")
     UNKNOWN_PRODUCER_ID = (59, False, "the log has forgotten that producer id")
     REASSIGNMENT_IN_PROGRESS = (60, False, "the partition is being reassigned")
@@ -188,7 +188,7 @@ class ConfigError(HeadraceError):
 
 
 class StorageError(HeadraceError):
-    """A log directory can't be used: locked, of another broker, of a newer format, or failing."""
+    """A log dir can't be used: locked, of another broker, of a newer format, or failing."""
 
 
 class DeadlineExceededError(HeadraceError):

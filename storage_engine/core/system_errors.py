@@ -8,12 +8,12 @@ the tables below. The reach of an error decides how it is handled:
     ROOM        a file system is full now             this action is refused, retriably
     SHORTAGE    there are no descriptors or memory    this action is refused, retriably, and made
                                                       good later where it was cut short
-    FOLDER      the disk under a folder has failed    the log directory is offline until a restart
+    LOG_DIR     the disk under a log dir has failed   the log dir is offline until a restart
     FILE        this file or name is not as it was    the partition is taken offline
     PROCESS     our own mistake, or a limit of ours   this action ends, with the reason in the log
     CONNECTION  the other end, or the way to it       this connection ends
 
-A failed fsync always has the reach FOLDER, whatever its number: the kernel may count the pages as
+A failed fsync always has the reach LOG_DIR, whatever its number: the kernel may count the pages as
 clean. A number in no table counts as FILE for a file, and as CONNECTION for a socket. Source:
 KIP-112.
 """
@@ -28,7 +28,7 @@ class Reach(enum.Enum):
 
     ROOM = "room"
     SHORTAGE = "shortage"
-    FOLDER = "folder"
+    LOG_DIR = "log dir"
     FILE = "file"
     PROCESS = "process"
     CONNECTION = "connection"
@@ -54,15 +54,15 @@ OF_FILES = MappingProxyType(
         errno.ENOLCK: Reach.SHORTAGE,
         errno.ENOBUFS: Reach.SHORTAGE,
         # The device, its controller, its network, or the file system itself.
-        errno.EIO: Reach.FOLDER,
-        errno.EROFS: Reach.FOLDER,
-        errno.ENODEV: Reach.FOLDER,
-        errno.ENXIO: Reach.FOLDER,
-        errno.ENOMEDIUM: Reach.FOLDER,
-        errno.EREMOTEIO: Reach.FOLDER,
-        errno.ESTALE: Reach.FOLDER,
-        errno.ETIMEDOUT: Reach.FOLDER,
-        errno.EUCLEAN: Reach.FOLDER,
+        errno.EIO: Reach.LOG_DIR,
+        errno.EROFS: Reach.LOG_DIR,
+        errno.ENODEV: Reach.LOG_DIR,
+        errno.ENXIO: Reach.LOG_DIR,
+        errno.ENOMEDIUM: Reach.LOG_DIR,
+        errno.EREMOTEIO: Reach.LOG_DIR,
+        errno.ESTALE: Reach.LOG_DIR,
+        errno.ETIMEDOUT: Reach.LOG_DIR,
+        errno.EUCLEAN: Reach.LOG_DIR,
         # Another process removed, replaced or locked our file.
         errno.ENOENT: Reach.FILE,
         errno.EEXIST: Reach.FILE,

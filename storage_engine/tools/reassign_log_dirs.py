@@ -1,4 +1,4 @@
-"""The part of `headrace reassign` that moves replicas between the log directories of their brokers.
+"""The part of `headrace reassign` that moves replicas between the log dirs of their brokers.
 
 A move that a broker refuses is reported before anything else of the plan begins. Source: KIP-113.
 """
@@ -28,7 +28,7 @@ def begin_log_dir_moves(cluster: Cluster, log_dirs: PlannedLogDirs) -> None:
 def log_dir_progress(
     cluster: Cluster, log_dirs: PlannedLogDirs
 ) -> dict[TopicPartition, tuple[str, str]]:
-    """State and detail for each partition that a plan assigns to certain log directories."""
+    """State and detail for each partition that a plan assigns to certain log dirs."""
     states: dict[TopicPartition, tuple[str, str]] = {}
     for broker, wanted in sorted(log_dirs.items()):
         found: dict[TopicPartition, tuple[str, str]] = {}

@@ -43,11 +43,11 @@ def read_plan(path: Path) -> Plan:
 ANY_LOG_DIR = "any"
 
 PlannedLogDirs = Mapping[int, Mapping[TopicPartition, str]]
-"""The log directory that a plan names for each replica, by broker."""
+"""The log dir that a plan names for each replica, by broker."""
 
 
 def read_log_dirs(path: Path) -> PlannedLogDirs:
-    """Reads the log directories of a plan: beside `replicas` stands a list `log_dirs` of absolute
+    """Reads the log dirs of a plan: beside `replicas` stands a list `log_dirs` of absolute
     paths, one for each replica, or "any"."""
     log_dirs: dict[int, dict[TopicPartition, str]] = {}
     for item in _items(path, "partitions"):

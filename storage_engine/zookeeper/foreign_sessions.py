@@ -4,7 +4,7 @@ Whoever knows a session's id and password takes it over by connecting with them,
 ZooKeeper then removes its ephemeral nodes as at an expiry, and refuses whatever else comes for that
 session; an owner that lives is told that it is over. Several may close one session: the others find
 that it has expired. Source: R-CTL4 for a predecessor, which is dead as its successor holds the lock
-of the log directory; R-CTL12 for other brokers, R-CLI3 for consumers.
+of the log dir; R-CTL12 for other brokers, R-CLI3 for consumers.
 """
 
 import contextlib

@@ -5,7 +5,7 @@ stat of every node that the session owns. Whoever reaches a ZooKeeper can close 
 so that TLS and its `ssl.clientAuth=need`, or a firewall, decide on who may. It is kept here because
 how ZooKeeper computes it is ZooKeeper's own affair.
 
-- In a file of the broker's log directory, for its successor (R-CTL4). Who reads it holds the lock
+- In a file of the broker's log dir, for its successor (R-CTL4). Who reads it holds the lock
   of the directory, so that the session's owner is dead: on the same boot of the same machine, and
   in the very directory. That is checked, since a copy of the directory has a lock of its own while
   the owner may live. Other files' sessions expire.

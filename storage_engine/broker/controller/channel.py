@@ -194,7 +194,7 @@ class _Outcome:
     def __init__(self) -> None:
         self.failure: str | None = None
         self.failed_replicas: list[TopicPartition] = []
-        """The replicas that the broker can't lead, follow or delete, because their log directory
+        """The replicas that the broker can't lead, follow or delete, because their log dir
         failed."""
         self.replaced = False
 

@@ -86,5 +86,5 @@ def failed_brokers(notices: Mapping[str, bytes]) -> list[BrokerId]:
         try:
             brokers.append(LogDirEventZNode.decode(name, data).broker_id)
         except ZnodeFormatError as failure:
-            log.error("notice of a failed log directory ignored: %s", failure)
+            log.error("notice of a failed log dir ignored: %s", failure)
     return brokers

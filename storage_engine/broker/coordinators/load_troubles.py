@@ -5,7 +5,7 @@ does not help, or the disk fails, a sound replica becomes leader.
                        pause that grows; after some tries at the same place leadership is given to
                        another in-sync replica, if one lives: this one is offline until its broker
                        is restarted
-    the medium fails   the log directory is offline at once, as for any reader; a failure of one
+    the medium fails   the log dir is offline at once, as for any reader; a failure of one
                        file gives the replica away when a second load, begun anew, ends by such a
                        failure, too: compaction may have replaced the segment that was read
     any other failure  read again after a pause that grows: the others would fail just so

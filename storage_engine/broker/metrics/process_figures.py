@@ -79,7 +79,7 @@ class LoopFigures:
 
 
 class DiskFigures:
-    """The file systems of the log directories."""
+    """The file systems of the log dirs."""
 
     def __init__(self, dirs: LogDirs, scheduler: Scheduler, background: Background) -> None:
         self._dirs = dirs

@@ -1,6 +1,6 @@
 """Group commit: partitions whose acknowledgements wait for the disk share their flushes.
 
-Each log directory has at most one round of flushes under way; an append meanwhile waits for the
+Each log dir has at most one round of flushes under way; an append meanwhile waits for the
 next round, which serves all waiting appends at once, and first waits shortly for the producers that
 the last round has served. So one flush serves most of the producers, and no disk waits for another.
 Source: R-LOG4 (`flush.before.ack`).
@@ -35,8 +35,8 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class _Folder:
-    """One log directory's queue. Invariant: under way, gathering or idle with an empty queue."""
+class _Queue:
+    """One log dir's queue. Invariant: under way, gathering or idle with an empty queue."""
 
     under_way: int = 0
     """Flushes of the present round that are not over."""
@@ -56,11 +56,11 @@ class DurableAcks:
     def __init__(self, background: Background, scheduler: Scheduler) -> None:
         self._background = background
         self._scheduler = scheduler
-        self._folders: dict[Path, _Folder] = {}
+        self._queues: dict[Path, _Queue] = {}
         self.rounds = 0
-        """Flushes of a folder so far, each of all partitions that waited."""
+        """Flushes of a log dir so far, each of all partitions that waited."""
         self.fsyncs = 0
-        """Files and folders brought to the medium."""
+        """Files and directories brought to the medium."""
         self.batches = 0
         """Appends of producers that these have made durable."""
         self._reported_batches = 0
@@ -74,15 +74,15 @@ class DurableAcks:
         """Bring all that is in the log now to the medium; `settled` is called once that was done,
         or failed. `batches` of producers wait for it."""
         path = partition.log.directory.parent
-        folder = self._folders.setdefault(path, _Folder())
-        waiting = folder.queue.setdefault(partition, _Waiting())
+        log_dir = self._queues.setdefault(path, _Queue())
+        waiting = log_dir.queue.setdefault(partition, _Waiting())
         waiting.batches += batches
-        folder.requests += max(1, batches)
+        log_dir.requests += max(1, batches)
         if settled is not None:
             waiting.listeners.append(settled)
-        if folder.under_way or (folder.gathering and folder.requests < folder.expected):
+        if log_dir.under_way or (log_dir.gathering and log_dir.requests < log_dir.expected):
             return
-        self._begin(folder)
+        self._begin(log_dir)
 
     def report(self) -> None:
         """Log the counters when they have moved."""
@@ -95,28 +95,28 @@ class DurableAcks:
                 self.rounds,
             )
 
-    def _begin(self, folder: _Folder) -> None:
-        """Flush all that wait in the folder: side by side, so that the file system can bring them
+    def _begin(self, log_dir: _Queue) -> None:
+        """Flush all that wait in the log dir: side by side, so that the file system can bring them
         to the medium in one go."""
-        if folder.gathering is not None:
-            folder.gathering.cancel()
-            folder.gathering = None
-        queue, folder.queue = folder.queue, {}
-        folder.round_requests, folder.requests = folder.requests, 0
+        if log_dir.gathering is not None:
+            log_dir.gathering.cancel()
+            log_dir.gathering = None
+        queue, log_dir.queue = log_dir.queue, {}
+        log_dir.round_requests, log_dir.requests = log_dir.requests, 0
         fsyncs_before = self.fsyncs
         # The round is not over before all of it has begun.
-        folder.under_way = len(queue)
+        log_dir.under_way = len(queue)
         for partition, waiting in queue.items():
-            self._flush_one(folder, partition, waiting)
+            self._flush_one(log_dir, partition, waiting)
         self.rounds += self.fsyncs > fsyncs_before
 
-    def _flush_one(self, folder: _Folder, partition: HostedPartition, waiting: _Waiting) -> None:
+    def _flush_one(self, log_dir: _Queue, partition: HostedPartition, waiting: _Waiting) -> None:
         replica_log = partition.log
         wanted_end_offset = replica_log.log_end_offset
 
         def done(_result: object) -> None:
             guarded("the end of a flush", finish)
-            self._settle(folder, waiting)
+            self._settle(log_dir, waiting)
 
         def finish() -> None:
             job.finish()
@@ -132,24 +132,24 @@ class DurableAcks:
         def failed(error: Exception) -> None:
             # Never tried again: the kernel may count the pages as clean after a failed fsync.
             partition.fail(error, of=replica_log)
-            self._settle(folder, waiting)
+            self._settle(log_dir, waiting)
 
         try:
             if partition.role is Role.FAILED:
-                raise LogStorageError(f"the folder of {partition.topic_partition} failed")
+                raise LogStorageError(f"the log dir of {partition.topic_partition} failed")
             if replica_log.is_durable:
                 # An earlier round, or a flush for another reason, took it along.
                 succeeded()
-                self._settle(folder, waiting)
+                self._settle(log_dir, waiting)
                 return
             job = replica_log.prepare_flush()
         except LogBusyError as failure:
             # Nothing was synced yet, so nothing may be acknowledged.
             partition.fail(failure)
             self._scheduler.call_later(
-                BUSY_RETRY_MS, lambda: self._flush_again(folder, partition, waiting)
+                BUSY_RETRY_MS, lambda: self._flush_again(log_dir, partition, waiting)
             )
-            self._end_one(folder)
+            self._end_one(log_dir)
             return
         except LogStorageError as failure:
             failed(failure)
@@ -157,35 +157,35 @@ class DurableAcks:
         self.fsyncs += job.syncs
         self._background.submit(job.run, done, failed)
 
-    def _settle(self, folder: _Folder, waiting: _Waiting) -> None:
+    def _settle(self, log_dir: _Queue, waiting: _Waiting) -> None:
         for settled in waiting.listeners:
             guarded("an answer after a flush", settled)
-        self._end_one(folder)
+        self._end_one(log_dir)
 
-    def _flush_again(self, folder: _Folder, partition: HostedPartition, former: _Waiting) -> None:
-        waiting = folder.queue.setdefault(partition, _Waiting())
+    def _flush_again(self, log_dir: _Queue, partition: HostedPartition, former: _Waiting) -> None:
+        waiting = log_dir.queue.setdefault(partition, _Waiting())
         waiting.batches += former.batches
         waiting.listeners += former.listeners
-        folder.requests += max(1, former.batches)
-        if not folder.under_way and folder.gathering is None:
-            self._begin(folder)
+        log_dir.requests += max(1, former.batches)
+        if not log_dir.under_way and log_dir.gathering is None:
+            self._begin(log_dir)
 
-    def _end_one(self, folder: _Folder) -> None:
-        folder.under_way -= 1
-        if not folder.under_way:
-            self._gather(folder)
+    def _end_one(self, log_dir: _Queue) -> None:
+        log_dir.under_way -= 1
+        if not log_dir.under_way:
+            self._gather(log_dir)
 
-    def _gather(self, folder: _Folder) -> None:
+    def _gather(self, log_dir: _Queue) -> None:
         """Waits, after a round, for the next requests of those that it has served."""
-        folder.expected = folder.round_requests + folder.requests
-        if folder.requests < folder.expected > 1:
-            folder.gathering = self._scheduler.call_later(
-                GATHER_MS, lambda: self._stop_gathering(folder)
+        log_dir.expected = log_dir.round_requests + log_dir.requests
+        if log_dir.requests < log_dir.expected > 1:
+            log_dir.gathering = self._scheduler.call_later(
+                GATHER_MS, lambda: self._stop_gathering(log_dir)
             )
-        elif folder.queue:
-            self._begin(folder)
+        elif log_dir.queue:
+            self._begin(log_dir)
 
-    def _stop_gathering(self, folder: _Folder) -> None:
-        folder.gathering = None
-        if folder.queue and not folder.under_way:
-            self._begin(folder)
+    def _stop_gathering(self, log_dir: _Queue) -> None:
+        log_dir.gathering = None
+        if log_dir.queue and not log_dir.under_way:
+            self._begin(log_dir)

@@ -39,7 +39,7 @@ from storage_engine.protocol.records.record_batch import patch_producer
 
 
 class Role(enum.Enum):
-    """The role of a replica: it has none while no leader is known, nor after its log directory has
+    """The role of a replica: it has none while no leader is known, nor after its log dir has
     failed, until the broker is restarted."""
 
     IDLE = "idle"
@@ -127,7 +127,7 @@ class HostedPartition:
         """Raises KafkaError KAFKA_STORAGE_ERROR."""
         if self.role is Role.FAILED:
             raise KafkaError(
-                f"the log directory of {self.topic_partition} failed", ErrorCode.KAFKA_STORAGE_ERROR
+                f"the log dir of {self.topic_partition} failed", ErrorCode.KAFKA_STORAGE_ERROR
             )
 
     def check_leads(self, leader_epoch: int = -1) -> None:

@@ -1,5 +1,5 @@
 """Takes replicas out of service that can't be served any more. A failing disk takes all replicas of
-its log directory, any other failure only its own replica. A shortage that passes by itself takes
+its log dir, any other failure only its own replica. A shortage that passes by itself takes
 none: no room, no descriptors, no memory.
 
 Source: R-LOG8, KIP-112.
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from storage_engine.broker.cluster.folder_notice import FolderNotice
+from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.core.errors import LogBusyError, LogDirError, LogShortageError
@@ -34,7 +34,7 @@ class ReplicaFailures:
         *,
         logs: LogManager,
         scheduler: Scheduler,
-        notice: FolderNotice,
+        notice: LogDirNotice,
         fetchers: FetcherManager,
     ) -> None:
         """`partitions`: those hosted at any time; not copied."""
@@ -47,7 +47,7 @@ class ReplicaFailures:
         """Partitions whose lack of room or descriptors was logged lately."""
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
-        """Take a partition out of service, and with it all others of its log directory where that
+        """Take a partition out of service, and with it all others of its log dir where that
         is what failed: a failed fsync (OSError) always means the directory."""
         if self._partitions.get(partition.topic_partition) is not partition:
             # Stopped or deleted meanwhile; a new replica of that name is another matter.
@@ -59,12 +59,12 @@ class ReplicaFailures:
         if isinstance(failure, LogBusyError):
             self._log_shortage(partition.topic_partition, failure)
         elif isinstance(failure, LogDirError | OSError):
-            self.fail_folder(partition.log.directory.parent, failure)
+            self.fail_log_dir(partition.log.directory.parent, failure)
         else:
             self.fail_alone(partition, failure)
 
     def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
-        """Takes one replica out of service, but not the others in its log directory."""
+        """Takes one replica out of service, but not the others in its log dir."""
         if partition.role is not Role.FAILED:
             log.error("partition %s is offline: %s", partition.topic_partition, failure)
             self._take_offline(partition)
@@ -85,8 +85,8 @@ class ReplicaFailures:
             "a request for partition %s failed, the partition stays online: %s", tp, failure
         )
 
-    def fail_folder(self, path: Path, failure: Exception) -> None:
-        """Leaves a log directory alone, with all replicas in it, until the next start."""
+    def fail_log_dir(self, path: Path, failure: Exception) -> None:
+        """Leaves a log dir alone, with all replicas in it, until the next start."""
         if not self._logs.fail_dir(path):
             return
         offline = [
@@ -95,7 +95,7 @@ class ReplicaFailures:
             if partition.log.directory.parent == path and partition.role is not Role.FAILED
         ]
         log.error(
-            "log directory %s failed, %d partitions are offline until it is repaired and the broker"
+            "log dir %s failed, %d partitions are offline until it is repaired and the broker"
             " is restarted: %s",
             path,
             len(offline),

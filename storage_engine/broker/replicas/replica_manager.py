@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.cluster.folder_notice import FolderNotice
+from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
@@ -101,7 +101,7 @@ class ReplicaManager:
             self._partitions,
             logs=logs,
             scheduler=scheduler,
-            notice=FolderNotice(metadata_store, scheduler, broker_id=settings.broker_id),
+            notice=LogDirNotice(metadata_store, scheduler, broker_id=settings.broker_id),
             fetchers=fetchers,
         )
         self._ports = PartitionPorts(
@@ -118,7 +118,7 @@ class ReplicaManager:
         )
         self.postponed = PostponedRoles(scheduler, self._apply_postponed)
         """Orders that wait for descriptors, memory or room."""
-        logs.dirs.on_failed = self._failures.fail_folder
+        logs.dirs.on_failed = self._failures.fail_log_dir
         self.on_leading: Callable[[HostedPartition], None] = lambda _: None
         """Hears of every partition that this broker leads from now on, or under another epoch."""
 
@@ -333,7 +333,7 @@ class ReplicaManager:
                 self._logs.delete(tp)
             except LogDirError as failure:
                 if replica_log is not None:
-                    self._failures.fail_folder(replica_log.directory.parent, failure)
+                    self._failures.fail_log_dir(replica_log.directory.parent, failure)
                 raise
             state_change_log.info("deleted partition=%s", tp)
 
@@ -341,9 +341,9 @@ class ReplicaManager:
         """Takes one partition out of service until the next start."""
         self._failures.fail_alone(partition, failure)
 
-    def fail_folder(self, path: Path, failure: Exception) -> None:
-        """Takes a log directory out of service until the next start."""
-        self._failures.fail_folder(path, failure)
+    def fail_log_dir(self, path: Path, failure: Exception) -> None:
+        """Takes a log dir out of service until the next start."""
+        self._failures.fail_log_dir(path, failure)
 
     def open_again(self, partition: HostedPartition) -> None:
         """Ends a change of the log that was cut short. LogStorageError where that is not possible
@@ -353,13 +353,13 @@ class ReplicaManager:
         self._fetchers.look_at(partition.topic_partition)
 
     def replace_log(self, partition: HostedPartition, replaced: PartitionLog) -> None:
-        """The replica lies in another log directory from now on, with the same records, all of
+        """The replica lies in another log dir from now on, with the same records, all of
         which are on the medium there."""
         tp = partition.topic_partition
         partition.replace_log(replaced)
         self._fetchers.look_at(tp)
         self.checkpoint_high_watermarks()
-        state_change_log.info("moved partition=%s folder=%s", tp, replaced.directory.parent)
+        state_change_log.info("moved partition=%s log_dir=%s", tp, replaced.directory.parent)
         if partition.leader is not None:
             # First: a coordinator may still read the previous log.
             self.on_leading(partition)
@@ -439,11 +439,11 @@ class ReplicaManager:
         return dict(self._logs.logs)
 
     def future_of(self, tp: TopicPartition) -> FutureLog | None:
-        """The replica's copy in another log directory, while it is being moved there."""
+        """The replica's copy in another log dir, while it is being moved there."""
         return self._logs.moves.under_way.get(tp)
 
-    def working_folders(self) -> list[Path]:
-        """The log directories that have not failed."""
+    def working_log_dirs(self) -> list[Path]:
+        """The log dirs that have not failed."""
         return self._logs.dirs.working_paths
 
     def led_here(self) -> Iterable[HostedPartition]:

@@ -1,4 +1,4 @@
-"""Moves replicas between the log directories of this broker while they serve: copies, catches up,
+"""Moves replicas between the log dirs of this broker while they serve: copies, catches up,
 and has the copy take the log's place.
 
     asked for -> copied a piece at a time -> flushed beside the loop -> copied on -> nothing missing
@@ -61,7 +61,7 @@ class _Move:
 
 
 class ReplicaMoves:
-    """The moves between log directories of one broker."""
+    """The moves between log dirs of one broker."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class ReplicaMoves:
                 # Of a replica that is gone.
                 self._logs.moves.forget_interrupted(tp)
             elif partition is not None and partition.role is not Role.FAILED:
-                folder, _ = self._logs.moves.interrupted[tp]
+                log_dir, _ = self._logs.moves.interrupted[tp]
                 try:
-                    self.move(tp, folder.path)
+                    self.move(tp, log_dir.path)
                 except LogBusyError as failure:
                     log.warning("move not resumed yet partition=%s: %s", tp, failure)
                 except KafkaError as failure:
@@ -108,28 +108,28 @@ class ReplicaMoves:
         self._closed = True
 
     def move(self, tp: TopicPartition, path: Path) -> None:
-        """Moves a replica to that log directory. Raises KafkaError:
+        """Moves a replica to that log dir. Raises KafkaError:
         LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE when it is not here, and will
         be made there.
         """
-        folder = self._logs.dirs.at(path)
+        log_dir = self._logs.dirs.at(path)
         partition = self._replicas.get(tp)
         if partition is None:
             if self._logs.get(tp) is None:
                 self._logs.dirs.preferred.prefer(tp, path)
             raise KafkaError(f"{tp} is not on this broker", ErrorCode.REPLICA_NOT_AVAILABLE)
         if partition.role is Role.FAILED:
-            raise LogDirError(f"the log directory of {tp} failed")
+            raise LogDirError(f"the log dir of {tp} failed")
         if partition.log.directory.parent == path:
             self._logs.moves.cancel(tp)
             return
         known = self._logs.moves.under_way.get(tp)
-        if known is None or known.log_dir is not folder:
+        if known is None or known.log_dir is not log_dir:
             self._begin(partition, path)
 
     def _begin(self, partition: HostedPartition, path: Path) -> None:
-        folder = self._logs.dirs.at(path)
-        future = self._logs.moves.begin(partition.topic_partition, folder)
+        log_dir = self._logs.dirs.at(path)
+        future = self._logs.moves.begin(partition.topic_partition, log_dir)
         self._moves.append(_Move(partition, future))
         self._go_on(0)
 
@@ -145,7 +145,7 @@ class ReplicaMoves:
         move = self._moves.popleft()
         tp = move.partition.topic_partition
         if not self._is_under_way(move):
-            # Cancelled, or its replica or folder is gone.
+            # Cancelled, or its replica or log dir is gone.
             self._go_on(0)
             return
         self._working = move
@@ -179,7 +179,7 @@ class ReplicaMoves:
         except LogBusyError:
             raise
         except LogStorageError as failure:
-            # Of the folder that it leaves.
+            # Of the log dir that it leaves.
             move.partition.fail(failure)
             self._give_up(move)
             return
@@ -201,7 +201,7 @@ class ReplicaMoves:
             replaced = self._logs.moves.take_over(tp, self._replicas.high_watermarks)
         except LogDirError as failure:
             if self._is_under_way(move):
-                # Of the folder that it goes to.
+                # Of the log dir that it goes to.
                 raise
             self._replicas.fail_alone(move.partition, failure)
         else:
@@ -253,8 +253,8 @@ class ReplicaMoves:
         if not self._is_under_way(move):
             log.info("move had ended partition=%s: %s", tp, failure)
         elif isinstance(failure, LogDirError):
-            # What is read fails with `fail` above; this is the folder that is written to.
-            self._replicas.fail_folder(move.future.log_dir.path, failure)
+            # What is read fails with `fail` above; this is the log dir that is written to.
+            self._replicas.fail_log_dir(move.future.log_dir.path, failure)
         elif isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
             log.error("move given up partition=%s: %s", tp, failure)
             self._logs.moves.cancel(tp)

@@ -6,7 +6,7 @@ disk.
 
 The event loop never waits for a disk to read what a fetch sends. A cold fetch is read again when
 its bytes have come, so that its answer is up to date: the present high watermark, another leader,
-or a failed log directory. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
+or a failed log dir. The answers of its connection keep their order. Source: R-NET1, R-LOG5.
 """
 
 from collections.abc import Callable

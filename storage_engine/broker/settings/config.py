@@ -207,14 +207,14 @@ class BrokerConfig:
         )
 
     def _log_dirs(self) -> tuple[Path, ...]:
-        folders = tuple(Path(entry) for entry in self.items("log.dirs"))
-        if not folders:
+        paths = tuple(Path(entry) for entry in self.items("log.dirs"))
+        if not paths:
             raise _missing("log.dirs")
-        if len({folder.absolute() for folder in folders}) != len(folders):
+        if len({path.absolute() for path in paths}) != len(paths):
             raise ConfigError(
                 f"log.dirs={','.join(self.items('log.dirs'))}: a directory is listed twice"
             )
-        return folders
+        return paths
 
 
 def check_broker_setting(key: str, text: str) -> SettingValue:

@@ -104,7 +104,7 @@ class Compactions:
             if partition.role is Role.FAILED or partition in self._resting:
                 continue
             if partition.log.unfollowed_cuts is not None:
-                # It is being copied to another log directory: a key's older record may be there
+                # It is being copied to another log dir: a key's older record may be there
                 # already, and its tombstone must follow.
                 continue
             try:

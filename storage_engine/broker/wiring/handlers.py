@@ -284,7 +284,7 @@ def add_administration_apis(
     *,
     access: AccessParts | None,
 ) -> None:
-    """Registers the APIs that any broker answers: the cluster, settings, log directories."""
+    """Registers the APIs that any broker answers: the cluster, settings, log dirs."""
     _add_cluster_apis(table, ports, settings, cluster, replicas, access=access)
     describe_configs = DescribeConfigsHandler(
         broker_id=ports.broker_id,

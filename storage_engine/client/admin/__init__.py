@@ -1,1 +1,1 @@
-"""Administration: topics, settings, groups, reassignments, log directories, transactions."""
+"""Administration: topics, settings, groups, reassignments, log dirs, transactions."""

@@ -292,7 +292,7 @@ class Admin(Closing):
     def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None
     ) -> dict[int, tuple[LogDir, ...]]:
-        """The log directories of brokers with the replicas in them, by broker; None asks all live
+        """The log dirs of brokers with the replicas in them, by broker; None asks all live
         brokers. The request is not retried."""
         if broker_ids is None:
             broker_ids = sorted(self._cluster.metadata([]).brokers)
@@ -302,9 +302,9 @@ class Admin(Closing):
     def alter_replica_log_dirs(
         self, broker_id: int, targets: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Move replicas of one broker to other folders of its `log.dirs`, given as the broker names
+        """Move replicas of one broker to other log dirs, given as its `log.dirs` name
         them. Those that did not begin, with the reason: REPLICA_NOT_AVAILABLE where there is no
-        such replica yet, which will be made in that folder. `describe_log_dirs` shows how far the
+        such replica yet, which will be made in that log dir. `describe_log_dirs` shows how far the
         others are."""
         wanted = {TopicPartition(*tp): path for tp, path in targets.items()}
         return log_dirs.alter_replica_log_dirs(self._cluster, broker_id, wanted)

@@ -1,5 +1,5 @@
-"""Describes the log directories of brokers and the size of partitions on their leaders, and moves
-replicas from one log directory to another.
+"""Describes the log dirs of brokers and the size of partitions on their leaders, and moves
+replicas from one log dir to another.
 
 A request is sent once and not retried: the caller wants an estimate, or to see a broker as it is.
 Source: KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
@@ -20,19 +20,19 @@ _DESCRIBE_LOG_DIRS = 35
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLog:
-    """A replica in a log directory."""
+    """A replica in a log dir."""
 
     tp: TopicPartition
     size_bytes: int
     offset_lag: int
     """Records behind the high watermark."""
     is_future: bool
-    """Whether it is a copy that will replace the replica in another log directory."""
+    """Whether it is a copy that will replace the replica in another log dir."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDir:
-    """A log directory of a broker."""
+    """A log dir of a broker."""
 
     path: str
     error: ErrorCode
@@ -43,18 +43,18 @@ class LogDir:
 def describe_log_dirs(
     cluster: Cluster, broker_id: int, partitions: Iterable[TopicPartition] | None = None
 ) -> tuple[LogDir, ...]:
-    """The folders of one broker, with what they hold of these partitions (None: of all). KafkaError
-    or DeadlineExceededError where it does not answer."""
+    """The log dirs of one broker, with what they hold of these partitions (None: of all).
+    KafkaError or DeadlineExceededError where it does not answer."""
     answer = cluster.request(broker_id, spec_for(_DESCRIBE_LOG_DIRS), _request(partitions))
     code = ErrorCode.of(getattr(answer, "error_code", None) or 0)
     if code is not ErrorCode.NONE:
         raise KafkaError(
-            f"the log directories of broker {broker_id} can't be described: {code.meaning}", code
+            f"the log dirs of broker {broker_id} can't be described: {code.meaning}", code
         )
     return tuple(
         LogDir(
-            path=folder.log_dir,
-            error=ErrorCode.of(folder.error_code),
+            path=log_dir.log_dir,
+            error=ErrorCode.of(log_dir.error_code),
             replicas=tuple(
                 ReplicaLog(
                     tp=TopicPartition(topic.name, row.partition_index),
@@ -62,34 +62,34 @@ def describe_log_dirs(
                     offset_lag=row.offset_lag,
                     is_future=row.is_future_key,
                 )
-                for topic in folder.topics
+                for topic in log_dir.topics
                 for row in topic.partitions
             ),
         )
-        for folder in answer.results
+        for log_dir in answer.results
     )
 
 
 def alter_replica_log_dirs(
     cluster: Cluster, broker_id: int, targets: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Moves replicas of one broker to these of its log directories. Returns the replicas whose move
+    """Moves replicas of one broker to these of its log dirs. Returns the replicas whose move
     did not begin, with the reason: REPLICA_NOT_AVAILABLE for a replica that the broker does not
     have yet, which will be created in that directory. Raises KafkaError or DeadlineExceededError
     when the broker does not answer."""
     # Now, since most clients never need it.
     from storage_engine.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
-    folder = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    log_dir = AlterReplicaLogDirsRequest.AlterReplicaLogDir
     by_path: dict[str, dict[str, list[int]]] = {}
     for tp, path in targets.items():
         by_path.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)
     request = AlterReplicaLogDirsRequest(
         dirs=[
-            folder(
+            log_dir(
                 path=path,
                 topics=[
-                    folder.AlterReplicaLogDirTopic(name=name, partitions=numbers)
+                    log_dir.AlterReplicaLogDirTopic(name=name, partitions=numbers)
                     for name, numbers in topics.items()
                 ],
             )
@@ -115,8 +115,8 @@ def sizes_on_leaders(
         by_leader.setdefault(cluster.leader(tp).broker_id, []).append(tp)
     sizes: dict[TopicPartition, int] = {}
     for broker_id, asked in by_leader.items():
-        for folder in describe_log_dirs(cluster, broker_id, asked):
-            for log in folder.replicas:
+        for log_dir in describe_log_dirs(cluster, broker_id, asked):
+            for log in log_dir.replicas:
                 if not log.is_future:
                     sizes[log.tp] = sizes.get(log.tp, 0) + log.size_bytes
     return sizes

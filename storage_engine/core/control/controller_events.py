@@ -101,7 +101,7 @@ class BrokerReportsFailures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicasFailed:
-    """This incarnation of a broker can't serve these partitions, because their log directory
+    """This incarnation of a broker can't serve these partitions, because their log dir
     failed."""
 
     broker: BrokerId
@@ -157,7 +157,7 @@ class PartitionLeadership:
     state: PartitionState
     assigned: tuple[BrokerId, ...]
     failed: tuple[BrokerId, ...] = ()
-    """Live replicas whose log directory has failed."""
+    """Live replicas whose log dir has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         aliases=(Alias(name="log.dir", factor=1),),
         type=SettingType.LIST,
         required=True,  # Kafka's default is in /tmp, where data does not last
-        doc="The log directories, separated by commas.",
+        doc="The log dirs, separated by commas.",
     ),
     # ---- ZooKeeper ----
     Setting(
@@ -229,7 +229,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         minimum=1,
         live=True,
         unit="bytes",
-        doc="The rate limit for copying replicas from one log directory to another, per second.",
+        doc="The rate limit for copying replicas from one log dir to another, per second.",
     ),
     Setting(
         name=LEADER_THROTTLED_RATE,
@@ -384,7 +384,7 @@ BROKER_ONLY_SETTINGS: tuple[Setting, ...] = (
         default=64 << 20,
         minimum=0,
         unit="bytes",
-        doc="Appends are refused while a log directory has less free space than this; 0: never.",
+        doc="Appends are refused while a log dir has less free space than this; 0: never.",
     ),
     Setting(
         name="producer.id.expiration.ms",

@@ -115,7 +115,7 @@ class CleaningState:
             return None
         job.cancel()
         if job.is_half_done:
-            if isinstance(error, OSError) and reach_of_file_error(error) is Reach.FOLDER:
+            if isinstance(error, OSError) and reach_of_file_error(error) is Reach.LOG_DIR:
                 return storage_error("replace segments of", folder, error)
             return LogStorageError(f"can't replace segments of {folder}: {error}")
         if isinstance(error, CorruptRecordError):

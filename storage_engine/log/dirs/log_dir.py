@@ -1,9 +1,9 @@
-"""One of the folders of `log.dirs`. Only one process uses it, a broker with the recorded id and of
+"""One of a broker's log dirs. Only one process uses it, a broker with the recorded id and of
 a release that supports its format.
 
     .lock               locked exclusively while a broker runs
     meta.properties     version=1, broker.id, cluster.id
-    .boot-id            the kernel's boot id when the broker last started on this folder
+    .boot-id            the kernel's boot id when the broker last started on this log dir
     .clean-shutdown     present only after a stop in order; holds the boot id too
     .tail-lost          once the machine went down under a running broker: the first incarnation
                         with which the broker registered afterwards, -1 before it did
@@ -99,21 +99,21 @@ class BrokerLogDir:
         except OSError as error:
             self.unlock()
             raise _kind_of(error)(
-                f"the log directory {path} can't be written ({error.strerror or error}):"
-                " make it writable for this user or set log.dirs to another folder"
+                f"the log dir {path} can't be written ({error.strerror or error}):"
+                " make it writable for this user or set log.dirs to another path"
             ) from error
         if self._lock is None:
             self.unlock()
             raise StorageError(
-                f"the log directory {path} is in use by another process: stop that broker first,"
-                " or set log.dirs to another folder"
+                f"the log dir {path} is in use by another process: stop that broker first,"
+                " or set log.dirs to another path"
             )
         try:
             self._take_over(broker_id)
         except OSError as error:
             self.unlock()
             raise _kind_of(error)(
-                f"the log directory {path} can't be used ({error.strerror or error}):"
+                f"the log dir {path} can't be used ({error.strerror or error}):"
                 " check its files, the disk and the permissions"
             ) from error
         except StorageError:
@@ -201,7 +201,7 @@ class BrokerLogDir:
             self._write_meta()
         elif known != cluster_id:
             raise StorageError(
-                f"the log directory {self.path} belongs to cluster {known}, ZooKeeper says"
+                f"the log dir {self.path} belongs to cluster {known}, ZooKeeper says"
                 f" {cluster_id}: correct zookeeper.connect or log.dirs"
             )
 
@@ -266,12 +266,12 @@ class BrokerLogDir:
         is_number = version.isascii() and version.isdigit() and len(version) <= MOST_DIGITS
         if not is_number or not 1 <= int(version) <= FORMAT_VERSION:
             raise StorageError(
-                f"the log directory {self.path} has format version '{version}', this release knows"
-                f" {FORMAT_VERSION}: use the release that wrote it, or another folder"
+                f"the log dir {self.path} has format version '{version}', this release knows"
+                f" {FORMAT_VERSION}: use the release that wrote it, or another log dir"
             )
         if meta.get("broker.id") != str(broker_id):
             raise StorageError(
-                f"the log directory {self.path} belongs to broker {meta.get('broker.id')}, this is"
+                f"the log dir {self.path} belongs to broker {meta.get('broker.id')}, this is"
                 f" broker {broker_id}: correct broker.id or log.dirs"
             )
         return meta

@@ -80,10 +80,10 @@ class LogDirs:
         for log_dir in self._all:
             if log_dir.path == path:
                 if log_dir.failed:
-                    raise LogDirError(f"the log directory {path} failed")
+                    raise LogDirError(f"the log dir {path} failed")
                 return log_dir
         if path in self._lost:
-            raise LogDirError(f"the log directory {path} could not be used at the start")
+            raise LogDirError(f"the log dir {path} could not be used at the start")
         raise KafkaError(f"{path} is not in log.dirs", ErrorCode.LOG_DIR_NOT_FOUND)
 
     def for_new_log(
@@ -99,7 +99,7 @@ class LogDirs:
             )
         working = self.working
         if not working:
-            raise LogDirError(f"no log made for {topic_partition}: all log directories failed")
+            raise LogDirError(f"no log made for {topic_partition}: all log dirs failed")
         preferred = self.preferred.take(topic_partition)
         for log_dir in working:
             if log_dir.path == preferred:
@@ -133,7 +133,7 @@ class LogDirs:
         self.do_at_start(lambda log_dir: log_dir.set_cluster_id(cluster_id))
 
     def _note_lost(self, path: Path, error: Exception) -> None:
-        logger.error("log directory left out until the next start folder=%s: %s", path, error)
+        logger.error("log dir left out until the next start log_dir=%s: %s", path, error)
         self._lost.append(path)
 
     # -- while the broker runs ---------------------------------------------------------------------
@@ -146,7 +146,7 @@ class LogDirs:
             try:
                 write(log_dir)
             except OSError as error:
-                logger.error("checkpoint not written folder=%s error=%s", log_dir.path, error)
+                logger.error("checkpoint not written log_dir=%s error=%s", log_dir.path, error)
                 failed[log_dir.path] = error
                 if not passes_by_itself(error) and self.on_failed is not None:
                     self.on_failed(log_dir.path, error)

@@ -53,7 +53,7 @@ class LogLoading:
             moves.recover(self._dirs.working)
         except OSError as error:
             raise StorageError(
-                f"a replica that was moved to another log directory can't be renamed: {error}"
+                f"a replica that was moved to another log dir can't be renamed: {error}"
             ) from error
         self.load_logs(self._find_partitions())
         self._in_each_dir(self._checkpoints.lower_recovery_points)
@@ -111,7 +111,7 @@ class LogLoading:
             for topic_partition in log_dir.partitions():
                 if topic_partition in found:
                     raise StorageError(
-                        f"partition {topic_partition} is in two log directories,"
+                        f"partition {topic_partition} is in two log dirs,"
                         f" {found[topic_partition].path} and {log_dir.path}: move one of them away"
                     )
                 found[topic_partition] = log_dir

@@ -265,7 +265,7 @@ class LogManager:
         """Return the partition's log, if there is one. LogDirError when its log dir failed."""
         log = self.logs.get(topic_partition)
         if log is not None and self._open_logs.dir_of[topic_partition].failed:
-            raise LogDirError(f"the log directory of {topic_partition} failed")
+            raise LogDirError(f"the log dir of {topic_partition} failed")
         return log
 
     def _create(
@@ -282,7 +282,7 @@ class LogManager:
         self._open_logs.put(log, log_dir)
         if topic_id is not None:
             write_topic_id(self._disk, log.directory, topic_id)
-        logger.info("log created partition=%s folder=%s", topic_partition, log_dir.path)
+        logger.info("log created partition=%s log_dir=%s", topic_partition, log_dir.path)
         return log
 
     def _take_out(self, log: PartitionLog, suffix: str) -> Path:

@@ -129,7 +129,7 @@ class LogMoves:
                     continue
                 self._disk.rename(path, log_dir.path / name)
                 log_dir.sync_names()
-                logger.info("move ended partition=%s folder=%s", topic_partition, log_dir.path)
+                logger.info("move ended partition=%s log_dir=%s", topic_partition, log_dir.path)
             for topic_partition, path in log_dir.named(FUTURE_FOLDER_SUFFIX):
                 self._remember(topic_partition, log_dir, path)
 
@@ -151,7 +151,7 @@ class LogMoves:
         future = FutureLog(current, log, log_dir)
         current.unfollowed_cuts = future.cuts
         self.under_way[topic_partition] = future
-        logger.info("move begun partition=%s folder=%s", topic_partition, log_dir.path)
+        logger.info("move begun partition=%s log_dir=%s", topic_partition, log_dir.path)
         return future
 
     def cancel(self, topic_partition: TopicPartition) -> None:

@@ -2,7 +2,7 @@
 entry is logged and counts as missing.
 
     recovery-point-offset-checkpoint, replication-offset-checkpoint,
-    log-start-offset-checkpoint and cleaner-offset-checkpoint (one each per log directory),
+    log-start-offset-checkpoint and cleaner-offset-checkpoint (one each per log dir),
     scrub-time-checkpoint (with wall-clock milliseconds instead of offsets):
         1                                      format version
         <number of entries>

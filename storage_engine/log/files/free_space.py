@@ -57,17 +57,17 @@ class FreeSpace:
             if not self.is_full:
                 self.is_full = True
                 logger.error(
-                    "log directory full, appends are refused folder=%s free_bytes=%d"
+                    "log dir full, appends are refused log_dir=%s free_bytes=%d"
                     " reserve_bytes=%d: make room, or lower log.dir.min.free.bytes",
                     self._path,
                     free,
                     self.reserve_bytes,
                 )
             raise LogFullError(
-                f"no room for {size} bytes in the log directory {self._path}: {free} bytes are"
+                f"no room for {size} bytes in the log dir {self._path}: {free} bytes are"
                 f" free, log.dir.min.free.bytes={self.reserve_bytes} of them are kept"
             )
         if self.is_full:
             self.is_full = False
-            logger.info("log directory has room again folder=%s free_bytes=%d", self._path, free)
+            logger.info("log dir has room again log_dir=%s free_bytes=%d", self._path, free)
         return min(room, ALLOWANCE_BYTES) - size

@@ -26,7 +26,7 @@ def storage_error(
     that a lack of room did no harm."""
     message = f"can't {action} {path}: {error.strerror or error}"
     reach = reach_of_file_error(error)
-    if reach is Reach.FOLDER:
+    if reach is Reach.LOG_DIR:
         return LogDirError(message)
     if reach is Reach.SHORTAGE:
         return LogShortageError(message)

@@ -15,7 +15,7 @@ from storage_engine.log.segments.log_segment import LOG_SUFFIX, offset_in_name
 INTERVAL_MS = 2000
 """A longer recovery logs its progress at this interval."""
 
-MARK = "recovering folder="
+MARK = "recovering log_dir="
 """The beginning of each line; programs that start brokers search their logs for it."""
 
 _MIB = 1 << 20
@@ -52,7 +52,7 @@ class RecoveryProgress:
             logger.info("%s%s", MARK, self.text(now_ms))
 
     def text(self, now_ms: int) -> str:
-        """Return the folder and its progress."""
+        """Return the log dir and its progress."""
         total = max(self._total_bytes, self._done_bytes)
         seconds = max(1, now_ms - self._start_ms) / 1000
         rate = self._done_bytes / seconds

@@ -4,7 +4,7 @@ Versions: 4 isolation level, magic 2. 5 log start offset. 7 fetch sessions (KIP-
 of the client (KIP-320). 10 zstd. 11 rack (KIP-392). 12 flexible, last fetched epoch and the
 diverging epoch (KIP-595). 13 topics by their ids, which then stand as text where the name was
 (KIP-516). 14 an error of tiered storage, which is never sent. 15 the follower and its incarnation
-in tagged field 1 (KIP-903). 16 where current leaders are (KIP-951). 17 a follower's log directory,
+in tagged field 1 (KIP-903). 16 where current leaders are (KIP-951). 17 a follower's log dir,
 which is ignored (KIP-853). 18 the high watermark that a follower knows, which is ignored
 (KIP-1166). Between our brokers version 12 carries the follower's incarnation
 (R-CTL4) in that field 1, and per partition a tagged field of our own, empty, by which a follower

@@ -245,7 +245,7 @@ def test_who_fails_with_a_producer_id_does_not_keep_the_next_from_getting_one(cl
     assert len(told(caplog)) == 1
 
 
-def test_a_flush_whose_listener_fails_is_not_the_last_of_its_folder(cluster, caplog):
+def test_a_flush_whose_listener_fails_is_not_the_last_of_its_log_dir(cluster, caplog):
     cluster.produced(A, b"1")
     broker = cluster[cluster.state(A).leader]
     partition = broker.replicas.get(A)

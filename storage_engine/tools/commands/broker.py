@@ -119,7 +119,7 @@ def set_up_logging(file: Path | None, *, file_bytes: int, level: str) -> None:
 
 
 def _state_change_folder(log_file: Path | None, log_dirs: Sequence[Path]) -> Path:
-    """The directory of the log file; without one, the first log directory that can be written, as
+    """The directory of the log file; without one, the first log dir that can be written, as
     far as that is known before the broker opens them."""
     if log_file is not None:
         return log_file.parent

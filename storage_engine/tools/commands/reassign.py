@@ -1,4 +1,4 @@
-"""Move partitions to other brokers or log directories, or change their number of replicas.
+"""Move partitions to other brokers or log dirs, or change their number of replicas.
 
 actions:
   generate  print a plan that spreads topics over brokers; nothing is changed
@@ -11,7 +11,7 @@ preferred leader:
 
   {"version": 1, "partitions": [{"topic": "flights", "partition": 0, "replicas": [4, 5, 6]}]}
 
-"log_dirs": ["/disk2", "any", "any"] beside "replicas" names the log directory for each replica, in
+"log_dirs": ["/disk2", "any", "any"] beside "replicas" names the log dir for each replica, in
 the same order. A replica that its broker already has is moved to that directory while it serves.
 
 examples:

@@ -52,7 +52,7 @@ def time_text(moment: datetime) -> str:
 def write_state_changes_to(file: Path, *, broker_id: int, file_bytes: int, file_count: int) -> None:
     """From now on the broker's state changes go to `file`, which rotates, and nowhere else.
 
-    The file is made with the first change: not before the broker has its log directories.
+    The file is made with the first change: not before the broker has its log dirs.
     """
     handler = _StateChangeFile(
         file, maxBytes=file_bytes, backupCount=file_count, encoding="utf-8", delay=True

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: moves replicas of this broker between its log directories.
+"""AlterReplicaLogDirs: moves replicas of this broker between its log dirs.
 
 Each replica succeeds or fails by itself; done means that the move has begun. Source: KIP-113.
 """
@@ -28,19 +28,19 @@ def handle(
     request: AlterReplicaLogDirsRequest,
 ) -> Steps:
     codes: dict[str, dict[int, ErrorCode]] = {}
-    for folder in request.dirs:
-        for topic in folder.topics:
+    for log_dir in request.dirs:
+        for topic in log_dir.topics:
             yield None
             of_topic = codes.setdefault(topic.name, {})
             for number in topic.partitions:
                 yield None
                 if number in of_topic:
-                    # A replica can't be in two folders; and each is moved once at most.
+                    # A replica can't be in two log dirs; and each is moved once at most.
                     of_topic[number] = ErrorCode.INVALID_REQUEST
                 else:
                     tp = TopicPartition(topic.name, number)
                     refusal = call.refusal()
-                    of_topic[number] = refusal or _move(replica_moves, tp, Path(folder.path))
+                    of_topic[number] = refusal or _move(replica_moves, tp, Path(log_dir.path))
     results = []
     for name, of_topic in codes.items():
         yield None
@@ -56,6 +56,6 @@ def _move(replica_moves: ReplicaMoves, tp: TopicPartition, path: Path) -> ErrorC
     try:
         replica_moves.move(tp, path)
     except KafkaError as failure:
-        log.info("", "move refused partition=%s folder=%s: %s", tp, path, failure)
+        log.info("", "move refused partition=%s log_dir=%s: %s", tp, path, failure)
         return failure.code
     return ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the log directories of this broker, with size and lag of each replica. Source:
+"""DescribeLogDirs: the log dirs of this broker, with size and lag of each replica. Source:
 KIP-113."""
 
 import shutil
@@ -17,8 +17,8 @@ from storage_engine.protocol.messages.describe_log_dirs import (
 
 UNKNOWN_BYTES = -1
 
-_Folder = DescribeLogDirsResponse.DescribeLogDirsResult
-_Topic = _Folder.DescribeLogDirsTopic
+_Result = DescribeLogDirsResponse.DescribeLogDirsResult
+_Topic = _Result.DescribeLogDirsTopic
 _Partition = _Topic.DescribeLogDirsPartition
 
 
@@ -53,21 +53,21 @@ def handle(
                 is_future_key=True,
             )
             rows.setdefault(future.log_dir.path, {}).setdefault(tp.topic, []).append(row)
-    working = set(replicas.working_folders())
-    folders = [folder.absolute() for folder in log_dirs]
+    working = set(replicas.working_log_dirs())
+    paths = [path.absolute() for path in log_dirs]
     call.respond(
         DescribeLogDirsResponse(
-            results=[_folder(folder, rows.get(folder, {}), folder in working) for folder in folders]
+            results=[_described(path, rows.get(path, {}), path in working) for path in paths]
         )
     )
 
 
-def _folder(folder: Path, topics: dict[str, list[_Partition]], works: bool) -> _Folder:
+def _described(path: Path, topics: dict[str, list[_Partition]], works: bool) -> _Result:
     code = ErrorCode.NONE if works else ErrorCode.KAFKA_STORAGE_ERROR
-    total_bytes, free_bytes = _space(folder)
-    return _Folder(
+    total_bytes, free_bytes = _space(path)
+    return _Result(
         error_code=int(code),
-        log_dir=str(folder),
+        log_dir=str(path),
         total_bytes=total_bytes,
         usable_bytes=free_bytes,
         topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()]
@@ -76,10 +76,10 @@ def _folder(folder: Path, topics: dict[str, list[_Partition]], works: bool) -> _
     )
 
 
-def _space(folder: Path) -> tuple[int, int]:
+def _space(path: Path) -> tuple[int, int]:
     """The size of its file system, and how much of it a broker may still write (KIP-827)."""
     try:
-        usage = shutil.disk_usage(folder)
+        usage = shutil.disk_usage(path)
     except OSError:
         return UNKNOWN_BYTES, UNKNOWN_BYTES
     return usage.total, usage.free

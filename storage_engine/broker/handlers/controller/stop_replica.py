@@ -66,7 +66,7 @@ def stop(replicas: ReplicaManager, tp: TopicPartition, *, delete: bool) -> Error
         replicas.stop(tp, delete=delete)
     except LogStorageError as failure:
         log.error("replica of %s not deleted: %s", tp, failure)
-        # Only a log directory that failed makes the controller wait for a restart of this broker.
+        # Only a log dir that failed makes the controller wait for a restart of this broker.
         failed = isinstance(failure, LogDirError)
         return failure.code if failed else ErrorCode.UNKNOWN_SERVER_ERROR
     except Exception as error:  # noqa: BLE001 - whatever it is, the others are stopped

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker.cluster.folder_notice import FolderNotice
+from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.ids import TopicPartition
@@ -40,10 +40,10 @@ def test_the_parent_of_the_notifications_is_made_again_when_others_remove_it(clu
     cluster.loop.run_until(lambda: follower.id in core.state(TP).isr, limit_ms=20_000)
 
 
-def test_the_parent_of_the_notices_of_failed_folders_is_made_again(cluster):
+def test_the_parent_of_the_notices_of_failed_log_dirs_is_made_again(cluster):
     cluster.zookeeper.drop(LogDirEventZNode.PARENT)
     broker = cluster[1]
-    FolderNotice(broker.parts.ports.metadata_store, broker.network.loop, broker_id=1).send()
+    LogDirNotice(broker.parts.ports.metadata_store, broker.network.loop, broker_id=1).send()
     cluster.loop.run_until(lambda: LogDirEventZNode.PARENT in cluster.zookeeper.nodes)
 
 

@@ -104,6 +104,6 @@ def test_only_storage_failures_in_a_row_and_under_one_leadership_give_a_replica_
     assert not told.is_given_away
 
 
-def test_a_data_folder_that_failed_is_given_up_at_once(told):
+def test_a_log_dir_that_failed_is_given_up_at_once(told):
     told.can_not_read(LogDirError)
     assert told.is_given_away

@@ -1,1 +1,1 @@
-"""Replicas: appends, fetching followers, and folders that move, fill up and fail."""
+"""Replicas: appends, fetching followers, and log dirs that move, fill up and fail."""

@@ -1,4 +1,4 @@
-"""A full log directory: typed and retriable errors, and service again when there is room."""
+"""A full log dir: typed and retriable errors, and service again when there is room."""
 
 from collections.abc import Iterator
 

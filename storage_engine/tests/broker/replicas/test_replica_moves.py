@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: replicas move between the log directories of a broker while they are used
+"""AlterReplicaLogDirs: replicas move between the log dirs of a broker while they are used
 (KIP-113)."""
 
 import errno
@@ -31,7 +31,7 @@ def cluster(tmp_path, monkeypatch) -> Iterator[SimulatedCluster]:
     made = SimulatedCluster(
         tmp_path,
         2,
-        folders=2,
+        log_dirs=2,
         disk=lambda _b: SimulatedDisk(tmp_path),
         default_replication_factor="2",
     )
@@ -44,12 +44,12 @@ def cluster(tmp_path, monkeypatch) -> Iterator[SimulatedCluster]:
     made.close()
 
 
-def folder_of(cluster, broker: int) -> Path:
+def log_dir_of(cluster, broker: int) -> Path:
     return cluster[broker].logs.logs[TP].directory.parent
 
 
 def other(cluster, broker: int) -> Path:
-    here = folder_of(cluster, broker)
+    here = log_dir_of(cluster, broker)
     return next(path for path in cluster[broker].config.log_dirs if path != here)
 
 
@@ -66,13 +66,13 @@ def ask(cluster, broker: int, path: Path, *partitions: TopicPartition) -> list[E
 
 
 def described(cluster, broker: int) -> dict[tuple[Path, bool], tuple[int, int]]:
-    """(folder, is future) -> (size, lag) of the replica."""
+    """(log dir, is future) -> (size, lag) of the replica."""
     request = describe_log_dirs.DescribeLogDirsRequest(topics=None)
     answer = cluster.answer(cluster.ask(broker, describe_log_dirs.API, 2, request))
     return {
-        (Path(folder.log_dir), row.is_future_key): (row.partition_size, row.offset_lag)
-        for folder in answer.results
-        for topic in folder.topics
+        (Path(log_dir.log_dir), row.is_future_key): (row.partition_size, row.offset_lag)
+        for log_dir in answer.results
+        for topic in log_dir.topics
         for row in topic.partitions
     }
 
@@ -88,15 +88,15 @@ def slow(cluster, broker: int, rate: int = 2000) -> None:
 
 
 def moved(cluster, broker: int, path: Path) -> None:
-    cluster.loop.run_until(lambda: folder_of(cluster, broker) == path, limit_ms=300_000)
+    cluster.loop.run_until(lambda: log_dir_of(cluster, broker) == path, limit_ms=300_000)
 
 
 def names(cluster, broker: int) -> list[str]:
     disk = disk_of(cluster, broker)
     return [
         name
-        for folder in cluster[broker].config.log_dirs
-        for name in disk.list_names(folder)
+        for log_dir in cluster[broker].config.log_dirs
+        for name in disk.list_names(log_dir)
         if name.startswith("t-0")
     ]
 
@@ -127,10 +127,10 @@ def test_a_replica_moves_under_load_and_has_every_record(cluster, role):
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
     lag = described(cluster, broker)[target, True][1]
-    assert lag > 0 and folder_of(cluster, broker) != target
+    assert lag > 0 and log_dir_of(cluster, broker) != target
     slow(cluster, broker, 1 << 40)
     last = 30
-    while folder_of(cluster, broker) != target:
+    while log_dir_of(cluster, broker) != target:
         last = cluster.produced(TP, b"under way")
     assert described(cluster, broker).keys() == {(target, False)}
     assert names(cluster, broker) == ["t-0"]
@@ -186,15 +186,15 @@ def test_a_produce_that_waits_for_the_followers_is_answered_across_the_move(clus
     assert again.partitions[0].base_offset == waiting[0].partitions[0].base_offset
 
 
-def test_asking_for_the_present_folder_takes_the_move_back(cluster):
+def test_asking_for_the_present_log_dir_takes_the_move_back(cluster):
     fill(cluster, 30)
-    here, target = folder_of(cluster, 1), other(cluster, 1)
+    here, target = log_dir_of(cluster, 1), other(cluster, 1)
     slow(cluster, 1)
     assert ask(cluster, 1, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1000)
     assert ask(cluster, 1, here, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(60_000)
-    assert folder_of(cluster, 1) == here and names(cluster, 1) == ["t-0"]
+    assert log_dir_of(cluster, 1) == here and names(cluster, 1) == ["t-0"]
 
 
 def test_what_can_not_be_moved_is_told(cluster, tmp_path):
@@ -230,10 +230,10 @@ def test_a_topic_deleted_while_it_moves_leaves_nothing(cluster):
 
 
 @pytest.mark.parametrize("where", ["source", "target"])
-def test_a_folder_that_fails_meanwhile_takes_nothing_else_with_it(cluster, where):
+def test_a_log_dir_that_fails_meanwhile_takes_nothing_else_with_it(cluster, where):
     fill(cluster, 30)
     broker = cluster.state(TP).leader
-    source, target = folder_of(cluster, broker), other(cluster, broker)
+    source, target = log_dir_of(cluster, broker), other(cluster, broker)
     slow(cluster, broker)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
@@ -280,7 +280,7 @@ def turns(monkeypatch) -> list[int]:
 def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, where):
     fill(cluster, 30)
     broker = 3 - cluster.state(TP).leader
-    source, target = folder_of(cluster, broker), other(cluster, broker)
+    source, target = log_dir_of(cluster, broker), other(cluster, broker)
     slow(cluster, broker)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
@@ -298,7 +298,7 @@ def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, w
     cluster.loop.run_for(20_000)
     del turns[:]
     assert not cluster[broker].logs.moves.under_way
-    assert folder_of(cluster, broker) == source
+    assert log_dir_of(cluster, broker) == source
     assert cluster[broker].replicas.get(TP).role is Role.FAILED
     assert cluster[broker].logs.dirs.working_paths == list(cluster[broker].config.log_dirs)
     cluster.loop.run_for(30_000)
@@ -311,7 +311,7 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
 ):
     fill(cluster, 30)
     broker = 3 - cluster.state(TP).leader
-    source, target = folder_of(cluster, broker), other(cluster, broker)
+    source, target = log_dir_of(cluster, broker), other(cluster, broker)
     slow(cluster, broker)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
@@ -336,7 +336,7 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 @pytest.mark.parametrize("calls", every_second(range(0, 40, 3)))
-def test_a_shortage_while_the_folders_are_renamed_takes_nothing_offline(
+def test_a_shortage_while_the_log_dirs_are_renamed_takes_nothing_offline(
     cluster, turns, monkeypatch, role, calls
 ):
     fill(cluster, 10)
@@ -373,7 +373,7 @@ def test_a_shortage_while_the_folders_are_renamed_takes_nothing_offline(
     cluster[broker].start()
     assert cluster.produced(TP, b"after the kill") == 12
     cluster.wait_in_sync(TP, 1, 2, limit_ms=120_000)
-    assert folder_of(cluster, broker) == target
+    assert log_dir_of(cluster, broker) == target
     assert same_everywhere(cluster) == list(range(13))
 
 
@@ -399,7 +399,7 @@ def test_a_copy_that_is_begun_anew_waits_for_descriptors(cluster):
 
 def test_work_that_fails_after_its_move_was_cancelled_leaves_a_newer_one_alone(cluster):
     fill(cluster, 30)
-    here, target = folder_of(cluster, 1), other(cluster, 1)
+    here, target = log_dir_of(cluster, 1), other(cluster, 1)
     slow(cluster, 1)
     moves = cluster[1].parts.replicas.moves
     assert ask(cluster, 1, target, TP) == [ErrorCode.NONE]
@@ -413,9 +413,9 @@ def test_work_that_fails_after_its_move_was_cancelled_leaves_a_newer_one_alone(c
     moved(cluster, 1, target)
 
 
-def test_a_copy_that_can_not_be_flushed_fails_the_folder_that_it_is_in(cluster):
+def test_a_copy_that_can_not_be_flushed_fails_the_log_dir_that_it_is_in(cluster):
     broker = cluster.state(TP).leader
-    source, target = folder_of(cluster, broker), other(cluster, broker)
+    source, target = log_dir_of(cluster, broker), other(cluster, broker)
     disk_of(cluster, broker).broken_syncs.add(target)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(5000)

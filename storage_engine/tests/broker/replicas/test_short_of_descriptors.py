@@ -1,5 +1,5 @@
 """Brokers that are out of descriptors for some seconds: clients are refused retriably, no replica
-and no folder goes offline, and all is served once descriptors are back."""
+and no log dir goes offline, and all is served once descriptors are back."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Who waits on a replica while it moves to another log directory: coordinators, produces, fetches
+"""Who waits on a replica while it moves to another log dir: coordinators, produces, fetches
 and what goes on between the leader and ZooKeeper (KIP-113)."""
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ def make(tmp_path) -> Iterator[Callable[..., SimulatedCluster]]:
         cluster = SimulatedCluster(
             tmp_path,
             2,
-            folders=2,
+            log_dirs=2,
             disk=lambda _b: SimulatedDisk(tmp_path),
             default_replication_factor="2",
             offsets_topic_num_partitions="1",
@@ -49,15 +49,15 @@ def make(tmp_path) -> Iterator[Callable[..., SimulatedCluster]]:
         cluster.close()
 
 
-def folder_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> Path:
+def log_dir_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> Path:
     return cluster[broker].logs.logs[tp].directory.parent
 
 
 def move(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> None:
-    here = folder_of(cluster, broker, tp)
+    here = log_dir_of(cluster, broker, tp)
     target = next(path for path in cluster[broker].config.log_dirs if path != here)
     assert ask(cluster, broker, target, tp) == [ErrorCode.NONE]
-    cluster.loop.run_until(lambda: folder_of(cluster, broker, tp) == target, limit_ms=5_000)
+    cluster.loop.run_until(lambda: log_dir_of(cluster, broker, tp) == target, limit_ms=5_000)
 
 
 def lead(cluster: SimulatedCluster, tp: TopicPartition, broker: int) -> None:
@@ -147,7 +147,7 @@ def test_a_produce_that_waits_for_a_flush_is_answered_by_the_move(make, acks):
 def test_a_flush_that_fails_where_the_log_lay_before_takes_nothing_offline(make):
     cluster = make(flush_before_ack="true")
     leader = cluster.state(TP).leader
-    source, disk = folder_of(cluster, leader, TP), disk_of(cluster, leader)
+    source, disk = log_dir_of(cluster, leader, TP), disk_of(cluster, leader)
     cluster[leader].loop.held = []
     cluster.produce(leader, TP, b"second", acks=1)
     cluster.loop.run_for(200)
@@ -161,7 +161,7 @@ def test_a_flush_that_fails_where_the_log_lay_before_takes_nothing_offline(make)
 
 
 def test_a_produce_that_waits_for_followers_hears_that_another_broker_leads(make):
-    """Its leader has moved to another folder since."""
+    """Its leader has moved to another log dir since."""
     cluster = make()
     leader = cluster.state(TP).leader
     waits = cluster[leader].replicas.get(TP).produce_waiters

@@ -26,10 +26,10 @@ OTHER = TopicPartition("t", 1)
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    """One broker with two partitions, in a log directory each."""
+    """One broker with two partitions, in a log dir each."""
     settings = {"default_replication_factor": "1"}
     made = SimulatedCluster(
-        tmp_path, 1, disk=lambda _b: SimulatedDisk(tmp_path), folders=2, **settings
+        tmp_path, 1, disk=lambda _b: SimulatedDisk(tmp_path), log_dirs=2, **settings
     )
     assert made.create_topic("t", partitions=2).error_code == 0
     for tp in (TP, OTHER):
@@ -154,7 +154,7 @@ def test_what_is_left_out_for_its_search_was_cold_tells_its_offsets_all_the_same
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EROFS])
-def test_a_disk_that_fails_to_read_takes_its_folder_offline_and_no_other(cluster, error):
+def test_a_disk_that_fails_to_read_takes_its_log_dir_offline_and_no_other(cluster, error):
     disk = make_cold(cluster)
     cluster[1].loop.held = []
     cold = cluster.fetch(1, TP, 0)

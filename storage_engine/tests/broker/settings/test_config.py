@@ -75,7 +75,7 @@ def test_log_dir_is_log_dirs() -> None:
     assert BrokerConfig.from_mapping(given | {"log.dir": "/one"}).log_dirs == (Path("/one"),)
 
 
-def test_several_folders_are_taken_but_none_twice() -> None:
+def test_several_log_dirs_are_taken_but_none_twice() -> None:
     assert config(log_dirs="/a, /b").log_dirs == (Path("/a"), Path("/b"))
     assert "twice" in refusal(NEEDED | {"log.dirs": "/a,/a"})
 

@@ -67,7 +67,7 @@ def test_an_answer_to_a_delivery_of_an_earlier_incarnation_counts_for_nothing():
     assert driven.of(Deliver)[0].delivery.full
 
 
-# --- replicas whose log directory failed ---
+# --- replicas whose log dir failed ---
 
 
 def failed_on(broker: int, *partitions: TopicPartition, epoch: int = 1) -> ReplicasFailed:

@@ -1,4 +1,4 @@
-"""A folder that is full when a log has to note something before it changes: the action is refused
+"""A log dir that is full when a log has to note something before it changes: the action is refused
 as one that goes well once there is room, and can be tried again (R-LOG8, R-LOG10)."""
 
 import errno

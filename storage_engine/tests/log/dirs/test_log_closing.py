@@ -18,7 +18,7 @@ COUNT = LOGS_PER_ROUND + 6
 
 
 class WatchedDisk(RealDisk):
-    """Notes where files are brought to the medium, and fails those of one folder."""
+    """Notes where files are brought to the medium, and fails those of one log dir."""
 
     def __init__(self) -> None:
         self.synced: list[tuple[Path, threading.Thread]] = []
@@ -32,8 +32,8 @@ class WatchedDisk(RealDisk):
         super().sync(descriptor)
 
 
-def filled(folder: Path, disk: WatchedDisk, count: int) -> LogManager:
-    manager = new_log_manager([folder], SMALL, broker_id=1, clock=ManualClock(), disk=disk)
+def filled(log_dir: Path, disk: WatchedDisk, count: int) -> LogManager:
+    manager = new_log_manager([log_dir], SMALL, broker_id=1, clock=ManualClock(), disk=disk)
     manager.load("cluster")
     for number in range(count):
         fill(manager.get_or_create(TopicPartition("t", number)), 3)
@@ -83,14 +83,14 @@ def test_a_flush_that_failed_is_not_repeated_and_the_stop_is_not_clean(tmp_path)
     again.close()
 
 
-def test_how_many_logs_a_folder_has_is_known_without_counting_them(tmp_path):
-    folders = [tmp_path / "a", tmp_path / "b"]
-    manager = new_log_manager(folders, SMALL, broker_id=1, clock=ManualClock())
+def test_how_many_logs_a_log_dir_has_is_known_without_counting_them(tmp_path):
+    log_dirs = [tmp_path / "a", tmp_path / "b"]
+    manager = new_log_manager(log_dirs, SMALL, broker_id=1, clock=ManualClock())
     manager.load("cluster")
     for number in range(7):
         manager.get_or_create(TopicPartition("t", number))
     manager.delete(TopicPartition("t", 1))
     manager.put_aside(TopicPartition("t", 2))
-    found = {folder: len(list(folder.glob("t-[0-9]"))) for folder in folders}
+    found = {log_dir: len(list(log_dir.glob("t-[0-9]"))) for log_dir in log_dirs}
     assert dict(manager._open_logs.counts) == found
     manager.close()

@@ -1,4 +1,4 @@
-"""Who may use a log directory: R-CTL4, and the boot id."""
+"""Who may use a log dir: R-CTL4, and the boot id."""
 
 import contextlib
 import subprocess
@@ -19,7 +19,7 @@ from storage_engine.log.files.checkpoints import (
 from storage_engine.log.files.disk import REAL_DISK, RealDisk
 
 
-def open_folder(path: Path, *, broker_id: int = 1, disk=REAL_DISK):
+def open_log_dir(path: Path, *, broker_id: int = 1, disk=REAL_DISK):
     return BrokerLogDir(disk, path, broker_id=broker_id)
 
 
@@ -29,35 +29,35 @@ class RestartedMachine(RealDisk):
 
 
 def begun(path: Path) -> None:
-    folder = open_folder(path)
-    folder.begin()
-    folder.unlock()
+    log_dir = open_log_dir(path)
+    log_dir.begin()
+    log_dir.unlock()
 
 
-def test_a_new_folder_gets_its_papers(tmp_path):
-    folder = open_folder(tmp_path / "data")
-    assert (folder.is_new, folder.was_clean_shutdown, folder.same_boot) == (True, False, False)
-    folder.begin()
+def test_a_new_log_dir_gets_its_papers(tmp_path):
+    log_dir = open_log_dir(tmp_path / "data")
+    assert (log_dir.is_new, log_dir.was_clean_shutdown, log_dir.same_boot) == (True, False, False)
+    log_dir.begin()
     meta = (tmp_path / "data" / "meta.properties").read_text()
     assert meta == "version=1\nbroker.id=1\n"
 
 
 @pytest.mark.parametrize("crash_after", [None, *range(1, 9)])
-def test_the_names_of_a_new_folder_and_its_parents_survive_a_loss_of_power(crash_after):
+def test_the_names_of_a_new_log_dir_and_its_parents_survive_a_loss_of_power(crash_after):
     """A start that is killed on its way leaves names that the next one must sync too."""
     disk = SimulatedDisk(Path("/"))
     path = Path("/srv/broker/data")
     if crash_after is not None:
         disk.crash_after = crash_after
         with contextlib.suppress(CrashError):
-            open_folder(path, disk=disk).begin()
+            open_log_dir(path, disk=disk).begin()
         disk.kill_process()
-    open_folder(path, disk=disk).begin()
+    open_log_dir(path, disk=disk).begin()
     disk.lose_power()
     assert set(disk.list_names(path)) >= {"meta.properties", ".boot-id"}
 
 
-def test_a_folder_whose_parents_nobody_may_open_is_used_all_the_same():
+def test_a_log_dir_whose_parents_nobody_may_open_is_used_all_the_same():
     """An administrator has made it, and has synced it by now."""
     closed = Path("/srv/broker")
 
@@ -68,71 +68,71 @@ def test_a_folder_whose_parents_nobody_may_open_is_used_all_the_same():
             return super().open_directory(path)
 
     disk = ClosedParent(closed / "data")
-    assert open_folder(closed / "data", disk=disk).is_new
+    assert open_log_dir(closed / "data", disk=disk).is_new
     with pytest.raises(UnusableLogDirError, match="Permission denied"):
-        open_folder(closed / "other", disk=disk)
+        open_log_dir(closed / "other", disk=disk)
 
 
 def test_a_stop_without_mark_is_unclean_on_the_same_boot(tmp_path):
     begun(tmp_path)
-    folder = open_folder(tmp_path)
-    assert (folder.is_new, folder.was_clean_shutdown, folder.same_boot) == (False, False, True)
+    log_dir = open_log_dir(tmp_path)
+    assert (log_dir.is_new, log_dir.was_clean_shutdown, log_dir.same_boot) == (False, False, True)
 
 
 def test_a_marked_stop_is_clean_until_the_next_start(tmp_path):
-    folder = open_folder(tmp_path)
-    folder.begin()
-    folder.mark_clean()
-    folder.unlock()
-    folder = open_folder(tmp_path)
-    assert folder.was_clean_shutdown
-    folder.begin()
-    folder.unlock()
-    assert not open_folder(tmp_path).was_clean_shutdown
+    log_dir = open_log_dir(tmp_path)
+    log_dir.begin()
+    log_dir.mark_clean()
+    log_dir.unlock()
+    log_dir = open_log_dir(tmp_path)
+    assert log_dir.was_clean_shutdown
+    log_dir.begin()
+    log_dir.unlock()
+    assert not open_log_dir(tmp_path).was_clean_shutdown
 
 
 def test_a_restart_of_the_machine_is_noticed(tmp_path):
     begun(tmp_path)
-    folder = open_folder(tmp_path, disk=RestartedMachine())
-    assert not folder.same_boot
-    folder.begin()
-    folder.unlock()
-    assert open_folder(tmp_path, disk=RestartedMachine()).same_boot
+    log_dir = open_log_dir(tmp_path, disk=RestartedMachine())
+    assert not log_dir.same_boot
+    log_dir.begin()
+    log_dir.unlock()
+    assert open_log_dir(tmp_path, disk=RestartedMachine()).same_boot
 
 
 def test_a_restart_of_the_machine_may_have_cut_the_logs_until_the_broker_has_registered(tmp_path):
-    known = open_folder(tmp_path)
+    known = open_log_dir(tmp_path)
     known.begin()
     known.keep_tail_lost_epoch(BrokerEpoch(7))
     known.unlock()
     for _ in range(2):
         # Killed before it could register: the second start finds the boot id that it wrote.
-        folder = open_folder(tmp_path, disk=RestartedMachine())
-        assert folder.tail_lost_epoch == TAIL_LOST_NOW
-        folder.begin()
-        folder.unlock()
-    folder = open_folder(tmp_path, disk=RestartedMachine())
-    folder.begin()
-    folder.keep_tail_lost_epoch(BrokerEpoch(12))
-    folder.mark_clean()
-    folder.unlock()
-    assert open_folder(tmp_path, disk=RestartedMachine()).tail_lost_epoch == 12
+        log_dir = open_log_dir(tmp_path, disk=RestartedMachine())
+        assert log_dir.tail_lost_epoch == TAIL_LOST_NOW
+        log_dir.begin()
+        log_dir.unlock()
+    log_dir = open_log_dir(tmp_path, disk=RestartedMachine())
+    log_dir.begin()
+    log_dir.keep_tail_lost_epoch(BrokerEpoch(12))
+    log_dir.mark_clean()
+    log_dir.unlock()
+    assert open_log_dir(tmp_path, disk=RestartedMachine()).tail_lost_epoch == 12
 
 
 @pytest.mark.parametrize("crash_after", range(12))
 def test_a_crash_while_a_start_is_noted_never_hides_what_may_be_lost(crash_after):
     path = Path("/data")
     disk = SimulatedDisk(path)
-    first = open_folder(path, disk=disk)
+    first = open_log_dir(path, disk=disk)
     first.begin()
     first.keep_tail_lost_epoch(BrokerEpoch(7))
     disk.lose_power()
-    folder = open_folder(path, disk=disk)
+    log_dir = open_log_dir(path, disk=disk)
     disk.crash_after = disk.changes + crash_after
     with contextlib.suppress(CrashError):
-        folder.begin()
+        log_dir.begin()
     disk.kill_process()
-    assert open_folder(path, disk=disk).tail_lost_epoch == TAIL_LOST_NOW
+    assert open_log_dir(path, disk=disk).tail_lost_epoch == TAIL_LOST_NOW
 
 
 @pytest.mark.parametrize(("down", "known"), [(True, 19), (False, 22)])
@@ -140,9 +140,9 @@ def test_with_the_power_high_watermarks_go_down_to_what_was_flushed(down, known)
     """Above it there may be what a cut had removed before other records were committed there."""
     tp, path = TopicPartition("t", 0), Path("/data")
     disk = SimulatedDisk(path)
-    folder = open_folder(path, disk=disk)
-    folder.begin()
-    folder.keep_tail_lost_epoch(BrokerEpoch(7))
+    log_dir = open_log_dir(path, disk=disk)
+    log_dir.begin()
+    log_dir.keep_tail_lost_epoch(BrokerEpoch(7))
     write_offsets(disk, path / RECOVERY_POINTS_FILE, {tp: 19})
     write_offsets(disk, path / HIGH_WATERMARKS_FILE, {tp: 22})
     if down:
@@ -151,7 +151,7 @@ def test_with_the_power_high_watermarks_go_down_to_what_was_flushed(down, known)
         disk.kill_process()
     for _ in range(2):
         # The second start finds the file that the first one wrote, though it was killed at once.
-        again = open_folder(path, disk=disk)
+        again = open_log_dir(path, disk=disk)
         again.begin()
         again.keep_tail_lost_epoch(BrokerEpoch(9))
         assert again.high_watermarks == {tp: known}
@@ -159,31 +159,31 @@ def test_with_the_power_high_watermarks_go_down_to_what_was_flushed(down, known)
 
 
 def test_a_stop_in_order_before_the_machine_goes_down_loses_nothing(tmp_path):
-    folder = open_folder(tmp_path)
-    folder.begin()
-    folder.keep_tail_lost_epoch(BrokerEpoch(7))
-    folder.mark_clean()
-    folder.unlock()
-    assert open_folder(tmp_path, disk=RestartedMachine()).tail_lost_epoch == 7
+    log_dir = open_log_dir(tmp_path)
+    log_dir.begin()
+    log_dir.keep_tail_lost_epoch(BrokerEpoch(7))
+    log_dir.mark_clean()
+    log_dir.unlock()
+    assert open_log_dir(tmp_path, disk=RestartedMachine()).tail_lost_epoch == 7
 
 
-def test_a_folder_that_is_new_has_lost_everything_that_was_there(tmp_path):
-    assert open_folder(tmp_path).tail_lost_epoch == TAIL_LOST_NOW
+def test_a_log_dir_that_is_new_has_lost_everything_that_was_there(tmp_path):
+    assert open_log_dir(tmp_path).tail_lost_epoch == TAIL_LOST_NOW
 
 
 def test_a_killed_process_loses_nothing(tmp_path):
-    folder = open_folder(tmp_path)
-    folder.begin()
+    log_dir = open_log_dir(tmp_path)
+    log_dir.begin()
     (tmp_path / ".tail-lost").unlink()
-    folder.unlock()
-    assert open_folder(tmp_path).tail_lost_epoch == NO_TAIL_LOST
+    log_dir.unlock()
+    assert open_log_dir(tmp_path).tail_lost_epoch == NO_TAIL_LOST
 
 
-def test_a_folder_in_use_is_refused(tmp_path):
+def test_a_log_dir_in_use_is_refused(tmp_path):
     code = (
         "import sys; from pathlib import Path;"
-        "from storage_engine.tests.log.dirs.test_log_dir import open_folder;"
-        "open_folder(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"
+        "from storage_engine.tests.log.dirs.test_log_dir import open_log_dir;"
+        "open_log_dir(Path(sys.argv[1])); print('locked', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)],
@@ -195,49 +195,49 @@ def test_a_folder_in_use_is_refused(tmp_path):
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
         with pytest.raises(StorageError, match="in use by another process: stop that broker"):
-            open_folder(tmp_path)
+            open_log_dir(tmp_path)
     finally:
         holder.communicate(b"")
-    open_folder(tmp_path)
+    open_log_dir(tmp_path)
 
 
-def test_another_brokers_folder_is_refused(tmp_path):
+def test_another_brokers_log_dir_is_refused(tmp_path):
     begun(tmp_path)
     with pytest.raises(StorageError, match=r"belongs to broker 1, this is broker 2: correct"):
-        open_folder(tmp_path, broker_id=2)
-    open_folder(tmp_path)
+        open_log_dir(tmp_path, broker_id=2)
+    open_log_dir(tmp_path)
 
 
-def test_another_clusters_folder_is_refused(tmp_path):
-    folder = open_folder(tmp_path)
-    folder.begin()
-    folder.set_cluster_id("c1")
-    folder.unlock()
+def test_another_clusters_log_dir_is_refused(tmp_path):
+    log_dir = open_log_dir(tmp_path)
+    log_dir.begin()
+    log_dir.set_cluster_id("c1")
+    log_dir.unlock()
     assert "cluster.id=c1" in (tmp_path / "meta.properties").read_text()
-    folder = open_folder(tmp_path)
-    folder.set_cluster_id("c1")
+    log_dir = open_log_dir(tmp_path)
+    log_dir.set_cluster_id("c1")
     with pytest.raises(StorageError, match=r"belongs to cluster c1, ZooKeeper says c2"):
-        folder.set_cluster_id("c2")
+        log_dir.set_cluster_id("c2")
 
 
 @pytest.mark.parametrize("version", ["2", "", "x", "0"])
-def test_a_folder_of_another_format_is_refused(tmp_path, version):
+def test_a_log_dir_of_another_format_is_refused(tmp_path, version):
     (tmp_path / "meta.properties").write_text(f"version={version}\nbroker.id=1\n")
     with pytest.raises(StorageError, match=f"format version '{version}', this release knows 1"):
-        open_folder(tmp_path)
+        open_log_dir(tmp_path)
 
 
-def test_a_path_that_is_no_folder_is_refused_in_one_line(tmp_path):
+def test_a_path_that_is_no_log_dir_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="can't be written") as raised:
-        open_folder(tmp_path / "file" / "data")
+        open_log_dir(tmp_path / "file" / "data")
     assert "\n" not in str(raised.value)
 
 
-def test_only_folders_of_partitions_are_taken_for_such(tmp_path):
+def test_only_log_dirs_of_partitions_are_taken_for_such(tmp_path):
     for name in ("a-0", "b-c-12", "junk", "x-1.abc-delete", ".hidden-1"):
         (tmp_path / name).mkdir()
     (tmp_path / "file-3").write_text("")
-    folder = open_folder(tmp_path)
-    assert [str(found) for found in folder.partitions()] == ["a-0", "b-c-12"]
-    assert folder.deleted_folders() == [tmp_path / "x-1.abc-delete"]
+    log_dir = open_log_dir(tmp_path)
+    assert [str(found) for found in log_dir.partitions()] == ["a-0", "b-c-12"]
+    assert log_dir.deleted_folders() == [tmp_path / "x-1.abc-delete"]

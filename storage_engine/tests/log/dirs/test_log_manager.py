@@ -42,9 +42,9 @@ class Later:
         self.waiting.clear()
 
 
-def open_manager(*folders, load: bool = True, **options) -> LogManager:
+def open_manager(*log_dirs, load: bool = True, **options) -> LogManager:
     options.setdefault("clock", ManualClock())
-    manager = new_log_manager(list(folders), SMALL, broker_id=1, **options)
+    manager = new_log_manager(list(log_dirs), SMALL, broker_id=1, **options)
     if load:
         manager.load("cluster")
     return manager
@@ -137,7 +137,7 @@ def test_a_damaged_cleaner_checkpoint_takes_no_gap_for_lost_records(tmp_path, ca
     assert "damaged" not in caplog.text
 
 
-def test_new_partitions_go_to_the_folder_with_the_fewest(tmp_path):
+def test_new_partitions_go_to_the_log_dir_with_the_fewest(tmp_path):
     manager = open_manager(tmp_path / "x", tmp_path / "y")
     for partition in range(6):
         manager.get_or_create(TopicPartition("t", partition))
@@ -146,14 +146,14 @@ def test_new_partitions_go_to_the_folder_with_the_fewest(tmp_path):
     assert len(open_manager(tmp_path / "y", tmp_path / "x").logs) == 6
 
 
-def test_a_partition_in_two_folders_is_an_error_that_names_both(tmp_path):
+def test_a_partition_in_two_log_dirs_is_an_error_that_names_both(tmp_path):
     (tmp_path / "x" / "a-0").mkdir(parents=True)
     (tmp_path / "y" / "a-0").mkdir(parents=True)
-    with pytest.raises(StorageError, match="partition a-0 is in two log directories"):
+    with pytest.raises(StorageError, match="partition a-0 is in two log dirs"):
         open_manager(tmp_path / "x", tmp_path / "y")
 
 
-def test_a_folder_that_must_not_be_used_leaves_the_others_unlocked(tmp_path):
+def test_a_log_dir_that_must_not_be_used_leaves_the_others_unlocked(tmp_path):
     new_log_manager([tmp_path / "b"], SMALL, broker_id=2, clock=ManualClock()).close()
     manager = new_log_manager([tmp_path / "b"], SMALL, broker_id=2, clock=ManualClock())
     with pytest.raises(StorageError, match="in use"):
@@ -162,7 +162,7 @@ def test_a_folder_that_must_not_be_used_leaves_the_others_unlocked(tmp_path):
     open_manager(tmp_path / "a").close()
 
 
-def test_a_folder_that_can_not_be_used_is_left_out_while_another_can(tmp_path):
+def test_a_log_dir_that_can_not_be_used_is_left_out_while_another_can(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file can't be written"):
         open_manager(tmp_path / "file")
@@ -171,7 +171,7 @@ def test_a_folder_that_can_not_be_used_is_left_out_while_another_can(tmp_path):
     manager.close()
 
 
-def test_without_a_folder_no_log_is_made_that_may_be_in_it(tmp_path):
+def test_without_a_log_dir_no_log_is_made_that_may_be_in_it(tmp_path):
     disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1):
@@ -189,7 +189,7 @@ def test_without_a_folder_no_log_is_made_that_may_be_in_it(tmp_path):
     assert whole.logs[A1].log_end_offset == whole.logs[A0].log_end_offset > 30
 
 
-def test_a_folder_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
+def test_a_log_dir_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
     disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1, B0):
@@ -202,7 +202,7 @@ def test_a_folder_that_fails_while_its_logs_are_opened_is_left_out(tmp_path):
     assert {log.directory.parent for log in again.logs.values()} == set(again.dirs.working_paths)
 
 
-def test_a_folder_that_fails_is_left_alone_and_the_others_are_closed_in_order(tmp_path):
+def test_a_log_dir_that_fails_is_left_alone_and_the_others_are_closed_in_order(tmp_path):
     disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", tmp_path / "b", disk=disk)
     for tp in (A0, A1):
@@ -227,7 +227,7 @@ def test_a_checkpoint_for_which_there_is_no_room_fails_nothing(tmp_path, caplog)
     disk = SimulatedDisk(tmp_path)
     manager = open_manager(tmp_path / "a", disk=disk)
     fill(manager.get_or_create(A0), 30)
-    manager.dirs.on_failed = lambda path, error: pytest.fail("a full folder has not failed")
+    manager.dirs.on_failed = lambda path, error: pytest.fail("a full log dir has not failed")
     disk.room[tmp_path / "a"] = 0
     manager.write_recovery_points()
     assert "checkpoint not written" in caplog.text
@@ -327,7 +327,7 @@ def test_cleanly_closed_partitions_are_opened_without_reading_their_batches(tmp_
     again.close()
 
 
-def test_a_manager_that_never_loaded_leaves_the_folder_as_it_was(tmp_path):
+def test_a_manager_that_never_loaded_leaves_the_log_dir_as_it_was(tmp_path):
     manager = open_manager(tmp_path)
     fill(manager.get_or_create(A0), 30)
     manager.logs[A0].flush()

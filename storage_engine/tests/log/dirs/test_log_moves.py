@@ -1,4 +1,4 @@
-"""A log moves to another log directory: whatever ends the process on the way, the next start finds
+"""A log moves to another log dir: whatever ends the process on the way, the next start finds
 one log, and it has everything."""
 
 import random
@@ -35,8 +35,8 @@ TP = TopicPartition("t", 0)
 HIGH_WATERMARKS = {TP: 20}
 
 
-def open_manager(folders: list[Path], disk=REAL_DISK, config=SMALL) -> LogManager:
-    manager = new_log_manager(folders, config, broker_id=1, clock=ManualClock(), disk=disk)
+def open_manager(log_dirs: list[Path], disk=REAL_DISK, config=SMALL) -> LogManager:
+    manager = new_log_manager(log_dirs, config, broker_id=1, clock=ManualClock(), disk=disk)
     manager.load("cluster")
     return manager
 
@@ -45,9 +45,9 @@ def two(tmp_path: Path) -> list[Path]:
     return [tmp_path / "a", tmp_path / "b"]
 
 
-def other(manager: LogManager, folders: list[Path]) -> Path:
+def other(manager: LogManager, log_dirs: list[Path]) -> Path:
     here = manager.logs[TP].directory.parent
-    return next(folder for folder in folders if folder != here)
+    return next(log_dir for log_dir in log_dirs if log_dir != here)
 
 
 def copy(future) -> None:
@@ -64,8 +64,8 @@ def move(manager: LogManager, path: Path) -> None:
     manager.moves.take_over(TP, HIGH_WATERMARKS)
 
 
-def names_in(disk, folders: list[Path]) -> list[str]:
-    return sorted(n for f in folders for n in disk.list_names(f) if n.startswith("t-0"))
+def names_in(disk, log_dirs: list[Path]) -> list[str]:
+    return sorted(n for f in log_dirs for n in disk.list_names(f) if n.startswith("t-0"))
 
 
 def state_of(log) -> tuple:
@@ -79,9 +79,9 @@ def state_of(log) -> tuple:
     )
 
 
-def test_everything_is_as_it_was_in_the_other_folder_and_after_a_restart(tmp_path):
-    folders = two(tmp_path)
-    manager = open_manager(folders)
+def test_everything_is_as_it_was_in_the_other_log_dir_and_after_a_restart(tmp_path):
+    log_dirs = two(tmp_path)
+    manager = open_manager(log_dirs)
     log = manager.get_or_create(TP)
     append(log, producer=(9, 0, 0))
     fill(log, 40, epoch=1)
@@ -90,48 +90,48 @@ def test_everything_is_as_it_was_in_the_other_folder_and_after_a_restart(tmp_pat
     log.leader_appends.start_epoch(5)
     before = state_of(log)
     assert before[0] == 40 and (9, 0) in [each[:2] for each in before[4]]
-    target = other(manager, folders)
+    target = other(manager, log_dirs)
     move(manager, target)
     moved = manager.logs[TP]
     assert moved.directory == target / "t-0" and state_of(moved) == before
-    assert names_in(REAL_DISK, folders) == ["t-0"]
+    assert names_in(REAL_DISK, log_dirs) == ["t-0"]
     append(moved, epoch=5)
     after = state_of(moved)
     manager.abandon()
-    again = open_manager(folders)
+    again = open_manager(log_dirs)
     assert again.logs[TP].directory == target / "t-0"
     assert state_of(again.logs[TP])[:3] == after[:3]
-    # And back again, for a folder that knows of the partition.
-    move(again, other(again, folders))
+    # And back again, for a log dir that knows of the partition.
+    move(again, other(again, log_dirs))
     assert state_of(again.logs[TP])[:3] == after[:3]
     again.close()
 
 
 def simulated(tmp_path: Path) -> tuple[SimulatedDisk, list[Path]]:
     disk = SimulatedDisk(tmp_path)
-    folders = two(tmp_path)
-    for folder in folders:
-        disk.make_directory(folder)
+    log_dirs = two(tmp_path)
+    for log_dir in log_dirs:
+        disk.make_directory(log_dir)
     disk.sync_names(disk.open_directory(tmp_path))
-    return disk, folders
+    return disk, log_dirs
 
 
 def prepared(tmp_path: Path) -> tuple[SimulatedDisk, list[Path], LogManager]:
-    disk, folders = simulated(tmp_path)
-    manager = open_manager(folders, disk)
+    disk, log_dirs = simulated(tmp_path)
+    manager = open_manager(log_dirs, disk)
     fill(manager.get_or_create(TP), 25, epoch=1)
     manager.logs[TP].retention.advance_log_start(10)
     manager.logs[TP].flush()
     manager.write_log_starts()
     manager.write_recovery_points()
     manager.checkpoint_high_watermarks(HIGH_WATERMARKS)
-    return disk, folders, manager
+    return disk, log_dirs, manager
 
 
 def changes_of_a_move(tmp_path: Path) -> int:
-    disk, folders, manager = prepared(tmp_path)
+    disk, log_dirs, manager = prepared(tmp_path)
     before = disk.changes
-    move(manager, other(manager, folders))
+    move(manager, other(manager, log_dirs))
     return disk.changes - before
 
 
@@ -141,9 +141,9 @@ def test_a_crash_at_any_step_leaves_one_log_with_everything(tmp_path, end):
     assert steps > 20
     ended_in = set()
     for step in range(1, steps + 1):
-        disk, folders, manager = prepared(tmp_path)
+        disk, log_dirs, manager = prepared(tmp_path)
         expected = state_of(manager.logs[TP])[:3]
-        target = other(manager, folders)
+        target = other(manager, log_dirs)
         disk.crash_after = disk.changes + step
         with pytest.raises((CrashError, LogStorageError, OSError)):
             move(manager, target)
@@ -153,29 +153,29 @@ def test_a_crash_at_any_step_leaves_one_log_with_everything(tmp_path, end):
             disk.kill_process()
         else:
             disk.lose_power(random.Random(step) if end == "power lost in part" else None)
-        again = open_manager(folders, disk)
+        again = open_manager(log_dirs, disk)
         assert list(again.logs) == [TP]
         assert state_of(again.logs[TP])[:3] == expected, step
         assert again.high_watermark(TP) == HIGH_WATERMARKS[TP], step
-        assert not any(name.endswith("-moved") for name in names_in(disk, folders)), step
+        assert not any(name.endswith("-moved") for name in names_in(disk, log_dirs)), step
         ended_in.add(again.logs[TP].directory.parent == target)
         if again.logs[TP].directory.parent != target:
             # It goes on, or is asked for once more.
-            for folder, _ in list(again.moves.interrupted.values()):
-                assert folder.path == target
+            for log_dir, _ in list(again.moves.interrupted.values()):
+                assert log_dir.path == target
             move(again, target)
             assert state_of(again.logs[TP])[:3] == expected
-        assert names_in(disk, folders) == ["t-0"]
+        assert names_in(disk, log_dirs) == ["t-0"]
         again.close()
     assert ended_in == {False, True}
 
 
 def test_what_is_cut_from_the_log_is_cut_from_its_copy(tmp_path):
-    folders = two(tmp_path)
-    manager = open_manager(folders)
+    log_dirs = two(tmp_path)
+    manager = open_manager(log_dirs)
     log = manager.get_or_create(TP)
     fill(log, 20, epoch=1)
-    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, log_dirs)))
     copy(future)
     log.truncation.truncate_to(12)
     append(log, 5, epoch=3)
@@ -184,7 +184,7 @@ def test_what_is_cut_from_the_log_is_cut_from_its_copy(tmp_path):
     manager.moves.take_over(TP, HIGH_WATERMARKS)
     assert read_all(manager.logs[TP])[-1].partition_leader_epoch == 3
     log = manager.logs[TP]
-    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, log_dirs)))
     copy(future)
     log.truncation.truncate_fully_and_start_at(3)
     assert future.cuts.begun_anew
@@ -192,45 +192,45 @@ def test_what_is_cut_from_the_log_is_cut_from_its_copy(tmp_path):
 
 
 def test_a_start_that_moves_beyond_the_copy_takes_it_along(tmp_path):
-    folders = two(tmp_path)
-    manager = open_manager(folders)
+    log_dirs = two(tmp_path)
+    manager = open_manager(log_dirs)
     log = manager.get_or_create(TP)
     fill(log, 20)
-    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, log_dirs)))
     log.retention.advance_log_start(30)
     copy(future)
     manager.moves.take_over(TP, HIGH_WATERMARKS)
     assert manager.logs[TP].log_start_offset == 30
     manager.abandon()
-    assert open_manager(folders).logs[TP].log_start_offset == 30
+    assert open_manager(log_dirs).logs[TP].log_start_offset == 30
 
 
 def test_a_cancelled_move_leaves_nothing(tmp_path):
-    folders = two(tmp_path)
-    manager = open_manager(folders)
+    log_dirs = two(tmp_path)
+    manager = open_manager(log_dirs)
     fill(manager.get_or_create(TP), 5)
-    manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
-    assert len(names_in(REAL_DISK, folders)) == 2
+    manager.moves.begin(TP, manager.dirs.at(other(manager, log_dirs)))
+    assert len(names_in(REAL_DISK, log_dirs)) == 2
     manager.moves.cancel(TP)
-    assert names_in(REAL_DISK, folders) == ["t-0"] and not manager.moves.under_way
-    manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
+    assert names_in(REAL_DISK, log_dirs) == ["t-0"] and not manager.moves.under_way
+    manager.moves.begin(TP, manager.dirs.at(other(manager, log_dirs)))
     manager.delete(TP)
-    assert names_in(REAL_DISK, folders) == []
+    assert names_in(REAL_DISK, log_dirs) == []
     manager.close()
 
 
 @pytest.mark.parametrize("where", ["source", "target"])
-def test_a_folder_that_fails_at_the_last_moment_costs_no_record(tmp_path, where):
-    disk, folders, manager = prepared(tmp_path)
+def test_a_log_dir_that_fails_at_the_last_moment_costs_no_record(tmp_path, where):
+    disk, log_dirs, manager = prepared(tmp_path)
     expected = state_of(manager.logs[TP])[:3]
-    target = other(manager, folders)
+    target = other(manager, log_dirs)
     source = manager.logs[TP].directory.parent
     copy(manager.moves.begin(TP, manager.dirs.at(target)))
     disk.broken.add(source if where == "source" else target)
     with pytest.raises(LogStorageError) as failure:
         manager.moves.take_over(TP, HIGH_WATERMARKS)
     assert manager.logs[TP].directory.parent == source
-    # Whoever moves it tells the two folders apart by that, and fails the target.
+    # Whoever moves it tells the two log dirs apart by that, and fails the target.
     is_of_target = TP in manager.moves.under_way
     assert is_of_target == (where == "target") == isinstance(failure.value, LogDirError)
     if is_of_target:
@@ -242,34 +242,34 @@ def test_a_folder_that_fails_at_the_last_moment_costs_no_record(tmp_path, where)
         append(manager.logs[TP], epoch=1)
         expected = state_of(manager.logs[TP])[:3]
     disk.kill_process()
-    again = open_manager(folders, disk)
+    again = open_manager(log_dirs, disk)
     assert state_of(again.logs[TP])[:3] == expected
 
 
 def test_what_is_compacted_after_a_move_is_there_after_a_kill(tmp_path):
     """Recovery takes a gap above the recovery point on the medium for what a crash has left."""
-    disk, folders = simulated(tmp_path)
+    disk, log_dirs = simulated(tmp_path)
     config = compaction_support.CONFIG
-    manager = open_manager(folders, disk, config)
+    manager = open_manager(log_dirs, disk, config)
     fill_keys(manager.get_or_create(TP), 5, 30)
     # From here on the files know that offsets may be missing, and are not written for that again.
     assert compact(manager.logs[TP])
-    move(manager, other(manager, folders))
+    move(manager, other(manager, log_dirs))
     log = manager.logs[TP]
     fill_keys(log, 5, 30)
     assert compact(log)
     end, kept = log.log_end_offset, rows(log)
     assert len(kept) < end
     disk.kill_process()
-    again = open_manager(folders, disk, config)
+    again = open_manager(log_dirs, disk, config)
     assert again.logs[TP].log_end_offset == end and rows(again.logs[TP]) == kept
 
 
 def test_a_cut_that_ends_for_want_of_descriptors_is_known_to_the_copy(tmp_path):
     times_cut_short = 0
     for calls in range(1000):
-        disk, folders, manager = prepared(tmp_path)
-        log, target = manager.logs[TP], manager.dirs.at(other(manager, folders))
+        disk, log_dirs, manager = prepared(tmp_path)
+        log, target = manager.logs[TP], manager.dirs.at(other(manager, log_dirs))
         future = manager.moves.begin(TP, target)
         copy(future)
         first = disk.opens + 1 + calls
@@ -305,8 +305,8 @@ def test_a_cut_that_ends_for_want_of_descriptors_is_known_to_the_copy(tmp_path):
 def test_a_shortage_while_the_copy_is_completed_costs_nothing_but_time(tmp_path):
     waited = 0
     for calls in range(1000):
-        disk, folders, manager = prepared(tmp_path)
-        target = other(manager, folders)
+        disk, log_dirs, manager = prepared(tmp_path)
+        target = other(manager, log_dirs)
         future = manager.moves.begin(TP, manager.dirs.at(target))
         copy(future)
         first = disk.opens + 1 + calls
@@ -323,7 +323,7 @@ def test_a_shortage_while_the_copy_is_completed_costs_nothing_but_time(tmp_path)
             assert manager.logs[TP].directory.parent == target
             assert state_of(manager.logs[TP]) == expected, calls
             disk.kill_process()
-            assert state_of(open_manager(folders, disk).logs[TP]) == expected, calls
+            assert state_of(open_manager(log_dirs, disk).logs[TP]) == expected, calls
         if disk.opens < first:
             break
         assert manager.logs[TP].directory.parent == target, calls
@@ -331,32 +331,32 @@ def test_a_shortage_while_the_copy_is_completed_costs_nothing_but_time(tmp_path)
 
 
 def test_a_copy_that_was_not_needed_is_never_taken_for_the_log(tmp_path):
-    disk, folders, manager = prepared(tmp_path)
-    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
+    disk, log_dirs, manager = prepared(tmp_path)
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, log_dirs)))
     copy(future)
     path = future.log.directory
     disk.rename(path, path.with_name(path.name.replace("-future", "-moved")))
     disk.sync_names(disk.open_directory(path.parent))
     disk.kill_process()
-    again = open_manager(folders, disk)
+    again = open_manager(log_dirs, disk)
     assert TP in again.moves.interrupted
     disk.lose_power()
-    assert not any(name.endswith("-moved") for name in names_in(disk, folders))
-    again = open_manager(folders, disk)
+    assert not any(name.endswith("-moved") for name in names_in(disk, log_dirs))
+    again = open_manager(log_dirs, disk)
     # It is removed, and the process dies in the middle of that.
     disk.crash_after = disk.changes + 4
     with pytest.raises(CrashError):
         again.moves.forget_interrupted(TP)
     disk.lose_power()
-    assert len(names_in(disk, folders)) == 2
-    again = open_manager(folders, disk)
-    assert not again.moves.interrupted and names_in(disk, folders) == ["t-0"]
+    assert len(names_in(disk, log_dirs)) == 2
+    again = open_manager(log_dirs, disk)
+    assert not again.moves.interrupted and names_in(disk, log_dirs) == ["t-0"]
 
 
-def test_offsets_missing_at_the_end_of_the_log_are_missing_in_the_other_folder(tmp_path):
-    disk, folders = simulated(tmp_path)
+def test_offsets_missing_at_the_end_of_the_log_are_missing_in_the_other_log_dir(tmp_path):
+    disk, log_dirs = simulated(tmp_path)
     config = compaction_support.CONFIG
-    manager = open_manager(folders, disk, config)
+    manager = open_manager(log_dirs, disk, config)
     log = manager.get_or_create(TP)
     for number in range(60):
         put(log, [(b"other %d" % number, bytes(60))])
@@ -369,14 +369,14 @@ def test_offsets_missing_at_the_end_of_the_log_are_missing_in_the_other_folder(t
     log.truncation.truncate_to(end)
     assert log.log_end_offset == end > rows_below_the_end(log)[-1].offset + 1
     expected = rows_below_the_end(log)
-    future = manager.moves.begin(TP, manager.dirs.at(other(manager, folders)))
+    future = manager.moves.begin(TP, manager.dirs.at(other(manager, log_dirs)))
     copy(future)
     future.end_with_current()
     manager.moves.take_over(TP, HIGH_WATERMARKS)
     moved = manager.logs[TP]
     assert moved.log_end_offset == end and rows_below_the_end(moved) == expected
     disk.kill_process()
-    again = open_manager(folders, disk, config).logs[TP]
+    again = open_manager(log_dirs, disk, config).logs[TP]
     assert again.log_end_offset == end and rows_below_the_end(again) == expected
     fill_keys(again, 1, 1)
     assert rows(again)[-1].offset == end
@@ -390,16 +390,16 @@ def rows_below_the_end(log) -> list:
     return found
 
 
-def test_unknown_folders_and_names_without_room_are_refused(tmp_path):
-    folders = two(tmp_path)
-    manager = open_manager(folders)
+def test_unknown_log_dirs_and_names_without_room_are_refused(tmp_path):
+    log_dirs = two(tmp_path)
+    manager = open_manager(log_dirs)
     with pytest.raises(KafkaError) as refused:
         manager.dirs.at(tmp_path / "c")
     assert refused.value.code is ErrorCode.LOG_DIR_NOT_FOUND
     long = TopicPartition("x" * 249, 0)
     log = manager.get_or_create(long)
     with pytest.raises(KafkaError, match="no room"):
-        manager.moves.begin(long, manager.dirs.at(folders[1]))
+        manager.moves.begin(long, manager.dirs.at(log_dirs[1]))
     log.leader_appends.append(make_batch(), leader_epoch=0, now_ms=0)
     manager.close()
 

@@ -1,5 +1,5 @@
-"""The process runs out of descriptors at any call of a move between log directories: the log is
-served all the while, from the one folder or the other, and the files of both tell where it lies
+"""The process runs out of descriptors at any call of a move between log dirs: the log is
+served all the while, from the one log dir or the other, and the files of both tell where it lies
 (R-LOG8, KIP-113)."""
 
 import errno
@@ -36,8 +36,8 @@ class World:
     """A log that is about to be moved, and what of it was acknowledged."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.disk, self.folders, self.manager = prepared(tmp_path)
-        self.target = other(self.manager, self.folders)
+        self.disk, self.log_dirs, self.manager = prepared(tmp_path)
+        self.target = other(self.manager, self.log_dirs)
         self.write()
 
     def write(self) -> None:
@@ -65,15 +65,15 @@ class World:
         raise AssertionError("it never moved")
 
     def check_checkpoints(self) -> None:
-        """Those of each folder name the log exactly where it lies."""
+        """Those of each log dir name the log exactly where it lies."""
         self.manager.write_recovery_points()
         self.manager.write_log_starts()
         self.manager.checkpoint_high_watermarks(HIGH_WATERMARKS)
         here = self.manager.logs[TP].directory.parent
-        for folder in self.folders:
+        for log_dir in self.log_dirs:
             for name in (RECOVERY_POINTS_FILE, LOG_STARTS_FILE, HIGH_WATERMARKS_FILE):
-                found = read_offsets(self.disk, folder / name).offsets
-                assert set(found) == ({TP} if folder == here else set()), (folder, name)
+                found = read_offsets(self.disk, log_dir / name).offsets
+                assert set(found) == ({TP} if log_dir == here else set()), (log_dir, name)
 
 
 def short_world(tmp_path: Path, calls: int, lasts: int) -> World:
@@ -112,14 +112,14 @@ def test_a_shortage_at_any_call_of_a_move_takes_no_log_offline(tmp_path, lasts, 
         log.flush()
         expected = state_of(log)
         manager.retry_removals()
-        assert names_in(disk, world.folders) == ["t-0"], f"short at call {calls}"
+        assert names_in(disk, world.log_dirs) == ["t-0"], f"short at call {calls}"
         if end == "closed":
             manager.close()
         elif end == "killed":
             disk.kill_process()
         else:
             disk.lose_power()
-        again = open_manager(world.folders, disk)
+        again = open_manager(world.log_dirs, disk)
         assert again.dirs.were_shut_down_clean == (end == "closed")
         assert again.logs[TP].directory.parent == world.target
         assert state_of(again.logs[TP]) == expected, f"short at call {calls}"
@@ -131,24 +131,24 @@ def test_a_shortage_at_any_call_of_a_move_takes_no_log_offline(tmp_path, lasts, 
 
 def check_crashed(world: World, end: str, chance: random.Random) -> None:
     """Just one copy opens, with everything that was acknowledged, and can be moved."""
-    disk, folders = world.disk, world.folders
+    disk, log_dirs = world.disk, world.log_dirs
     disk.short_at = range(0)
     if end == "killed":
         disk.kill_process()
     else:
         disk.lose_power(chance if end == "power lost in part" else None)
-    again = open_manager(folders, disk)
+    again = open_manager(log_dirs, disk)
     assert list(again.logs) == [TP]
     log = again.logs[TP]
     assert log.log_start_offset == 10
     assert read_all(log)[: len(world.acknowledged)] == world.acknowledged
     assert again.high_watermark(TP) == HIGH_WATERMARKS[TP]
-    assert not any(name.endswith("-moved") for name in names_in(disk, folders))
+    assert not any(name.endswith("-moved") for name in names_in(disk, log_dirs))
     world.manager = again
     if log.directory.parent != world.target:
         world.move()
     assert read_all(again.logs[TP])[: len(world.acknowledged)] == world.acknowledged
-    assert names_in(disk, folders) == ["t-0"]
+    assert names_in(disk, log_dirs) == ["t-0"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_crash_in_a_move_that_a_shortage_has_held_up_leaves_one_log(tmp_path, 
 
 
 def renames_fail(monkeypatch, world: World, names: set[str], code: int = errno.ENOMEM) -> list:
-    """From now on, of folders with one of these names or endings, `world.move` gives up once for
+    """From now on, of log dirs with one of these names or endings, `world.move` gives up once for
     each: the names that were refused."""
     rename, refused = world.disk.rename, []
 
@@ -212,7 +212,7 @@ def test_a_name_that_is_refused_for_want_of_memory_gives_the_log_its_own_back(
 
 
 def other_of(world: World) -> Path:
-    return next(folder for folder in world.folders if folder != world.target)
+    return next(log_dir for log_dir in world.log_dirs if log_dir != world.target)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_crash_while_the_log_gets_its_name_back_leaves_one_log(
     assert steps > 60
 
 
-def test_a_move_that_ends_in_doubt_is_told_by_the_checkpoints_of_both_folders(
+def test_a_move_that_ends_in_doubt_is_told_by_the_checkpoints_of_both_log_dirs(
     tmp_path, monkeypatch
 ):
     """Neither name can be given: the partition waits for the next start, which must know where the
@@ -258,9 +258,9 @@ def test_a_move_that_ends_in_doubt_is_told_by_the_checkpoints_of_both_folders(
     world.manager.write_log_starts()
     world.manager.checkpoint_high_watermarks(HIGH_WATERMARKS)
     end = world.manager.logs[TP].log_end_offset
-    for folder in world.folders:
-        assert read_offsets(world.disk, folder / RECOVERY_POINTS_FILE).offsets == {TP: end}
-        assert read_offsets(world.disk, folder / LOG_STARTS_FILE).offsets == {TP: 10}
-        assert read_offsets(world.disk, folder / HIGH_WATERMARKS_FILE).offsets == {TP: 20}
+    for log_dir in world.log_dirs:
+        assert read_offsets(world.disk, log_dir / RECOVERY_POINTS_FILE).offsets == {TP: end}
+        assert read_offsets(world.disk, log_dir / LOG_STARTS_FILE).offsets == {TP: 10}
+        assert read_offsets(world.disk, log_dir / HIGH_WATERMARKS_FILE).offsets == {TP: 20}
     monkeypatch.undo()
     check_crashed(world, "power lost", random.Random(2))

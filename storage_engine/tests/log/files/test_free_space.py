@@ -25,7 +25,7 @@ def test_an_append_that_would_reach_into_the_reserve_is_refused(tmp_path, disk, 
     disk.free[tmp_path] = RESERVE + 100
     space.take(100)
     disk.free[tmp_path] = RESERVE + 99
-    with pytest.raises(LogFullError, match="no room for 100 bytes in the log directory"):
+    with pytest.raises(LogFullError, match="no room for 100 bytes in the log dir"):
         space.take(100)
 
 
@@ -62,7 +62,7 @@ def test_without_a_reserve_nobody_asks(tmp_path, disk):
     FreeSpace(disk, tmp_path).take(1 << 40)
 
 
-def test_a_file_system_that_fails_when_asked_is_a_failed_folder(tmp_path, disk, space):
+def test_a_file_system_that_fails_when_asked_is_a_failed_log_dir(tmp_path, disk, space):
     disk.broken.add(tmp_path)
     with pytest.raises(LogDirError, match="free space"):
         space.take(1)

@@ -314,7 +314,7 @@ def started(disk: SimulatedDisk) -> LogManager:
     return logs
 
 
-def test_a_shortage_at_any_call_of_a_start_leaves_no_folder_out():
+def test_a_shortage_at_any_call_of_a_start_leaves_no_log_dir_out():
     """A broker that began without a folder would lead empty logs; one that can't start says why."""
     disk = SimulatedDisk(ROOT)
     logs = started(disk)
@@ -329,7 +329,7 @@ def test_a_shortage_at_any_call_of_a_start_leaves_no_folder_out():
             managed(disk).load("cluster")
         except StorageError as error:
             assert "Too many open files" in str(error)
-            assert "ulimit" in str(error) or "log directory" in str(error)
+            assert "ulimit" in str(error) or "log dir" in str(error)
         is_over = disk.opens < first
         disk.short_at = range(0)
         if is_over:
@@ -353,7 +353,7 @@ CHECKPOINTS = {
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_checkpoint_that_lacks_descriptors_fails_no_folder(name):
+def test_a_checkpoint_that_lacks_descriptors_fails_no_log_dir(name):
     disk = SimulatedDisk(ROOT)
     logs = started(disk)
     fill(logs.get_or_create(TP), 5)
@@ -403,7 +403,7 @@ def test_a_partition_is_made_and_deleted_once_descriptors_are_back():
     assert calls > 3
 
 
-def test_a_failed_sync_is_the_folders_failure_even_for_want_of_memory(monkeypatch):
+def test_a_failed_sync_is_the_log_dirs_failure_even_for_want_of_memory(monkeypatch):
     """The pages may count as clean, so that a second sync would only seem to go well."""
     world = World(prepare=prepared)
     append(world.log, epoch=2)

@@ -124,14 +124,14 @@ def _unwell(topic: str, partition: Any) -> dict[str, Any]:
 
 def _why_offline(partition: MetadataPartition, view: ClusterMetadata) -> str:
     """A leader comes from the last ISR. A member that is there and does not lead is either one that
-    may have lost the end of its log, and waits for the others, or one whose folder failed."""
+    may have lost the end of its log, and waits for the others, or one whose log dir failed."""
     here = [member for member in partition.isr if member in view.brokers]
     away = [member for member in partition.isr if member not in view.brokers]
     if not away:
-        return f"an election is under way, or the log directory of {_brokers(here)} failed"
+        return f"an election is under way, or the log dir of {_brokers(here)} failed"
     why = f"waits for {_brokers(away)} of the last ISR"
     if here:
-        why += f"; the end of the log may be lost, or the log directory failed, on {_brokers(here)}"
+        why += f"; the end of the log may be lost, or the log dir failed, on {_brokers(here)}"
     return why
 
 

@@ -12,7 +12,7 @@ from storage_engine.zookeeper.admin_znodes import LogDirEventZNode
 RETRY_MS = 500
 
 
-class FolderNotice:
+class LogDirNotice:
     """Notices of one broker, one under way at a time."""
 
     def __init__(

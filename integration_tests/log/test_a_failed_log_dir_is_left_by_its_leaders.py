@@ -18,7 +18,7 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from integration_tests.support.loop_disk import start_with_folders
+from integration_tests.support.loop_disk import start_with_log_dirs
 from integration_tests.support.stored_logs import log_bytes
 from storage_engine.protocol.records.records import decode_batches
 from storage_engine.tools.local.local_cluster import LocalCluster
@@ -30,14 +30,14 @@ RECORDS_BETWEEN = 200
 MIN_FREE = (("log.dir.min.free.bytes", "4194304"),)
 
 
-def start_with_two_folders(cluster: LocalCluster, broker_id: int, second: Path) -> None:
+def start_with_two_log_dirs(cluster: LocalCluster, broker_id: int, second: Path) -> None:
     first = cluster.directory / cluster.state.broker(broker_id).data_dir
-    start_with_folders(cluster, broker_id, first, second)
+    start_with_log_dirs(cluster, broker_id, first, second)
 
 
-def held(folder: Path) -> set[int]:
+def held(log_dir: Path) -> set[int]:
     """The partitions that lie in it."""
-    return {number for number in range(PARTITIONS) if (folder / f"{TOPIC}-{number}").exists()}
+    return {number for number in range(PARTITIONS) if (log_dir / f"{TOPIC}-{number}").exists()}
 
 
 @contextlib.contextmanager
@@ -91,10 +91,10 @@ def is_left(client: AdminClient, number: int) -> bool:
     return found is not None and sorted(found.isrs) == [2, 3] and found.leader in (2, 3)
 
 
-def test_leaders_leave_a_failed_folder_and_its_replicas_return_after_a_repair(tmp_path, disk):
+def test_leaders_leave_a_failed_log_dir_and_its_replicas_return_after_a_repair(tmp_path, disk):
     with running_cluster(tmp_path / "cluster", settings=MIN_FREE) as cluster:
         cluster.stop_broker(1)
-        start_with_two_folders(cluster, 1, disk.path)
+        start_with_two_log_dirs(cluster, 1, disk.path)
         client = admin(cluster)
         wait_until(lambda: len(client.list_topics(timeout=60).brokers) == 3, "broker 1 is back")
         create_topic(cluster, TOPIC, partitions=PARTITIONS, config={"min.insync.replicas": "2"})
@@ -133,7 +133,7 @@ def test_leaders_leave_a_failed_folder_and_its_replicas_return_after_a_repair(tm
 
             cluster.stop_broker(1)
             disk.repair()
-            start_with_two_folders(cluster, 1, disk.path)
+            start_with_two_log_dirs(cluster, 1, disk.path)
             for number in everywhere:
                 wait_for_isr(client, TOPIC, 3, number)
             more()
@@ -141,8 +141,8 @@ def test_leaders_leave_a_failed_folder_and_its_replicas_return_after_a_repair(tm
 
     stored = {
         number: [
-            decode_batches(log_bytes(folder)).values.to_pylist()
-            for folder in (tmp_path).glob(f"**/{TOPIC}-{number}")
+            decode_batches(log_bytes(log_dir)).values.to_pylist()
+            for log_dir in (tmp_path).glob(f"**/{TOPIC}-{number}")
         ]
         for number in everywhere
     }

@@ -1,4 +1,4 @@
-"""A replica moves between two log directories of a real broker under load, also when the broker is
+"""A replica moves between two log dirs of a real broker under load, also when the broker is
 killed on the way; every acknowledged record is there, once (KIP-113)."""
 
 import json
@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import NoError
 
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
-from integration_tests.support.loop_disk import start_with_folders
+from integration_tests.support.loop_disk import start_with_log_dirs
 from storage_engine.client import Admin, BulkReader, NewTopic
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
@@ -21,17 +21,17 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
-def folders_of(cluster: LocalCluster) -> tuple[Path, Path]:
+def log_dirs_of(cluster: LocalCluster) -> tuple[Path, Path]:
     (broker,) = cluster.state.brokers
     return cluster.directory / broker.data_dir, cluster.directory / "second"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    directory = tmp_path_factory.mktemp("folders")
+    directory = tmp_path_factory.mktemp("log dirs")
     with running_cluster(directory, brokers=1) as running:
         running.stop_broker(1)
-        start_with_folders(running, 1, *folders_of(running))
+        start_with_log_dirs(running, 1, *log_dirs_of(running))
         yield running
 
 
@@ -125,7 +125,7 @@ def read(cluster: LocalCluster, topic: str) -> list[int]:
     ("killed", "is_typed"),
     [(False, False), (True, False), pytest.param(True, True, marks=in_full)],
 )
-def test_every_acknowledged_record_is_in_the_other_folder_once(
+def test_every_acknowledged_record_is_in_the_other_log_dir_once(
     cluster, tmp_path: Path, capsys, killed, is_typed
 ):
     topic = f"moving-{killed}-{is_typed}"
@@ -136,13 +136,13 @@ def test_every_acknowledged_record_is_in_the_other_folder_once(
             admin.create_topics([new], schema="id BIGINT NOT NULL, pad STRING")
     else:
         create_topic(cluster, topic, replication_factor=1, config=config)
-    folders = folders_of(cluster)
+    log_dirs = log_dirs_of(cluster)
     here = wait_until(
-        lambda: next((folder for folder in folders if (folder / f"{topic}-0").exists()), None),
+        lambda: next((log_dir for log_dir in log_dirs if (log_dir / f"{topic}-0").exists()), None),
         "the replica",
     )
     assert here is not None
-    target = next(folder for folder in folders if folder != here)
+    target = next(log_dir for log_dir in log_dirs if log_dir != here)
     plan = tmp_path / "plan.json"
     item = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(target)]}
     plan.write_text(json.dumps({"version": 1, "partitions": [item]}))
@@ -166,7 +166,7 @@ def test_every_acknowledged_record_is_in_the_other_folder_once(
         assert json.loads(capsys.readouterr().out)[0]["state"] == "in progress"
         if killed:
             cluster.kill_broker(1)
-            start_with_folders(cluster, 1, *folders)
+            start_with_log_dirs(cluster, 1, *log_dirs)
         admin.alter_broker_configs(1, {}, remove=[RATE])
         wait_until(lambda: (target / f"{topic}-0").exists(), "the move to end")
         seen = len(load.acknowledged)

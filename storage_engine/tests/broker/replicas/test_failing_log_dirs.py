@@ -1,4 +1,4 @@
-"""A log directory that fails takes its replicas offline and no others; other brokers lead them
+"""A log dir that fails takes its replicas offline and no others; other brokers lead them
 (KIP-112)."""
 
 import errno
@@ -19,8 +19,8 @@ PARTITIONS = [TopicPartition("t", p) for p in range(4)]
 
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    """Four partitions of three replicas in two log directories per broker, two in each."""
-    made = SimulatedCluster(tmp_path, disk=lambda _b: SimulatedDisk(tmp_path), folders=2)
+    """Four partitions of three replicas in two log dirs per broker, two in each."""
+    made = SimulatedCluster(tmp_path, disk=lambda _b: SimulatedDisk(tmp_path), log_dirs=2)
     assert made.create_topic("t", partitions=4).error_code == 0
     for tp in PARTITIONS:
         made.produced(tp, b"first")
@@ -31,27 +31,27 @@ def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     made.close()
 
 
-def folder_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> Path:
+def log_dir_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> Path:
     return cluster[broker].logs.logs[tp].directory.parent
 
 
-def in_folder(cluster: SimulatedCluster, broker: int, folder: Path) -> list[TopicPartition]:
-    return [tp for tp in PARTITIONS if folder_of(cluster, broker, tp) == folder]
+def in_log_dir(cluster: SimulatedCluster, broker: int, log_dir: Path) -> list[TopicPartition]:
+    return [tp for tp in PARTITIONS if log_dir_of(cluster, broker, tp) == log_dir]
 
 
-def break_folder(cluster: SimulatedCluster, broker: int) -> tuple[list[TopicPartition], Path]:
+def break_log_dir(cluster: SimulatedCluster, broker: int) -> tuple[list[TopicPartition], Path]:
     """That of a partition that the broker leads, which notices by an append; what is in it."""
     led = next(tp for tp in PARTITIONS if cluster.state(tp).leader == broker)
-    folder = folder_of(cluster, broker, led)
-    disk_of(cluster, broker).broken.add(folder)
+    log_dir = log_dir_of(cluster, broker, led)
+    disk_of(cluster, broker).broken.add(log_dir)
     answer = cluster.answer(cluster.produce(broker, led, b"refused"))
     assert ErrorCode.of(answer.partitions[0].error_code) is ErrorCode.KAFKA_STORAGE_ERROR
-    return in_folder(cluster, broker, folder), folder
+    return in_log_dir(cluster, broker, log_dir), log_dir
 
 
-def test_other_brokers_lead_what_was_in_the_folder_and_nothing_else_moves(cluster):
+def test_other_brokers_lead_what_was_in_the_log_dir_and_nothing_else_moves(cluster):
     before = {tp: cluster.state(tp) for tp in PARTITIONS}
-    failed, _ = break_folder(cluster, 1)
+    failed, _ = break_log_dir(cluster, 1)
     assert 0 < len(failed) < len(PARTITIONS)
     for tp in failed:
         cluster.wait_in_sync(tp, 2, 3, limit_ms=2000)
@@ -64,7 +64,7 @@ def test_other_brokers_lead_what_was_in_the_folder_and_nothing_else_moves(cluste
 
 
 def test_the_failed_replicas_are_told_to_clients_as_offline(cluster):
-    failed, _ = break_folder(cluster, 1)
+    failed, _ = break_log_dir(cluster, 1)
     cluster.loop.run_for(2000)
     for broker in cluster.brokers:
         for tp in PARTITIONS:
@@ -73,7 +73,7 @@ def test_the_failed_replicas_are_told_to_clients_as_offline(cluster):
 
 
 def test_after_the_repair_and_a_restart_the_replicas_return(cluster):
-    failed, folder = break_folder(cluster, 1)
+    failed, log_dir = break_log_dir(cluster, 1)
     for tp in failed:
         cluster.wait_in_sync(tp, 2, 3)
         cluster.produced(tp, b"second")
@@ -82,16 +82,16 @@ def test_after_the_repair_and_a_restart_the_replicas_return(cluster):
     cluster[1].start()
     for tp in failed:
         cluster.wait_in_sync(tp, 1, 2, 3)
-        assert folder_of(cluster, 1, tp) == folder
+        assert log_dir_of(cluster, 1, tp) == log_dir
         assert cluster[1].logs.logs[tp].log_end_offset == 2
 
 
-def test_a_broker_starts_without_the_folder_that_fails_and_makes_no_empty_replicas(cluster):
-    failed, folder = break_folder(cluster, 1)
+def test_a_broker_starts_without_the_log_dir_that_fails_and_makes_no_empty_replicas(cluster):
+    failed, log_dir = break_log_dir(cluster, 1)
     cluster[1].kill()
     cluster[1].start()
     assert cluster[1].logs.dirs.working_paths == [
-        path for path in cluster[1].config.log_dirs if path != folder
+        path for path in cluster[1].config.log_dirs if path != log_dir
     ]
     for tp in set(PARTITIONS) - set(failed):
         cluster.wait_in_sync(tp, 1, 2, 3)
@@ -102,13 +102,13 @@ def test_a_broker_starts_without_the_folder_that_fails_and_makes_no_empty_replic
 
 
 def test_the_only_replica_in_sync_is_not_replaced_by_an_empty_one(cluster):
-    """All others were away: without its folder the partition has no leader, and loses nothing."""
+    """All others were away: without its log dir the partition has no leader, and loses nothing."""
     cluster[2].kill()
     cluster[3].kill()
     for tp in PARTITIONS:
         cluster.wait_in_sync(tp, 1)
         cluster.produced(tp, b"only here")
-    failed, _ = break_folder(cluster, 1)
+    failed, _ = break_log_dir(cluster, 1)
     cluster[2].start()
     cluster[3].start()
     cluster[1].kill()
@@ -128,7 +128,7 @@ def test_a_new_controller_learns_what_failed(cluster):
     controller = cluster.controller
     assert controller is not None
     broken, other = (b for b in (1, 2, 3) if b != controller.id)
-    failed, _ = break_folder(cluster, broken)
+    failed, _ = break_log_dir(cluster, broken)
     for tp in failed:
         cluster.wait_in_sync(tp, controller.id, other)
     controller.kill()
@@ -139,15 +139,15 @@ def test_a_new_controller_learns_what_failed(cluster):
 
 
 def test_a_failed_fsync_is_never_tried_again(cluster):
-    """ENOSPC at fsync means lost pages, not a lack of room: the folder is out."""
+    """ENOSPC at fsync means lost pages, not a lack of room: the log dir is out."""
     disk = disk_of(cluster, 2)
     led = next(tp for tp in PARTITIONS if cluster.state(tp).leader == 2)
-    folder = folder_of(cluster, 2, led)
+    log_dir = log_dir_of(cluster, 2, led)
     disk.error = errno.ENOSPC
-    disk.broken_syncs.add(folder)
+    disk.broken_syncs.add(log_dir)
     partition = cluster[2].replicas.get(led)
     cluster[2].replicas.durable_acks.flush(partition)
-    failed = in_folder(cluster, 2, folder)
+    failed = in_log_dir(cluster, 2, log_dir)
     for tp in failed:
         cluster.wait_in_sync(tp, 1, 3, limit_ms=2000)
     assert [path.parent for path in disk.refused_syncs] == [partition.log.directory]
@@ -163,7 +163,7 @@ def test_what_a_failed_fsync_has_lost_is_written_anew_after_a_restart(cluster):
     one in sync: it has the record, also when its machine has lost its power."""
     disk = disk_of(cluster, 2)
     tp = next(tp for tp in PARTITIONS if cluster.state(tp).leader == 1)
-    disk.broken_syncs.add(folder_of(cluster, 2, tp))
+    disk.broken_syncs.add(log_dir_of(cluster, 2, tp))
     cluster[2].replicas.durable_acks.flush(cluster[2].replicas.get(tp))
     assert cluster.produced(tp, b"second") == 1
     cluster.wait_in_sync(tp, 1, 3)
@@ -193,7 +193,7 @@ def test_a_damaged_file_takes_only_its_own_partition_offline(cluster):
 
 
 def test_a_topic_is_deleted_once_its_failed_replica_is_back(cluster):
-    failed, folder = break_folder(cluster, 1)
+    failed, log_dir = break_log_dir(cluster, 1)
     cluster.loop.run_for(2000)
     cluster.delete_topic("t", timeout_ms=100)
     cluster.loop.run_for(20_000)
@@ -203,21 +203,21 @@ def test_a_topic_is_deleted_once_its_failed_replica_is_back(cluster):
     cluster[1].start()
     cluster.loop.run_until(lambda: cluster.zookeeper.data("/brokers/topics/t") is None)
     for tp in failed:
-        assert not (folder / str(tp)).exists()
+        assert not (log_dir / str(tp)).exists()
 
 
-def test_new_topics_go_to_the_folders_that_work(cluster):
-    _, folder = break_folder(cluster, 1)
+def test_new_topics_go_to_the_log_dirs_that_work(cluster):
+    _, log_dir = break_log_dir(cluster, 1)
     cluster.loop.run_for(2000)
     cluster.create_topic("new")
     new = TopicPartition("new", 0)
     cluster.produced(new, b"first")
     cluster.wait_in_sync(new, 1, 2, 3)
-    assert folder_of(cluster, 1, new) != folder
+    assert log_dir_of(cluster, 1, new) != log_dir
 
 
 def test_a_notice_that_zookeeper_did_not_answer_is_repeated(cluster):
     cluster[1].session.lose_answers = 2
-    failed, _ = break_folder(cluster, 1)
+    failed, _ = break_log_dir(cluster, 1)
     for tp in failed:
         cluster.wait_in_sync(tp, 2, 3)
