@@ -2,8 +2,9 @@
 
 Only a leader that holds its lease appends, with acks=all only where enough replicas are in sync;
 only the coordinator writes to its own log. What follows from an append is done at the end of the
-turn of the event loop: see `ReplicaTurn`. Only the replica manager changes the role. Source:
-R-REP2 to R-REP6, R-REP11, R-CTL3, KIP-98.
+turn of the event loop, however many appends it had: the high watermark moves, those who wait are
+woken, and what must be flushed is. Only the replica manager changes the role. Source: R-REP2 to
+R-REP6, R-REP11, R-CTL3, KIP-98.
 """
 
 import enum
@@ -14,7 +15,6 @@ from uuid import UUID
 from storage_engine.broker.replicas.follower_watches import FollowerWatches
 from storage_engine.broker.replicas.partition_ports import PartitionPorts
 from storage_engine.broker.replicas.purgatory import WaitList
-from storage_engine.broker.replicas.replica_turn import ReplicaTurn
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
@@ -22,12 +22,16 @@ from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TO
 from storage_engine.core.metrics.broker_figures import CODEC_BYTE, TopicFigures
 from storage_engine.core.replication.partition import (
     Appended,
+    Effect,
     Event,
     Flushed,
     FollowerFetched,
+    HighWatermarkAdvanced,
     LagCheck,
     LeaderPartition,
     Leadership,
+    ProposeIsr,
+    ReadState,
     SessionClock,
 )
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
@@ -61,7 +65,7 @@ class HostedPartition:
         topic_id: UUID,
         config: TopicConfig,
         high_watermark: int,
-        ports: PartitionPorts,
+        ports: "PartitionPorts[HostedPartition]",
         figures: TopicFigures | None = None,
     ) -> None:
         """`figures`: those of its topic, which all of its partitions here share."""
@@ -88,7 +92,12 @@ class HostedPartition:
         self.deletion_waiters = WaitList()
         self.follower_log_starts = _NO_STARTS
         """The log start offsets of the followers, from their fetches since this replica leads."""
-        self.turn = ReplicaTurn(self)
+        self._is_due = False
+        """True while `_end_turn` is due."""
+        self._has_grown = False
+        """True while it is due for more than readers of the high watermark."""
+        self._unflushed_appends = 0
+        """Appends of this turn that wait for a flush."""
         self.guards = VerificationGuards()
         """The producers that may write in transactions, in the present leader epoch."""
 
@@ -215,7 +224,7 @@ class HostedPartition:
         except LogStorageError as failure:
             self._note_failure(failure)
             raise
-        self.turn.note_append()
+        self._note_append()
         return result
 
     def append_state(
@@ -268,12 +277,68 @@ class HostedPartition:
         if not result.duplicate:
             count = result.next_offset - result.base_offset
             self.figures.appended(records[CODEC_BYTE], result.size, count)
-        self.turn.note_append()
+        self._note_append()
         return result
 
     def _note_failure(self, failure: KafkaError) -> None:
         if isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
             self.fail(failure)
+
+    # --- the end of a turn of the loop ---
+
+    def _note_append(self) -> None:
+        """The leader has appended batches of a request."""
+        if self.config.flush_before_ack:
+            self._unflushed_appends += 1
+        if not self._has_grown:
+            self.mark()
+
+    def mark(self) -> None:
+        """Has high watermark and waiting requests checked at the end of this turn of the loop."""
+        self._has_grown = True
+        self.follower_watches.note()
+        self._end_turn_soon()
+
+    def _end_turn_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self.ports.end_of_turn.call(self.topic_partition, self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Applies the appends of this turn."""
+        has_grown, self._has_grown = self._has_grown, False
+        self._is_due = False
+        if has_grown:
+            self.note_change()
+        leader = self.leader
+        if leader is not None and has_grown:
+            self._carry_out(leader, leader.step(Appended(log_end_offset=self.log.log_end_offset)))
+            batches, self._unflushed_appends = self._unflushed_appends, 0
+            if batches and self.must_flush:
+                self.flush(batches=batches)
+        if has_grown:
+            # First: producers wait for them. Those in sync have the same to read.
+            self.log.reads.share(self.follower_watches.wake)
+        self.data_waiters.wake()
+
+    def _carry_out(self, leader: LeaderPartition, effects: list[Effect]) -> None:
+        """Does what follows from a step of the leader's state."""
+        for effect in effects:
+            match effect:
+                case HighWatermarkAdvanced():
+                    self._high_watermark_advanced()
+                case ProposeIsr():
+                    self.ports.propose_isr(self, leader, effect)
+                case ReadState():
+                    self.ports.read_isr(self, leader)
+
+    def _high_watermark_advanced(self) -> None:
+        self.ports.changes.high_watermarks = True
+        self.log.note_high_watermark(self.high_watermark)
+        self.produce_waiters.wake()
+        self.follower_watches.note()
+        if self.data_waiters:
+            self._end_turn_soon()
 
     # --- steps of a leader, and who waits for them ---
 
@@ -287,7 +352,7 @@ class HostedPartition:
         """Step the leader's state and carry out what follows, if this replica leads."""
         leader = self.leader
         if leader is not None:
-            self.turn.carry_out(leader, leader.step(event))
+            self._carry_out(leader, leader.step(event))
             if not isinstance(event, LagCheck):
                 # With another ISR the fetches of a session don't count for this partition any more.
                 self.follower_watches.note()
@@ -328,7 +393,7 @@ class HostedPartition:
         effects = leader.step(event)
         if is_at_end and session is not None:
             note_at_end()
-        self.turn.carry_out(leader, effects)
+        self._carry_out(leader, effects)
 
     def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
         """A follower says where it begins."""
@@ -387,7 +452,7 @@ class HostedPartition:
             self.leader = leader
             self.follower_log_starts = _NO_STARTS
             effects = leader.step(Appended(log_end_offset=log_end_offset))
-        self.turn.carry_out(leader, effects)
+        self._carry_out(leader, effects)
         self.wake_all()
         if self.must_flush:
             self.flush()
@@ -427,7 +492,7 @@ class HostedPartition:
         """The replica has this log from now on, with the same records, all of which are on the
         medium. Work under way on the log before it goes on there."""
         self.log = log
-        self.turn.mark()
+        self.mark()
 
     def _keep_high_watermark(self) -> None:
         if self.leader is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.purgatory import EndOfTurn
@@ -10,8 +10,7 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.partition import LagLimits, LeaderPartition, ProposeIsr
 
-if TYPE_CHECKING:
-    from storage_engine.broker.replicas.hosted_partition import HostedPartition
+PartitionT = TypeVar("PartitionT")
 
 
 @dataclass(slots=True)
@@ -25,7 +24,7 @@ class ReplicaChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPorts:
+class PartitionPorts(Generic[PartitionT]):
     """Clock, lease, and who carries out what a partition can't."""
 
     broker_id: BrokerId
@@ -33,10 +32,10 @@ class PartitionPorts:
     clock: Clock
     lease: LeaderLease
     end_of_turn: EndOfTurn
-    propose_isr: Callable[["HostedPartition", LeaderPartition, ProposeIsr], None]
+    propose_isr: Callable[[PartitionT, LeaderPartition, ProposeIsr], None]
     """Writes an ISR to ZooKeeper; the answer comes as a step of the partition. So with the next."""
-    read_isr: Callable[["HostedPartition", LeaderPartition], None]
-    flush: Callable[["HostedPartition", Callable[[], None] | None, int], None]
+    read_isr: Callable[[PartitionT, LeaderPartition], None]
+    flush: Callable[[PartitionT, Callable[[], None] | None, int], None]
     """See `DurableAcks.flush`."""
     changes: ReplicaChanges = field(default_factory=ReplicaChanges)
-    on_failure: Callable[["HostedPartition", Exception], None]
+    on_failure: Callable[[PartitionT, Exception], None]

@@ -104,7 +104,7 @@ class ReplicaManager:
             notice=LogDirNotice(metadata_store, scheduler, broker_id=settings.broker_id),
             fetchers=fetchers,
         )
-        self._ports = PartitionPorts(
+        self._ports: PartitionPorts[HostedPartition] = PartitionPorts(
             broker_id=settings.broker_id,
             lag=settings.lag,
             clock=clock,

@@ -272,8 +272,8 @@ def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, monkey
     replicas = cluster[leader].replicas
     cluster.loop.run_for(1_000)
     first, other = replicas.get(A), replicas.get(second)
-    fails = once(type(first.turn).end, lambda turn: turn is first.turn)
-    monkeypatch.setattr(type(first.turn), "end", fails)
+    fails = once(type(first)._end_turn, lambda partition: partition is first)
+    monkeypatch.setattr(type(first), "_end_turn", fails)
     looked: list[TopicPartition] = []
 
     class Looks:
@@ -282,8 +282,8 @@ def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, monkey
             return True
 
     other.data_waiters.add(Looks())
-    first.turn.mark()
-    other.turn.mark()
+    first.mark()
+    other.mark()
     cluster.loop.run_for(10)
     assert looked == [second]
     assert len(told(caplog)) == 1

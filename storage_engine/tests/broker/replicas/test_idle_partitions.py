@@ -273,7 +273,7 @@ def test_a_high_watermark_that_moves_while_readers_are_woken_is_told_to_all_of_t
 
     def move() -> bool:
         advanced = HighWatermarkAdvanced(high_watermark=partition.high_watermark)
-        partition.turn.carry_out(partition.leader, [advanced])
+        partition._carry_out(partition.leader, [advanced])
         return True
 
     partition.data_waiters.add(first)
