@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import ssl
 
     from storage_engine.net.served_listener import ServedListener
-    from storage_engine.net.server import Server
+    from storage_engine.net.serving import Serving
 
 log = ClientLog("storage_engine.net")
 
@@ -87,13 +87,15 @@ class Connection(FrameProtocol):
         "principal",
     )
 
-    def __init__(self, server: "Server", listener: "ServedListener") -> None:
+    def __init__(
+        self, server: "Serving[Connection]", listener: "ServedListener[Connection]"
+    ) -> None:
         super().__init__(server.memory, server.limits.request_max_bytes, _ignore)
         self._server = server
         self.listener = listener
         """That by which the client came."""
         self._transport: asyncio.Transport
-        self._responses = Responses(self, server.flush_soon)
+        self._responses = Responses(self)
         # How many unanswered exchanges end a run; set at its start.
         self._budget = server.limits.pending_per_connection
         # How many unanswered exchanges of this connection are in the server's total.
@@ -417,6 +419,9 @@ class Connection(FrameProtocol):
     def halt_run(self) -> None:
         """Takes up no further request of this run: enough is answered that is not sent."""
         self._halted = True
+
+    def flush_soon(self) -> None:
+        self._server.flush_soon(self)
 
     def flush_released(self) -> None:
         """Send what was answered outside of a run: at once when that was all, so that a follower

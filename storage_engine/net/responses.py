@@ -8,16 +8,24 @@ when it is all that is owed, else once per turn of the event loop. Source: R-NET
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS
 from storage_engine.net.pieces import ResponseBuffers, ResponseWriter
 
-if TYPE_CHECKING:
-    from storage_engine.net.connection import Connection
-
 _NO_RESPONSE: ResponseBuffers = ()
+
+
+class Owner(Protocol):
+    """The connection of the responses."""
+
+    def halt_run(self) -> None: ...
+
+    def flush_released(self) -> None: ...
+
+    def flush_soon(self) -> None:
+        """Has `flush_released` called in the next turn of the event loop."""
+        ...
 
 
 class Exchange:
@@ -52,21 +60,15 @@ class Responses:
 
     __slots__ = (
         "_connection",
-        "_flush_soon",
         "exchanges",
         "in_run",
         "is_flush_due",
         "writer",
     )
 
-    def __init__(
-        self, connection: "Connection", flush_soon: "Callable[[Connection], None]"
-    ) -> None:
-        """`flush_soon` has the connection's `flush_released` called in the next turn of the event
-        loop."""
-        self._connection: Connection | None = connection
+    def __init__(self, connection: Owner) -> None:
+        self._connection: Owner | None = connection
         """None when the client is gone, so that nothing keeps the connection."""
-        self._flush_soon = flush_soon
         self.exchanges: deque[Exchange] = deque()
         """The requests that wait for their response, or for that of one before them."""
         self.writer: ResponseWriter
@@ -122,4 +124,4 @@ class Responses:
         connection = self._connection
         if connection is not None:
             self.is_flush_due = True
-            self._flush_soon(connection)
+            connection.flush_soon()

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from storage_engine.core.security.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
-    from storage_engine.net.connection import Connection
     from storage_engine.net.tls.profile import ListenerTls
 
-FrameHandler = Callable[["Connection", memoryview], None]
+ConnectionT = TypeVar("ConnectionT")
+
+FrameHandler = Callable[[ConnectionT, memoryview], None]
 """Called with each frame without its length; the view is valid during the call. To answer, it calls
 `connection.begin()` and then, at any time, `respond` on the exchange. An exception closes the
 connection."""
@@ -29,16 +30,16 @@ class AcceptRate(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedListener:
+class ServedListener(Generic[ConnectionT]):
     """Where to listen, and who handles what comes there."""
 
-    handle: FrameHandler
+    handle: FrameHandler[ConnectionT]
     host: str
     """Empty: all addresses of the machine."""
     port: int = 0
     """0: any free port."""
     name: str = SecurityProtocol.PLAINTEXT.name
-    on_opened: Callable[["Connection"], None] | None = None
+    on_opened: Callable[[ConnectionT], None] | None = None
     """Gets each connection that is admitted, before its first frame."""
     tls: "ListenerTls | None" = None
     """None: nothing is encrypted."""

@@ -8,8 +8,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,9 +18,9 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.net.acceptor import Acceptor
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
-from storage_engine.net.frames import ReceiveMemory
-from storage_engine.net.limits import TURN_NS, ServerLimits
+from storage_engine.net.limits import ServerLimits
 from storage_engine.net.served_listener import ServedListener
+from storage_engine.net.serving import Serving
 
 if TYPE_CHECKING:
     from storage_engine.net.tls.handshakes import Handshakes
@@ -36,28 +35,19 @@ _IDLE_SWEEPS = 4
 """An idle connection is found at the latest a quarter of `connections.max.idle.ms` too late."""
 
 
-class Server:
+class Server(Serving[Connection]):
     """Serves one or more listeners."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        listeners: Sequence[ServedListener],
+        listeners: Sequence[ServedListener[Connection]],
         limits: ServerLimits | None = None,
     ) -> None:
-        self.loop = loop
+        super().__init__(loop, limits or ServerLimits())
         self._listeners = tuple(listeners)
         self.ports = {listener.name: listener.port for listener in listeners}
         """The port of each listener by its name; while it listens, that which it has got."""
-        self.limits = limits or ServerLimits()
-        self.memory = ReceiveMemory()
-        # Unanswered requests of all connections.
-        self.pending = 0
-        # Connections that are not read because of `queued.max.requests`.
-        self.crowded: set[Connection] = set()
-        # Bytes of large requests that are being received, and who waits to receive one.
-        self.receiving_bytes = 0
-        self.short_of_memory: dict[Connection, None] = {}
         self.connections: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
@@ -69,21 +59,10 @@ class Server:
         if any(listener.tls is not None for listener in listeners):
             self._handshakes = self._make_handshakes()
         """Connections above `max.connections` that are not logged yet."""
-        self._released: list[Connection] = []
         self.opened_counts: Counter[str] = Counter()
         """Connections by the name of their listener, since the start."""
-        self.turns = 0
-        """Turns of the loop that took up requests, since the start."""
-        self.longest_turn_ns = 0
-        """The longest of them; whoever reads it sets it back."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
-        # When this turn of the loop has taken up enough; set by the first request of each.
-        self.turn_end_ns = 0
-        self._in_turn = False
-        # Halted connections that may go on, in the order in which they have stopped.
-        self._going_on: deque[Connection] = deque()
-        self._is_going_on = False
 
     def _make_handshakes(self) -> "Handshakes":
         # Only a server with TLS loads the library.
@@ -107,7 +86,7 @@ class Server:
         if self.limits.idle_max_ms >= 0:
             self._sweep_later()
 
-    async def _listen(self, listener: ServedListener) -> None:
+    async def _listen(self, listener: ServedListener[Connection]) -> None:
         bound = await self.loop.create_server(
             partial(Connection, self, listener),
             listener.host or None,
@@ -164,7 +143,7 @@ class Server:
 
     # Connections that come.
 
-    def _accepted(self, listener: ServedListener, sock: socket.socket) -> None:
+    def _accepted(self, listener: ServedListener[Connection], sock: socket.socket) -> None:
         if not self._has_room(listener):
             # Before anything is made for it: a crowd must cost no more than this.
             sock.close()
@@ -182,7 +161,7 @@ class Server:
         self._joining.add(task)
         task.add_done_callback(self._joining.discard)
 
-    def _has_room(self, listener: ServedListener) -> bool:
+    def _has_room(self, listener: ServedListener[Connection]) -> bool:
         """Whether there may be another connection of that listener. A broker's takes the place of a
         client's that was silent for long (KIP-612)."""
         own = self._per_listener[listener.name]
@@ -193,7 +172,7 @@ class Server:
             return True
         return listener.is_for_brokers and self._end_a_clients_connection()
 
-    def _most(self, listener: ServedListener) -> int:
+    def _most(self, listener: ServedListener[Connection]) -> int:
         own = listener.max_connections
         most = self.limits.max_connections
         return most if own is None else min(own, most)
@@ -216,7 +195,7 @@ class Server:
         oldest.abort()
         return True
 
-    async def _join(self, listener: ServedListener, sock: socket.socket) -> None:
+    async def _join(self, listener: ServedListener[Connection], sock: socket.socket) -> None:
         try:
             await self.loop.connect_accepted_socket(partial(Connection, self, listener), sock)
         except OSError as error:
@@ -257,86 +236,6 @@ class Server:
         if not self.connections:
             self._all_gone.set()
 
-    def count(self, more: int) -> None:
-        """The number of unanswered requests has changed."""
-        self.pending += more
-        if more < 0 and self.crowded and self.pending < self.limits.queued_max_requests:
-            crowded, self.crowded = self.crowded, set()
-            for connection in crowded:
-                connection.resume()
-
-    def may_receive(self, size: int, listener: ServedListener) -> bool:
-        """Whether there is room for a large request; then it is counted. A broker waits for no
-        client that is slow to send."""
-        limit = self.limits.receiving_max_bytes
-        is_full = limit >= 0 and self.receiving_bytes and self.receiving_bytes + size > limit
-        if is_full and not listener.is_for_brokers:
-            return False
-        self.receiving_bytes += size
-        return True
-
-    def received(self, size: int) -> None:
-        """A large request is there, or its client is gone."""
-        self.receiving_bytes -= size
-        waiting, self.short_of_memory = self.short_of_memory, {}
-        for connection in waiting:
-            connection.resume()
-
-    def begin_turn(self) -> None:
-        """Requests are at hand: the first of a turn of the loop opens its budget."""
-        if not self._in_turn:
-            self._in_turn = True
-            self.turn_end_ns = time.perf_counter_ns() + TURN_NS
-            self.loop.call_soon(self._end_turn)
-
-    def _end_turn(self) -> None:
-        self._in_turn = False
-        self.turns += 1
-        turn_ns = time.perf_counter_ns() - self.turn_end_ns + TURN_NS
-        if turn_ns > self.longest_turn_ns:
-            self.longest_turn_ns = turn_ns
-
-    def go_on_soon(self, connection: Connection) -> None:
-        """Continues a halted connection in a turn of the loop, behind those that wait already."""
-        self._going_on.append(connection)
-        self._serve_going_on_soon()
-
-    def _serve_going_on_soon(self) -> None:
-        if not self._is_going_on:
-            self._is_going_on = True
-            self.loop.call_soon(self._serve_going_on)
-
-    def _serve_going_on(self) -> None:
-        """Serves one connection after the other until this turn has handled enough requests, so
-        that none waits for another that stops and continues over and over."""
-        self._is_going_on = False
-        # A turn has begun, whichever of its callbacks is the first.
-        self._in_turn = False
-        waiting, self._going_on = self._going_on, deque()
-        while waiting and not (self._in_turn and self.turn_is_over):
-            waiting.popleft().go_on()
-        if waiting:
-            # Before those that were served just now.
-            self._going_on.extendleft(reversed(waiting))
-            self._serve_going_on_soon()
-
-    @property
-    def turn_is_over(self) -> bool:
-        """Whether this turn of the loop has taken enough requests."""
-        return time.perf_counter_ns() >= self.turn_end_ns
-
-    def flush_soon(self, connection: Connection) -> None:
-        """Send what was answered outside of the connection's own run, all connections together in
-        the next turn."""
-        if not self._released:
-            self.loop.call_soon(self._flush_released)
-        self._released.append(connection)
-
-    def _flush_released(self) -> None:
-        released, self._released = self._released, []
-        for connection in released:
-            connection.flush_released()
-
     # Idle connections.
 
     def _sweep_later(self) -> None:
@@ -355,7 +254,7 @@ class Server:
         self._sweep_later()
 
 
-def _listen_problem(listener: ServedListener, error: OSError) -> str:
+def _listen_problem(listener: ServedListener[Connection], error: OSError) -> str:
     host, name = listener.host, listener.name
     where = f"{host or '*'}:{listener.port}"
     if error.errno == errno.EADDRINUSE or "address already in use" in str(error):

@@ -38,7 +38,7 @@ def tls_to_others(config: BrokerConfig, tls: TlsByListener) -> Callable[[], ssl.
     return None if own is None else lambda: own.client
 
 
-def served_listeners(parts: BrokerParts, tls: TlsByListener) -> list[ServedListener]:
+def served_listeners(parts: BrokerParts, tls: TlsByListener) -> list[ServedListener[Connection]]:
     """What the settings name."""
     listeners = parts.ports.config.listeners.listening
     rate = ConnectionRate(parts.settings.clients, parts.ports.scheduler)
@@ -64,7 +64,7 @@ def _served(
     tls: ListenerTls | None,
     rate: ConnectionRate,
     created: CreationRates,
-) -> ServedListener:
+) -> ServedListener[Connection]:
     names = parts.ports.config.listeners.names
     inter_broker = parts.ports.config.listeners.inter_broker
     is_for_brokers = len(names) > 1 and listener.name == inter_broker.name

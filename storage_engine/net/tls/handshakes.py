@@ -27,14 +27,17 @@ from storage_engine.net.tls.alerts import on_refused
 from storage_engine.net.tls.hello_gate import HelloGate
 
 if TYPE_CHECKING:
+    from storage_engine.net.connection import Connection
     from storage_engine.net.served_listener import ServedListener
+
+    Listener = ServedListener[Connection]
 
 _REASONS_TOLD = 8
 
 log = ClientLog("storage_engine.net", each=1, most=_REASONS_TOLD)
 """One line for each reason."""
 
-MakeProtocol = Callable[["ServedListener"], asyncio.BaseProtocol]
+MakeProtocol = Callable[["Listener"], asyncio.BaseProtocol]
 
 
 class Handshakes:
@@ -64,7 +67,7 @@ class Handshakes:
     def __len__(self) -> int:
         return len(self._peers)
 
-    def begin(self, listener: "ServedListener", sock: socket.socket) -> None:
+    def begin(self, listener: "Listener", sock: socket.socket) -> None:
         """Take a connection that was accepted."""
         try:
             address = sock.getpeername()
@@ -91,7 +94,7 @@ class Handshakes:
         for task in self._tasks:
             task.cancel()
 
-    def _problem(self, listener: "ServedListener", host: str) -> str:
+    def _problem(self, listener: "Listener", host: str) -> str:
         limits = self.limits
         per_ip = limits.per_ip_overrides.get(host, limits.max_connections_per_ip)
         if self._open_from(host) + self._per_host[host] > per_ip:
@@ -101,7 +104,7 @@ class Handshakes:
             return f"{most} others are in their handshakes, half of max.connections"
         return ""
 
-    def _gate(self, listener: "ServedListener") -> HelloGate:
+    def _gate(self, listener: "Listener") -> HelloGate:
         gate = self._gates.get(listener.name)
         if gate is None:
             tls = listener.tls
@@ -114,12 +117,12 @@ class Handshakes:
             )
         return gate
 
-    def _start(self, listener: "ServedListener", sock: socket.socket) -> None:
+    def _start(self, listener: "Listener", sock: socket.socket) -> None:
         task = self._loop.create_task(self._shake_hands(listener, sock))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _shake_hands(self, listener: "ServedListener", sock: socket.socket) -> None:
+    async def _shake_hands(self, listener: "Listener", sock: socket.socket) -> None:
         assert listener.tls is not None
         connection = self._protocol(listener)
         self._sockets[connection] = sock
@@ -143,7 +146,7 @@ class Handshakes:
 
     def _refused(
         self,
-        listener: "ServedListener",
+        listener: "Listener",
         sock: socket.socket,
         ending: "_Ending",
         error: ssl.SSLError,
@@ -158,13 +161,13 @@ class Handshakes:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         ending.begin()
 
-    def _fail(self, listener: "ServedListener", sock: socket.socket, reason: str) -> None:
+    def _fail(self, listener: "Listener", sock: socket.socket, reason: str) -> None:
         _, name = self._peers[sock]
         self._forget(sock)
         sock.close()
         self._tell(listener, name, reason)
 
-    def _tell(self, listener: "ServedListener", name: str, reason: str) -> None:
+    def _tell(self, listener: "Listener", name: str, reason: str) -> None:
         log.warning(
             reason,
             "TLS handshake failed connection=%s listener=%s reason=%s",

@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from functools import partial
 
 import pytest
 
@@ -103,10 +104,8 @@ async def _start(fake, port):
     from storage_engine.net.served_listener import ServedListener
     from storage_engine.net.server import Server
 
-    listener = ServedListener(
-        host="127.0.0.1", port=port, handle=lambda c, f: fake._handle(1, c, f)
-    )
-    server = Server(fake.loop, [listener])
+    handle = partial(fake._handle, 1)
+    server = Server(fake.loop, [ServedListener(host="127.0.0.1", port=port, handle=handle)])
     await server.start()
     fake.servers[1] = server
 

@@ -24,7 +24,9 @@ def no_collector():
 
 
 def connected(loop) -> WatchedConnection:
-    listener = ServedListener(host="", handle=lambda connection, frame: None)
+    listener: ServedListener[Connection] = ServedListener(
+        host="", handle=lambda connection, frame: None
+    )
     connection = WatchedConnection(Server(loop, [listener]), listener)
     transport = MagicMock()
     transport.get_extra_info = {"socket": MagicMock(**{"fileno.return_value": 5})}.get

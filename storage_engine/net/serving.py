@@ -1,0 +1,140 @@
+"""What the connections of a server share: limits, the memory of large requests, and the turns of
+the event loop. Source: R-NET1, R-NET3.
+"""
+
+import asyncio
+import time
+from collections import deque
+from typing import Generic, Protocol, TypeVar
+
+from storage_engine.net.frames import ReceiveMemory
+from storage_engine.net.limits import TURN_NS, ServerLimits
+from storage_engine.net.served_listener import ServedListener
+
+
+class Served(Protocol):
+    """A connection."""
+
+    def resume(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
+    def flush_released(self) -> None: ...
+
+
+ServedT = TypeVar("ServedT", bound=Served)
+
+
+class Serving(Generic[ServedT]):
+    """See above; a server adds listeners and the life of connections."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: ServerLimits) -> None:
+        self.loop = loop
+        self.limits = limits
+        self.memory = ReceiveMemory()
+        # Unanswered requests of all connections.
+        self.pending = 0
+        # Connections that are not read because of `queued.max.requests`.
+        self.crowded: set[ServedT] = set()
+        # Bytes of large requests that are being received, and who waits to receive one.
+        self.receiving_bytes = 0
+        self.short_of_memory: dict[ServedT, None] = {}
+        self._released: list[ServedT] = []
+        self.turns = 0
+        """Turns of the loop that took up requests, since the start."""
+        self.longest_turn_ns = 0
+        """The longest of them; whoever reads it sets it back."""
+        # When this turn of the loop has taken up enough; set by the first request of each.
+        self.turn_end_ns = 0
+        self._in_turn = False
+        # Halted connections that may go on, in the order in which they have stopped.
+        self._going_on: deque[ServedT] = deque()
+        self._is_going_on = False
+
+    def opened(self, connection: ServedT) -> None:
+        """Admit a connection, or close it where there are too many."""
+        raise NotImplementedError
+
+    def lost(self, connection: ServedT) -> None:
+        """A connection is gone."""
+        raise NotImplementedError
+
+    def count(self, more: int) -> None:
+        """The number of unanswered requests has changed."""
+        self.pending += more
+        if more < 0 and self.crowded and self.pending < self.limits.queued_max_requests:
+            crowded, self.crowded = self.crowded, set()
+            for connection in crowded:
+                connection.resume()
+
+    def may_receive(self, size: int, listener: ServedListener[ServedT]) -> bool:
+        """Whether there is room for a large request; then it is counted. A broker waits for no
+        client that is slow to send."""
+        limit = self.limits.receiving_max_bytes
+        is_full = limit >= 0 and self.receiving_bytes and self.receiving_bytes + size > limit
+        if is_full and not listener.is_for_brokers:
+            return False
+        self.receiving_bytes += size
+        return True
+
+    def received(self, size: int) -> None:
+        """A large request is there, or its client is gone."""
+        self.receiving_bytes -= size
+        waiting, self.short_of_memory = self.short_of_memory, {}
+        for connection in waiting:
+            connection.resume()
+
+    def begin_turn(self) -> None:
+        """Requests are at hand: the first of a turn of the loop opens its budget."""
+        if not self._in_turn:
+            self._in_turn = True
+            self.turn_end_ns = time.perf_counter_ns() + TURN_NS
+            self.loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._in_turn = False
+        self.turns += 1
+        turn_ns = time.perf_counter_ns() - self.turn_end_ns + TURN_NS
+        if turn_ns > self.longest_turn_ns:
+            self.longest_turn_ns = turn_ns
+
+    def go_on_soon(self, connection: ServedT) -> None:
+        """Continues a halted connection in a turn of the loop, behind those that wait already."""
+        self._going_on.append(connection)
+        self._serve_going_on_soon()
+
+    def _serve_going_on_soon(self) -> None:
+        if not self._is_going_on:
+            self._is_going_on = True
+            self.loop.call_soon(self._serve_going_on)
+
+    def _serve_going_on(self) -> None:
+        """Serves one connection after the other until this turn has handled enough requests, so
+        that none waits for another that stops and continues over and over."""
+        self._is_going_on = False
+        # A turn has begun, whichever of its callbacks is the first.
+        self._in_turn = False
+        waiting, self._going_on = self._going_on, deque()
+        while waiting and not (self._in_turn and self.turn_is_over):
+            waiting.popleft().go_on()
+        if waiting:
+            # Before those that were served just now.
+            self._going_on.extendleft(reversed(waiting))
+            self._serve_going_on_soon()
+
+    @property
+    def turn_is_over(self) -> bool:
+        """Whether this turn of the loop has taken enough requests."""
+        return time.perf_counter_ns() >= self.turn_end_ns
+
+    def flush_soon(self, connection: ServedT) -> None:
+        """Send what was answered outside of the connection's own run, all connections together in
+        the next turn."""
+        if not self._released:
+            self.loop.call_soon(self._flush_released)
+        self._released.append(connection)
+
+    def _flush_released(self) -> None:
+        released, self._released = self._released, []
+        for connection in released:
+            connection.flush_released()
