@@ -14,29 +14,26 @@ examples:
 """
 
 import argparse
-from typing import Any
 
 from storage_engine.client.admin.groups import delete_group, describe_group, list_groups
 from storage_engine.client.admin.offset_resets import reset_offsets
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import (
     TIME_HELP,
-    add_bootstrap_server,
     add_json,
     natural_number,
     time_ms,
 )
-from storage_engine.tools.client_settings import connect
 from storage_engine.tools.table import print_json, print_table, write_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace groups`: each action has its own."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = _add(actions, "list", _list, "list the groups of the cluster", "list")
+    actions = Actions(parser, "groups")
+    listing = actions.add("list", _list, "list the groups of the cluster", "list")
     add_json(listing)
-    describing = _add(
-        actions,
+    describing = actions.add(
         "describe",
         _describe,
         "show the members of a group, its committed offsets and its lag",
@@ -45,8 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describing.add_argument("group", metavar="GROUP", help="an existing group")
     add_json(describing)
     _add_reset(actions)
-    deleting = _add(
-        actions,
+    deleting = actions.add(
         "delete",
         _delete,
         "delete a group that has no members, and its committed offsets",
@@ -57,30 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace groups`."""
-    with connect(args.bootstrap_server, args.command_config) as cluster:
-        args.act(cluster, args)
-    return 0
+    return act_on_cluster(args)
 
 
-def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=summary,
-        description=(
-            f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n"
-            f"  headrace groups {example} --bootstrap-server 127.0.0.1:9092"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_bootstrap_server(parser)
-    parser.set_defaults(act=act)
-    return parser
-
-
-def _add_reset(actions: Any) -> None:
-    parser = _add(
-        actions,
+def _add_reset(actions: Actions) -> None:
+    parser = actions.add(
         "reset-offsets",
         _reset,
         "change the committed offsets of a group that has no members",

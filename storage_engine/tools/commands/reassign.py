@@ -26,7 +26,6 @@ examples:
 import argparse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from storage_engine.client.admin.reassignment import (
     Ongoing,
@@ -39,8 +38,8 @@ from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.assignment import assign_replicas
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.tools.arguments import add_bootstrap_server, add_json, positive_integer
-from storage_engine.tools.client_settings import connect
+from storage_engine.tools.actions import Actions, act_on_cluster
+from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.reassign_log_dirs import begin_log_dir_moves, log_dir_progress
 from storage_engine.tools.reassign_plan import (
@@ -58,9 +57,8 @@ from storage_engine.tools.table import print_json, print_table, write_line
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace reassign`: each action has its own."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    generate = _add(
-        actions,
+    actions = Actions(parser, "reassign")
+    generate = actions.add(
         "generate",
         _generate,
         "print a plan that spreads topics over brokers; nothing is changed",
@@ -79,8 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="IDS",
         help="ids of the brokers that get the replicas, such as 4,5,6",
     )
-    execute = _add(
-        actions,
+    execute = actions.add(
         "execute",
         _execute,
         "start the reassignments of a plan; the brokers carry them out after the command returns",
@@ -93,18 +90,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "broker that sends and each that receives (default: no limit); 'verify' removes the limit "
         "when all reassignments have ended",
     )
-    verify = _add(
-        actions,
+    verify = actions.add(
         "verify",
         _verify,
         "show how far the reassignments of a plan are; remove the throttle when all have ended",
     )
-    cancel = _add(
-        actions,
+    cancel = actions.add(
         "cancel",
         _cancel,
         "cancel the reassignments of a plan that are still in progress",
     )
+    for action in (generate, execute, verify, cancel):
+        add_json(action)
     for action in (execute, verify, cancel):
         action.add_argument(
             "--reassignment-json-file",
@@ -117,22 +114,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace reassign`."""
-    with connect(args.bootstrap_server, args.command_config) as cluster:
-        args.act(cluster, args)
-    return 0
-
-
-def _add(actions: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}. 'headrace reassign --help' has examples.",
-        allow_abbrev=False,
-    )
-    add_bootstrap_server(parser)
-    add_json(parser)
-    parser.set_defaults(act=act)
-    return parser
+    return act_on_cluster(args)
 
 
 # --- generate ---

@@ -43,15 +43,14 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema, schema_of
+from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import (
-    add_bootstrap_server,
     add_json,
     add_schema,
     natural_number,
     positive_integer,
     schema_text,
 )
-from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
 
@@ -73,7 +72,7 @@ _SOURCES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace topics`: each action has its own."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = Actions(parser, "topics")
     _add_create(actions)
     _add_list(actions)
     _add_describe(actions)
@@ -84,9 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace topics`."""
-    with connect(args.bootstrap_server, args.command_config) as cluster:
-        args.act(cluster, args)
-    return 0
+    return act_on_cluster(args)
 
 
 def parse_configs(texts: list[str]) -> dict[str, str]:
@@ -103,28 +100,14 @@ def parse_configs(texts: list[str]) -> dict[str, str]:
     return result
 
 
-def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n  headrace topics {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_bootstrap_server(parser)
-    parser.set_defaults(act=act)
-    return parser
-
-
 def _add_config(parser: argparse.ArgumentParser, meaning: str) -> None:
     parser.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help=f"{meaning}; repeatable"
     )
 
 
-def _add_create(actions: Any) -> None:
-    parser = _add(
-        actions,
+def _add_create(actions: Actions) -> None:
+    parser = actions.add(
         "create",
         _create,
         "create a topic",
@@ -196,9 +179,8 @@ def _given_schema(args: argparse.Namespace) -> TopicSchema | None:
     return schema_from(schema_text(args.schema), key)
 
 
-def _add_list(actions: Any) -> None:
-    parser = _add(
-        actions,
+def _add_list(actions: Actions) -> None:
+    parser = actions.add(
         "list",
         _list,
         "print the names of all topics",
@@ -216,9 +198,8 @@ def _list(cluster: Cluster, args: argparse.Namespace) -> None:
         write_line(topic)
 
 
-def _add_describe(actions: Any) -> None:
-    parser = _add(
-        actions,
+def _add_describe(actions: Actions) -> None:
+    parser = actions.add(
         "describe",
         _describe,
         "print the partitions, leaders, replicas and settings of one topic, or of all",
@@ -340,9 +321,8 @@ def _print_schema(schema: dict[str, Any]) -> None:
     )
 
 
-def _add_alter(actions: Any) -> None:
-    parser = _add(
-        actions,
+def _add_alter(actions: Actions) -> None:
+    parser = actions.add(
         "alter",
         _alter,
         "add partitions to a topic, or change its settings or columns",
@@ -406,9 +386,8 @@ def _change_settings(
         raise
 
 
-def _add_delete_records(actions: Any) -> None:
-    parser = _add(
-        actions,
+def _add_delete_records(actions: Actions) -> None:
+    parser = actions.add(
         "delete-records",
         _delete_records,
         "delete the records of partitions below an offset",
@@ -444,9 +423,8 @@ def _delete_records(cluster: Cluster, args: argparse.Namespace) -> None:
         write_line(f"{tp} begins at offset {start_offset}")
 
 
-def _add_delete(actions: Any) -> None:
-    parser = _add(
-        actions,
+def _add_delete(actions: Actions) -> None:
+    parser = actions.add(
         "delete",
         _delete,
         "delete a topic and its records",

@@ -22,7 +22,6 @@ examples:
 """
 
 import argparse
-from typing import Any
 
 from storage_engine.client.admin.access_rules import (
     create_rules,
@@ -45,8 +44,8 @@ from storage_engine.core.security.acl_types import (
     ResourceType,
 )
 from storage_engine.core.security.principal import Principal
-from storage_engine.tools.arguments import add_bootstrap_server, add_json
-from storage_engine.tools.client_settings import connect
+from storage_engine.tools.actions import Actions, act_on_cluster
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
 
@@ -67,13 +66,13 @@ _CONSUMER = {ResourceType.TOPIC: (_O.READ, _O.DESCRIBE), ResourceType.GROUP: (_O
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace acls`: each action has its own."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = _add(actions, "list", _list, "list rules", "list --topic orders")
+    actions = Actions(parser, "acls")
+    listing = actions.add("list", _list, "list rules", "list --topic orders")
     _add_resources(listing)
     listing.add_argument("--principal", metavar="P", help="only rules of this principal")
     add_json(listing)
-    adding = _add(
-        actions, "add", _create, "add rules", "add --allow User:app --producer --topic orders"
+    adding = actions.add(
+        "add", _create, "add rules", "add --allow User:app --producer --topic orders"
     )
     for option, meaning in (("--allow", "may do it"), ("--deny", "may not do it")):
         adding.add_argument(
@@ -97,8 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     adding.add_argument("--producer", action="store_true", help="all that a producer needs")
     adding.add_argument("--consumer", action="store_true", help="all that a consumer needs")
     _add_resources(adding)
-    removing = _add(
-        actions, "remove", _remove, "remove rules", "remove --principal User:app --topic orders"
+    removing = actions.add(
+        "remove", _remove, "remove rules", "remove --principal User:app --topic orders"
     )
     removing.add_argument("--principal", metavar="P", help="only rules of this principal")
     removing.add_argument("--all", action="store_true", help="all rules there are")
@@ -107,25 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace acls`."""
-    with connect(args.bootstrap_server, args.command_config) as cluster:
-        args.act(cluster, args)
-    return 0
-
-
-def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=summary,
-        description=(
-            f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n"
-            f"  headrace acls {example} --bootstrap-server 127.0.0.1:9092"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_bootstrap_server(parser)
-    parser.set_defaults(act=act)
-    return parser
+    return act_on_cluster(args)
 
 
 def _add_resources(parser: argparse.ArgumentParser) -> None:

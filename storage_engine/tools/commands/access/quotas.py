@@ -18,7 +18,6 @@ examples:
 """
 
 import argparse
-from typing import Any
 
 from storage_engine.client.admin.client_quotas import (
     ClientQuota,
@@ -28,8 +27,8 @@ from storage_engine.client.admin.client_quotas import (
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.quotas.quota_entity import CLIENT_ID, DEFAULT, IP, USER, QuotaEntity
 from storage_engine.core.quotas.quota_keys import QuotaKey
-from storage_engine.tools.arguments import add_bootstrap_server, add_json
-from storage_engine.tools.client_settings import connect
+from storage_engine.tools.actions import Actions, act_on_cluster
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
 
@@ -44,10 +43,9 @@ _MEANINGS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace quotas`: each action has its own."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add_json(_add(actions, "list", _list, "list all quotas", "list"))
-    adding = _add(
-        actions,
+    actions = Actions(parser, "quotas")
+    add_json(actions.add("list", _list, "list all quotas", "list"))
+    adding = actions.add(
         "add",
         _set,
         "set quotas, and leave the others as they are",
@@ -56,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_entity(adding)
     for key, (unit, meaning) in _MEANINGS.items():
         adding.add_argument(_option(key), type=float, metavar=unit, help=meaning)
-    removing = _add(
-        actions, "remove", _remove, "remove quotas", "remove --user alice --producer-byte-rate"
+    removing = actions.add(
+        "remove", _remove, "remove quotas", "remove --user alice --producer-byte-rate"
     )
     _add_entity(removing)
     for key, (_, meaning) in _MEANINGS.items():
@@ -66,25 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace quotas`."""
-    with connect(args.bootstrap_server, args.command_config) as cluster:
-        args.act(cluster, args)
-    return 0
-
-
-def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=summary,
-        description=(
-            f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n"
-            f"  headrace quotas {example} --bootstrap-server 127.0.0.1:9092"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_bootstrap_server(parser)
-    parser.set_defaults(act=act)
-    return parser
+    return act_on_cluster(args)
 
 
 def _add_entity(parser: argparse.ArgumentParser) -> None:

@@ -26,11 +26,11 @@ import argparse
 import getpass
 import sys
 from pathlib import Path
-from typing import Any
 
 from storage_engine.client.admin.scram_users import describe_users, remove_user, set_password
 from storage_engine.core.security.scram_credential import ScramMechanism
 from storage_engine.core.settings.zookeeper_settings import ENABLE
+from storage_engine.tools.actions import Actions
 from storage_engine.tools.arguments import add_bootstrap_server, add_json
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError, UsageError
@@ -39,11 +39,12 @@ from storage_engine.tools.table import print_json, print_table, write_line
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace users`: each action has its own."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = _add(actions, "list", _list, "list all users, with their mechanisms", "list")
-    add_bootstrap_server(listing)
+    actions = Actions(parser, "users")
+    listing = actions.add("list", _list, "list all users, with their mechanisms", "list")
     add_json(listing)
-    adding = _add(actions, "add", _set, "make a user, or give it another password", "add alice")
+    adding = actions.add(
+        "add", _set, "make a user, or give it another password", "add alice", asks_brokers=False
+    )
     adding.add_argument("user", metavar="USER", help="the name by which it logs in")
     adding.add_argument(
         "--password-file",
@@ -73,31 +74,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="connect to that ZooKeeper by TLS: the settings zookeeper.ssl.* of this file, which "
         "may be a broker's",
     )
-    removing = _add(actions, "remove", _remove, "remove a user", "remove alice")
+    removing = actions.add("remove", _remove, "remove a user", "remove alice")
     removing.add_argument("user", metavar="USER", help="an existing user")
     _add_mechanism(removing)
-    add_bootstrap_server(removing)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace users`."""
     args.act(args)
     return 0
-
-
-def _add(actions: Any, name: str, act: Any, summary: str, example: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=summary,
-        description=(
-            f"{summary[0].upper()}{summary[1:]}.\n\nexample:\n"
-            f"  headrace users {example} --bootstrap-server 127.0.0.1:9092"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(act=act)
-    return parser
 
 
 def _add_mechanism(parser: argparse.ArgumentParser) -> None:
