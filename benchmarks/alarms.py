@@ -12,44 +12,31 @@ examples:
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
-from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.errors import UsageError
+from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.support.rounds import COLUMNS
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.table import print_results, report_line
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench alarms`."""
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
-    )
-    for name, default, meaning in (
+    add_dir(parser)
+    add_numbers(
+        parser,
         ("--minutes", 30, "how long"),
         ("--load", 16, "processes that do nothing but compute"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench alarms`."""
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     from benchmarks.support import alarm_rounds
 
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+    with scratch(args.dir) as folder:
         plan = alarm_rounds.AlarmPlan(
-            folder=Path(folder), minutes=args.minutes, load=args.load, progress=report_line
+            folder=folder, minutes=args.minutes, load=args.load, progress=report_line
         )
         results = list(alarm_rounds.measure(plan))
     print_results(COLUMNS, results, as_json=args.json)

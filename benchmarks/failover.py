@@ -13,32 +13,21 @@ examples:
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
+from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.support.rounds import COLUMNS
 from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results, report_line
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench failover`."""
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
-    )
-    for name, default, meaning in (
+    add_dir(parser)
+    add_numbers(
+        parser,
         ("--partitions", 1000, "partitions that the broker leads, with three replicas each"),
         ("--rounds", 3, "rounds of each measurement"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     parser.add_argument(
         "--session-timeout-ms",
         type=positive_integer,
@@ -50,13 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench failover`."""
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     from benchmarks.support import failover_rounds as bench_failover_rounds
 
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+    with scratch(args.dir) as folder:
         plan = bench_failover_rounds.Plan(
-            folder=Path(folder),
+            folder=folder,
             partitions=args.partitions,
             rounds=args.rounds,
             session_timeout_ms=args.session_timeout_ms,

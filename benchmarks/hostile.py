@@ -16,22 +16,20 @@ examples:
 
 import argparse
 import struct
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.support.rounds import Goal, Result
+from benchmarks.support.arguments import scratch
+from benchmarks.support.rounds import COLUMNS, Goal, Result
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_results, report_line
 
 if TYPE_CHECKING:
     from storage_engine.tools.local.local_cluster import LocalCluster
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 PRODUCE_GOAL = Goal(most=200.0)
 WARM_UP_S = 5
@@ -56,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench hostile`; 1 when the producer waited longer than the goal."""
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        results = _measure(Path(folder), args.seconds)
+    with scratch() as folder:
+        results = _measure(folder, args.seconds)
     print_results(COLUMNS, results, as_json=args.json)
     return 0 if all(result.met is not False for result in results) else 1
 

@@ -13,18 +13,16 @@ examples:
 """
 
 import argparse
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.support.rounds import Goal, Result, alone, cpu_seconds, rounded
-from storage_engine.tools.arguments import add_json, positive_integer
+from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.support.rounds import COLUMNS, Goal, Result, alone, cpu_seconds, rounded
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results, report_line
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 PROCESSOR_GOAL = Goal(most=1.0)
 MEMORY_GOAL = Goal(most=60.0)
@@ -45,31 +43,21 @@ class _Usage(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench idle`."""
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
-    )
-    for name, default, meaning in (
+    add_dir(parser)
+    add_numbers(
+        parser,
         ("--partitions", 2000, "partitions with three replicas each"),
         ("--settle", 20, "seconds without work before the measurement"),
         ("--seconds", 30, "seconds of the measurement"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench idle`."""
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+    with scratch(args.dir) as folder:
         results = list(
-            _measure(Path(folder), args.partitions, settle_s=args.settle, seconds=args.seconds)
+            _measure(folder, args.partitions, settle_s=args.settle, seconds=args.seconds)
         )
     print_results(COLUMNS, results, as_json=args.json)
     return 0

@@ -14,41 +14,31 @@ examples:
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
+from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.support.rounds import COLUMNS
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results, report_line
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 ROWS = ("leader", "controller", "stopped", "partitions")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench kills`."""
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
-    )
+    add_dir(parser)
     parser.add_argument(
         "--rows",
         default=",".join(ROWS),
         metavar="LIST",
         help=f"which of {', '.join(ROWS)} to measure (default: all)",
     )
-    for name, default, meaning in (
+    add_numbers(
+        parser,
         ("--rounds", 3, "rounds of each row"),
         ("--partitions", 1000, "partitions that fail over together"),
         ("--session-timeout-ms", 6000, "zookeeper.session.timeout.ms of the brokers"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     parser.add_argument(
         "--kills", type=positive_integer, metavar="N", help="instead: N kills under one producer"
     )
@@ -57,16 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench kills`."""
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     rows = tuple(args.rows.split(","))
     if unknown := [row for row in rows if row not in ROWS]:
         raise UsageError(f"--rows: there is no row '{unknown[0]}'; there are {', '.join(ROWS)}")
     from benchmarks.support import kill_rounds
 
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+    with scratch(args.dir) as folder:
         plan = kill_rounds.KillPlan(
-            folder=Path(folder),
+            folder=folder,
             rounds=args.rounds,
             partitions=args.partitions,
             session_timeout_ms=args.session_timeout_ms,

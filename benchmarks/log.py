@@ -13,16 +13,14 @@ examples:
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.support.rounds import Result
-from storage_engine.tools.arguments import add_json, positive_integer
+from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.support.rounds import COLUMNS, Result
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 LEAST_BYTES = 4 << 20
 """A round needs at least these bytes, a few reads of 1 MiB."""
@@ -30,24 +28,16 @@ LEAST_BYTES = 4 << 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench log`."""
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
-    )
-    for name, default, meaning in (
+    add_dir(parser)
+    add_numbers(
+        parser,
         ("--bytes", 128 << 20, "bytes appended or read in a round"),
         ("--large-log", 1 << 30, "bytes of the large log"),
         ("--rounds", 5, "rounds of each measurement"),
         ("--partitions", 1000, "partitions of the broker"),
         ("--producers", 16, "producers that wait for the disk"),
         ("--seconds", 4, "seconds for which they produce"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     parser.add_argument(
         "--no-broker", action="store_true", help="measure only what needs no broker"
     )
@@ -58,11 +48,9 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench log`."""
     if min(args.bytes, args.large_log) < LEAST_BYTES:
         raise UsageError(f"--bytes and --large-log must be {LEAST_BYTES} at least")
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     results: list[Result] = []
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
-        for result in _measure(args, Path(folder)):
+    with scratch(args.dir) as folder:
+        for result in _measure(args, folder):
             results.append(result)
             print(f"{len(results)}: {result.what}: {result.measured}", file=sys.stderr)
     print_results(COLUMNS, results, as_json=args.json)

@@ -15,23 +15,20 @@ examples:
 import argparse
 import contextlib
 import statistics
-import tempfile
 import time
 import urllib.request
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from benchmarks.metered.switched_broker import SwitchedBroker, switched_broker
 from benchmarks.support import wire_load
-from benchmarks.support.rounds import Goal, Result, alone, rounded
+from benchmarks.support.arguments import add_numbers, scratch
+from benchmarks.support.rounds import COLUMNS, Goal, Result, alone, rounded
 from benchmarks.support.wire_frames import produce_frames
 from benchmarks.support.wire_load import Worker
 from storage_engine.client.admin.topics import create_topic, delete_topics
 from storage_engine.client.cluster import Cluster
-from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.table import print_json, print_table, report_line
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 MOST_COST = 1.02
 MOST_SCRAPE_MS = 50
@@ -64,18 +61,12 @@ TURNS_PER_TOPIC = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench metrics`."""
-    for name, default, meaning in (
+    add_numbers(
+        parser,
         ("--turns", 200, "turns with metrics, and as many without, of each load"),
         ("--turn-ms", 30, "processor time of the broker that a turn is to take"),
         ("--partitions", 1000, "partitions that a scrape tells of"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     add_json(parser)
 
 
@@ -83,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench metrics`; 0 also when a goal is missed, as this only measures."""
     results: list[Result] = []
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-")))
+        folder = stack.enter_context(scratch())
         worker = stack.enter_context(Worker())
         broker = stack.enter_context(switched_broker(folder / "broker", {}))
         for load in LOADS:

@@ -13,14 +13,12 @@ examples:
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
-from storage_engine.tools.arguments import add_json, positive_integer
+from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.support.rounds import COLUMNS
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results, report_line
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 LEAST_BYTES = 8 << 20
 """A round needs at least these bytes, some requests on each connection."""
@@ -28,21 +26,13 @@ LEAST_BYTES = 8 << 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench replication`."""
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
-    )
-    for name, default, meaning in (
+    add_dir(parser)
+    add_numbers(
+        parser,
         ("--bytes", 256 << 20, "bytes produced in a round"),
         ("--cold-bytes", 2 << 30, "bytes of the lost replica"),
         ("--rounds", 3, "rounds of each measurement"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     add_json(parser)
 
 
@@ -50,13 +40,11 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench replication`."""
     if min(args.bytes, args.cold_bytes) < LEAST_BYTES:
         raise UsageError(f"--bytes and --cold-bytes must be {LEAST_BYTES} at least")
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     from benchmarks.support import replication_rounds as bench_replication_rounds
 
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+    with scratch(args.dir) as folder:
         plan = bench_replication_rounds.Plan(
-            folder=Path(folder),
+            folder=folder,
             bytes_a_round=args.bytes,
             cold_bytes=args.cold_bytes,
             rounds=args.rounds,

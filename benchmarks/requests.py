@@ -21,18 +21,17 @@ examples:
 """
 
 import argparse
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
+from benchmarks.support.arguments import add_numbers, scratch
 from benchmarks.support.largest_requests import TOPIC, largest_requests
 from benchmarks.support.largest_states import LARGEST, built, costs_of_steps
 from simulation.record_steps import RecordSteps
 from simulation.request_costs import CostMeter
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.protocol.apis.wire import MAX_ITEMS
-from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.table import print_results, report_line
 
 TURN_BUDGET_MS = 20
@@ -87,17 +86,11 @@ class StateRow:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench requests`."""
-    for name, default, meaning in (
+    add_numbers(
+        parser,
         ("--items", MAX_ITEMS, "items of each list, where so many fit in a request"),
         ("--partitions", 1000, "partitions of the topic in the requests"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     parser.add_argument("--api", metavar="NAME", help="measure only this API")
     parser.add_argument(
         "--refused", action="store_true", help="the client may do nothing of what it asks for"
@@ -119,8 +112,8 @@ def run(args: argparse.Namespace) -> int:
     if args.state:
         return _run_states(as_json=args.json)
     rows = []
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        meter = CostMeter(Path(folder), TOPIC, args.partitions, is_refused=args.refused)
+    with scratch() as folder:
+        meter = CostMeter(folder, TOPIC, args.partitions, is_refused=args.refused)
         # As a broker does when it has started.
         collect_seldom()
         try:
@@ -150,8 +143,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_record(*, as_json: bool) -> int:
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        steps = RecordSteps(Path(folder))
+    with scratch() as folder:
+        steps = RecordSteps(folder)
         collect_seldom()
         try:
             rows = steps.rows(RECORDS)

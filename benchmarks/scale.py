@@ -16,9 +16,8 @@ examples:
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
+from benchmarks.support.arguments import add_dir, scratch
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results, report_line
@@ -31,9 +30,7 @@ MAX_PARTITIONS = 100_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench scale`."""
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
-    )
+    add_dir(parser)
     parser.add_argument(
         "--partitions",
         default=1000,
@@ -55,8 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench scale`."""
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
     if args.controller_alone:
         return _controller_alone(args)
     if args.brokers is not None:
@@ -65,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--partitions must be at most {MAX_PARTITIONS}: it is one machine")
     from benchmarks.scaling import steps
 
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
-        figures = steps.measure(Path(folder), args.partitions, report_line)
+    with scratch(args.dir) as folder:
+        figures = steps.measure(folder, args.partitions, report_line)
         results = list(figures)
     print_results(COLUMNS, results, as_json=args.json)
     return 0

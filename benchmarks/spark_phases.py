@@ -20,16 +20,15 @@ examples:
 import argparse
 import contextlib
 import statistics
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.support.arguments import scratch
 from benchmarks.support.spark_session import (
     CORES,
     Say,
     Trigger,
-    add_numbers,
+    add_spark_numbers,
     bench_cluster,
     bench_session,
     in_turn,
@@ -75,16 +74,14 @@ class Result:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench spark-phases`."""
-    add_numbers(
+    add_spark_numbers(
         parser,
-        (
-            ("--value-bytes", 100, "size of a value"),
-            ("--partitions", 6, "partitions of both topics"),
-            ("--brokers", 1, "brokers of the cluster"),
-            ("--rounds", 3, "rounds of each query"),
-            ("--triggers", 20, "micro-batches measured in a round"),
-            ("--trigger-rows", 10_000, "records of a micro-batch"),
-        ),
+        ("--value-bytes", 100, "size of a value"),
+        ("--partitions", 6, "partitions of both topics"),
+        ("--brokers", 1, "brokers of the cluster"),
+        ("--rounds", 3, "rounds of each query"),
+        ("--triggers", 20, "micro-batches measured in a round"),
+        ("--trigger-rows", 10_000, "records of a micro-batch"),
     )
 
 
@@ -95,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
 
     say = report_line if args.json else write_line
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
-        servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
+        folder = stack.enter_context(scratch())
+        servers = stack.enter_context(bench_cluster(folder, args.brokers, say))
         load_topic(servers, SOURCE_TOPIC, _records(args), args, say)
         with Cluster(servers) as cluster:
             create_topic(cluster, SINK_TOPIC, args.partitions, args.brokers)

@@ -20,16 +20,15 @@ import argparse
 import contextlib
 import json
 import statistics
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.support.arguments import scratch
 from benchmarks.support.spark_session import (
     CORES,
     Say,
-    add_numbers,
+    add_spark_numbers,
     bench_cluster,
     bench_session,
     in_turn,
@@ -75,18 +74,16 @@ class Result:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench spark-read`."""
-    add_numbers(
+    add_spark_numbers(
         parser,
-        (
-            ("--records", 4_000_000, "records in the log"),
-            ("--value-bytes", 100, "size of a value"),
-            ("--partitions", 2, "partitions of the topic, and number of Spark tasks"),
-            ("--brokers", 1, "brokers of the cluster"),
-            ("--rounds", 3, "rounds of each batch read and of each stream"),
-            ("--triggers", 20, "small micro-batches measured in a round"),
-            ("--trigger-rows", 10_000, "records of a small micro-batch"),
-            ("--large-trigger-rows", 1_000_000, "records of a large micro-batch"),
-        ),
+        ("--records", 4_000_000, "records in the log"),
+        ("--value-bytes", 100, "size of a value"),
+        ("--partitions", 2, "partitions of the topic, and number of Spark tasks"),
+        ("--brokers", 1, "brokers of the cluster"),
+        ("--rounds", 3, "rounds of each batch read and of each stream"),
+        ("--triggers", 20, "small micro-batches measured in a round"),
+        ("--trigger-rows", 10_000, "records of a small micro-batch"),
+        ("--large-trigger-rows", 1_000_000, "records of a large micro-batch"),
     )
 
 
@@ -94,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench spark-read`."""
     say = report_line if args.json else write_line
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
-        servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
+        folder = stack.enter_context(scratch())
+        servers = stack.enter_context(bench_cluster(folder, args.brokers, say))
         load_topic(servers, TOPIC, args.records, args, say)
         small = args.trigger_rows * (args.triggers + args.warm_up_triggers)
         load_topic(servers, SMALL_TOPIC, small, args, say)

@@ -19,16 +19,15 @@ examples:
 import argparse
 import contextlib
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.support.arguments import scratch
 from benchmarks.support.spark_session import (
     Say,
-    add_numbers,
+    add_spark_numbers,
     bench_cluster,
     bench_session,
     in_turn,
@@ -72,19 +71,17 @@ class Result:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench spark-write`."""
-    add_numbers(
+    add_spark_numbers(
         parser,
-        (
-            ("--records", 2_000_000, "rows of a batch write"),
-            ("--value-bytes", 100, "size of a value"),
-            ("--partitions", 2, "partitions of the topic, and number of Spark tasks"),
-            ("--brokers", 1, "brokers of the cluster"),
-            ("--rounds", 3, "rounds of each batch write and of each stream"),
-            ("--triggers", 20, "small micro-batches measured in a round"),
-            ("--trigger-rows", 10_000, "rows of a small micro-batch"),
-            ("--large-triggers", 6, "large micro-batches measured in a round"),
-            ("--large-trigger-rows", 200_000, "rows of a large micro-batch"),
-        ),
+        ("--records", 2_000_000, "rows of a batch write"),
+        ("--value-bytes", 100, "size of a value"),
+        ("--partitions", 2, "partitions of the topic, and number of Spark tasks"),
+        ("--brokers", 1, "brokers of the cluster"),
+        ("--rounds", 3, "rounds of each batch write and of each stream"),
+        ("--triggers", 20, "small micro-batches measured in a round"),
+        ("--trigger-rows", 10_000, "rows of a small micro-batch"),
+        ("--large-triggers", 6, "large micro-batches measured in a round"),
+        ("--large-trigger-rows", 200_000, "rows of a large micro-batch"),
     )
 
 
@@ -92,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench spark-write`."""
     say = report_line if args.json else write_line
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
-        servers = stack.enter_context(bench_cluster(Path(folder), args.brokers, say))
+        folder = stack.enter_context(scratch())
+        servers = stack.enter_context(bench_cluster(folder, args.brokers, say))
         spark = stack.enter_context(bench_session("spark-write"))
         bench = _Bench(spark, servers, args, say)
         results = [

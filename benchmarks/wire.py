@@ -25,7 +25,6 @@ examples:
 import argparse
 import contextlib
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -34,10 +33,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.support import wire_load
+from benchmarks.support.arguments import add_numbers, scratch
 from benchmarks.support.wire_echo import Echo, compiled_echo, python_echo
 from benchmarks.support.wire_frames import ProduceFrames, produce_frames
 from benchmarks.support.wire_load import Worker
-from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_json, print_table, report_line
 
@@ -118,18 +118,12 @@ class _Bench:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench wire`."""
-    for name, default, meaning in (
+    add_numbers(
+        parser,
         ("--bytes", 512 << 20, "bytes of each round with large batches"),
         ("--requests", 300_000, "requests of each round with small batches"),
         ("--rounds", 5, "rounds of each measurement, after one to warm up"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     parser.add_argument(
         "--dir",
         type=Path,
@@ -146,9 +140,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dir is not None and not args.dir.is_dir():
         raise CommandError(f"'{args.dir}' is not a folder; give another --dir")
     with contextlib.ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir))
-        )
+        folder = stack.enter_context(scratch(args.dir))
         near, far = stack.enter_context(Worker()), stack.enter_context(Worker())
         broker = stack.enter_context(_broker(folder, say))
         bench = _Bench(broker=broker, near=near, far=far, args=args, say=say, folder=folder)

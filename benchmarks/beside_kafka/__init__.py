@@ -16,11 +16,9 @@ examples:
 """
 
 import argparse
-import os
-from pathlib import Path
 
-from benchmarks.beside_kafka.measured_parts import add_numbers, add_only
 from benchmarks.beside_kafka.rows import COLUMNS, ROWS, cells
+from benchmarks.support.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
 from storage_engine.tools.arguments import add_conf, add_json, pairs
 from storage_engine.tools.errors import UsageError
 
@@ -33,38 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_only(parser, "row", names)
     add_numbers(
         parser,
-        (
-            ("--rounds", 3, "of each row, after one to warm up"),
-            ("--rows", 4_000_000, "that the large jobs read and copy"),
-            ("--cores", 2, "of each Spark"),
-        ),
+        ("--rounds", 3, "of each row, after one to warm up"),
+        ("--rows", 4_000_000, "that the large jobs read and copy"),
+        ("--cores", 2, "of each Spark"),
     )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        metavar="FOLDER",
-        default=default_folder(),
-        help="where the downloads are kept (default: ~/.cache/headrace/beside-kafka)",
-    )
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
-    )
+    add_downloads(parser)
+    add_dir(parser)
     add_conf(parser, "a setting of both Sparks")
     add_json(parser)
-
-
-def default_folder() -> Path:
-    """Where caches are on this machine."""
-    caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache") / "headrace" / "beside-kafka"
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench beside-kafka`."""
     if args.rows < LEAST_ROWS:
         raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+    check_dir(args.dir)
     from benchmarks.beside_kafka.comparison import Plan, compare
     from storage_engine.tools.table import print_results, print_table
 

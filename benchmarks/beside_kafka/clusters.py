@@ -5,13 +5,13 @@ Rule: all of it is up within a block and gone after it, however it ends.
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.beside_kafka.kafka_cluster import running_kafka
 from benchmarks.beside_kafka.rows import OURS, THEIRS
 from benchmarks.beside_kafka.sides import Brokers, Spark
+from benchmarks.support.arguments import scratch
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.table import report_line
@@ -65,7 +65,7 @@ def spark_of(
     arguments += ["--conf", json.dumps(dict(conf))]
     # Sockets have short paths only: not below --dir, which may be a long one.
     with (
-        tempfile.TemporaryDirectory(prefix="headrace-bench-") as files,
+        scratch() as files,
         Spark.running(python, Path(files), worker, arguments) as spark,
     ):
         yield spark

@@ -4,7 +4,6 @@ Rule: both sides are up all the time, so that each runs beside the same idle oth
 """
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from benchmarks.beside_kafka.rows import (
     result_of,
 )
 from benchmarks.beside_kafka.sides import Side
+from benchmarks.support.arguments import scratch
 from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.java import find_java
 
@@ -82,10 +82,7 @@ def _both_up(plan: Plan) -> Iterator[tuple[Side, Side]]:
     kafka = fetch_jars(plan.cache, KAFKA)
     python = make_environment(plan.cache)
     with contextlib.ExitStack() as stack:
-        name = stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=plan.directory)
-        )
-        folder = Path(name)
+        folder = stack.enter_context(scratch(plan.directory))
         report_line("starting both clusters")
         ours = stack.enter_context(our_brokers(folder))
         theirs = stack.enter_context(their_brokers(folder, kafka))

@@ -5,10 +5,10 @@ Kafka connector. Ours writes exactly once, its default; theirs has no such thing
 """
 
 import argparse
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.beside_kafka.spark_process import serve, timed
+from benchmarks.support.arguments import scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,14 +53,14 @@ class _Worker:
         reader = self._spark.readStream.format(self._format).options(**self._options)
         reader = reader.options(subscribe=job["topic"], startingOffsets="earliest")
         frame = reader.option("maxOffsetsPerTrigger", job["rows_per_batch"]).load()
-        with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
+        with scratch() as checkpoint:
             if job["out"] is None:
                 writer = frame.writeStream.format("noop")
             else:
                 writer = frame.select("value").writeStream.format(self._format)
                 writer = writer.options(**self._options).option("topic", job["out"])
             # The default trigger: the next micro-batch begins when the last is done.
-            query = writer.option("checkpointLocation", checkpoint).start()
+            query = writer.option("checkpointLocation", str(checkpoint)).start()
             try:
                 # The query is idle when it is stopped: no task is killed.
                 return {"batches": _until_read(query, job["rows"])}

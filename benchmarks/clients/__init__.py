@@ -22,11 +22,9 @@ examples:
 """
 
 import argparse
-from pathlib import Path
 
-from benchmarks.beside_kafka import default_folder
-from benchmarks.beside_kafka.measured_parts import add_numbers, add_only
 from benchmarks.clients.loads import GROUPS
+from benchmarks.support.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 
@@ -38,22 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_only(parser, "group", GROUPS)
     add_numbers(
         parser,
-        (
-            ("--rounds", 3, "of each group, after one to warm up"),
-            ("--rows", 500_000, "records of 100 B that a client sends; of 1 kB a tenth"),
-            ("--seconds", 5, "for which records are sent at each steady rate"),
-        ),
+        ("--rounds", 3, "of each group, after one to warm up"),
+        ("--rows", 500_000, "records of 100 B that a client sends; of 1 kB a tenth"),
+        ("--seconds", 5, "for which records are sent at each steady rate"),
     )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        metavar="FOLDER",
-        default=default_folder(),
-        help="where the downloads are kept (default: ~/.cache/headrace/beside-kafka)",
-    )
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
-    )
+    add_downloads(parser)
+    add_dir(parser)
     add_json(parser)
 
 
@@ -61,8 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench clients`; 0 also when a goal is missed, as this only measures."""
     if args.rows < LEAST_ROWS:
         raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+    check_dir(args.dir)
     from benchmarks.clients.comparison import ClientPlan, compare
     from benchmarks.clients.results import COLUMNS, cells
     from storage_engine.tools.table import print_results, print_table

@@ -5,7 +5,6 @@ Rule: all are up all the time, so that each runs beside the same idle other ones
 
 import contextlib
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from benchmarks.clients.loads import (
     loads_of,
 )
 from benchmarks.clients.results import CEILING, ClientResult, Turn, result_of
+from benchmarks.support.arguments import scratch
 from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.java import find_java
 
@@ -156,10 +156,8 @@ def _all_up(plan: ClientPlan) -> Iterator[Peers]:
     kafka = fetch_jars(plan.cache, KAFKA)
     tools = fetch_jars(plan.cache, KAFKA_TOOLS)
     with contextlib.ExitStack() as stack:
-        name = stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=plan.directory)
-        )
-        folder = Path(name)
+        name = stack.enter_context(scratch(plan.directory))
+        folder = name
         report_line("starting both clusters")
         yield Peers(
             ours=stack.enter_context(our_brokers(folder)),

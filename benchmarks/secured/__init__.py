@@ -20,13 +20,9 @@ examples:
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
-from benchmarks.beside_kafka import default_folder
-from benchmarks.beside_kafka.measured_parts import add_numbers, add_only
+from benchmarks.support.arguments import add_dir, add_downloads, add_numbers, add_only, scratch
 from storage_engine.tools.arguments import add_json
-from storage_engine.tools.errors import UsageError
 
 PARTS = ("tls", "small", "rules", "quotas")
 
@@ -36,33 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_only(parser, "part", PARTS)
     add_numbers(
         parser,
-        (
-            ("--bytes", 512 << 20, "bytes of each round with large requests"),
-            ("--requests", 300_000, "requests of each round with small ones"),
-            ("--rounds", 5, "rounds of each measurement, after three to warm up"),
-            ("--seconds", 30, "seconds of each measurement of a quota"),
-        ),
+        ("--bytes", 512 << 20, "bytes of each round with large requests"),
+        ("--requests", 300_000, "requests of each round with small ones"),
+        ("--rounds", 5, "rounds of each measurement, after three to warm up"),
+        ("--seconds", 30, "seconds of each measurement of a quota"),
     )
     parser.add_argument(
         "--without-kafka", action="store_true", help="leave Apache Kafka out: nothing is downloaded"
     )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        metavar="FOLDER",
-        default=default_folder(),
-        help="where Apache Kafka is kept (default: ~/.cache/headrace/beside-kafka)",
-    )
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
-    )
+    add_downloads(parser)
+    add_dir(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench secured`; 0 also when a goal is missed, as this only measures."""
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
     from benchmarks.secured.figures import COLUMNS, Figure
     from benchmarks.secured.rounds import Plan, with_brokers
     from benchmarks.secured.rules import decisions
@@ -73,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
     if "rules" in parts:
         figures += decisions(args.rounds)
     if set(parts) - {"rules"}:
-        with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+        with scratch(args.dir) as folder:
             plan = Plan(
-                folder=Path(folder),
+                folder=folder,
                 parts=parts,
                 bytes=args.bytes,
                 requests=args.requests,

@@ -8,27 +8,23 @@ measured where it is installed.
 import argparse
 import importlib.util
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.support.rounds import Goal, Result, Step, compare, seconds
+from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.support.rounds import COLUMNS, Goal, Result, Step, compare, seconds
 from storage_engine.client import Consumer, Producer, TopicPartition
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.protocol.records.records import encode_batches
-from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.errors import UsageError
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.table import print_json, print_table
-
-COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 RECORD_BYTES = 100
 PARTITIONS = 4
@@ -42,30 +38,20 @@ Comparison = tuple[str, Step, Step, Goal | None]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of both benchmarks."""
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
-    )
-    for name, default, meaning in (
+    add_dir(parser)
+    add_numbers(
+        parser,
         ("--records", 200_000, f"records of {RECORD_BYTES} bytes in a round"),
         ("--rounds", 3, "rounds of each measurement"),
-    ):
-        parser.add_argument(
-            name,
-            default=default,
-            type=positive_integer,
-            metavar="N",
-            help=f"{meaning} (default {default})",
-        )
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace, comparisons: Callable[["Clients"], Iterable[Comparison]]) -> int:
     """Print the comparisons, on a broker of their own."""
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is not a directory; create it first")
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=args.dir) as folder:
+    with scratch(args.dir) as folder:
         request = UpRequest(brokers=1, port=0)
-        with LocalCluster.running(Path(folder), request) as cluster:
+        with LocalCluster.running(folder, request) as cluster:
             clients = Clients(cluster.bootstrap_servers, args.records)
             results: list[Result] = []
             for what, ours, theirs, goal in comparisons(clients):

@@ -13,6 +13,9 @@ Step = Callable[[], float]
 """Does its work once and gives the figure: a rate, or a time."""
 
 
+COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """One figure; its unit is in `what`, and what its limit is."""

@@ -8,13 +8,13 @@ import argparse
 import contextlib
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from storage_engine.tools.arguments import natural_number, positive_integer
+from benchmarks.support.arguments import add_numbers, scratch
+from storage_engine.tools.arguments import add_json, natural_number
 from storage_engine.tools.errors import CommandError
 
 if TYPE_CHECKING:
@@ -34,19 +34,16 @@ Say = Callable[[str], None]
 Side = TypeVar("Side")
 
 
-def add_numbers(parser: argparse.ArgumentParser, arguments: Iterable[tuple[str, int, str]]) -> None:
-    """(name, default, meaning) of whole numbers above 0; what is done and not measured, and
-    `--json`."""
-    warm_up = (
+def add_spark_numbers(parser: argparse.ArgumentParser, *numbers: tuple[str, int, str]) -> None:
+    """Numbers, what is done and not measured, and `--json`."""
+    add_numbers(parser, *numbers)
+    add_numbers(
+        parser,
         ("--warm-up-rounds", _WARM_UP_ROUNDS, "rounds before those that are measured"),
         ("--warm-up-triggers", _WARM_UP_TRIGGERS, "micro-batches before those that are measured"),
+        kind=natural_number,
     )
-    for kind, group in ((positive_integer, arguments), (natural_number, warm_up)):
-        for name, default, meaning in group:
-            parser.add_argument(
-                name, default=default, type=kind, metavar="N", help=f"{meaning} (default {default})"
-            )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
 
 
 def rounds(args: argparse.Namespace) -> Iterable[int]:
@@ -61,8 +58,8 @@ def in_turn(sides: Mapping[str, Side], turn: int) -> Iterable[tuple[str, Side]]:
 
 def trigger_times_ms(writer: "DataStreamWriter", triggers: int, warm_up: int) -> list[int]:
     """Of so many micro-batches that have rows, behind those that warm up."""
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
-        query = writer.option("checkpointLocation", checkpoint).start()
+    with scratch() as checkpoint:
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
         try:
             return _wait_for_triggers(query, triggers + warm_up)[warm_up:]
         finally:
@@ -81,8 +78,10 @@ class Trigger(NamedTuple):
 def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
     """All micro-batches of a query that reads what is there now. It ends by itself: one that is
     stopped within a micro-batch kills tasks, whose Python workers complain of a broken pipe."""
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as checkpoint:
-        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    with scratch() as checkpoint:
+        query = (
+            writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        )
         try:
             ended = _await_end(query)
             _raise_failure(query)

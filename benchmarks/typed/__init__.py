@@ -21,10 +21,8 @@ examples:
 """
 
 import argparse
-from pathlib import Path
 
-from benchmarks.beside_kafka import default_folder
-from benchmarks.beside_kafka.measured_parts import add_numbers, add_only
+from benchmarks.support.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
 from benchmarks.typed.rows import COLUMNS, FLUSS, ROWS, cells
 from storage_engine.tools.arguments import add_conf, add_json, pairs
 from storage_engine.tools.errors import UsageError
@@ -39,12 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_only(parser, "row", names)
     add_numbers(
         parser,
-        (
-            ("--rounds", 3, "of each row, after one to warm up"),
-            ("--rows", 2_000_000, "that are read; a quarter is written"),
-            ("--cores", 2, "of each Spark"),
-            ("--link", 200, "megabits a second of the link"),
-        ),
+        ("--rounds", 3, "of each row, after one to warm up"),
+        ("--rows", 2_000_000, "that are read; a quarter is written"),
+        ("--cores", 2, "of each Spark"),
+        ("--link", 200, "megabits a second of the link"),
     )
     parser.add_argument("--without-fluss", action="store_true", help="leave Apache Fluss out")
     parser.add_argument(
@@ -52,16 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure what small typed batches cost, and nothing else; downloads nothing",
     )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        metavar="FOLDER",
-        default=default_folder(),
-        help="where the downloads are kept (default: ~/.cache/headrace/beside-kafka)",
-    )
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="where the data go (default: the temporary folder)"
-    )
+    add_downloads(parser)
+    add_dir(parser)
     add_conf(parser, "a setting of both Sparks")
     add_json(parser)
 
@@ -70,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench typed`; 0 also when a goal is missed, as this only measures."""
     if args.rows < LEAST_ROWS:
         raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
-    if args.dir is not None and not args.dir.is_dir():
-        raise UsageError(f"--dir '{args.dir}' is no folder; create it first")
+    check_dir(args.dir)
     from storage_engine.tools.table import print_results, print_table
 
     if args.small_batches:

@@ -5,7 +5,6 @@ idle others.
 """
 
 import contextlib
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from benchmarks.beside_kafka.jars import CONNECTOR, KAFKA, fetch_jars
 from benchmarks.beside_kafka.processor_time import check_proc
 from benchmarks.beside_kafka.rows import OURS, THEIRS
 from benchmarks.beside_kafka.sides import Brokers
+from benchmarks.support.arguments import scratch
 from benchmarks.typed.brokers import LinkedBrokers, linked_brokers
 from benchmarks.typed.columns import ALL, TWO, share_where
 from benchmarks.typed.fluss import running_fluss
@@ -90,8 +90,8 @@ def compare(plan: Plan) -> list[Result]:
     plan.cache.mkdir(parents=True, exist_ok=True)
     rounds: dict[str, list[Round]] = {}
     reasons: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=plan.directory) as name:
-        folder = Path(name)
+    with scratch(plan.directory) as name:
+        folder = name
         report_line("starting Headrace")
         with linked_brokers(folder) as brokers:
             fill_typed(brokers.direct.bootstrap_servers, TOPIC, plan.row_count)

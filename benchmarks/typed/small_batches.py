@@ -5,7 +5,6 @@ afterwards. Processor time is that of all three brokers, for one row.
 """
 
 import statistics
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from benchmarks.beside_kafka.clusters import our_brokers
 from benchmarks.beside_kafka.processor_time import check_proc, seconds_of
 from benchmarks.beside_kafka.sides import Brokers
 from benchmarks.beside_kafka.topics import REPLICAS
+from benchmarks.support.arguments import scratch
 from benchmarks.support.random_values import random_values
 from benchmarks.support.rounds import rounded, seconds
 from benchmarks.typed.columns import ALL, JSON_BYTES, TWO, make_rows
@@ -61,9 +61,9 @@ class Cost:
 def measure(directory: Path | None, rounds: int) -> list[Cost]:
     """The costs of all sizes, typed ones first."""
     check_proc()
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=directory) as name:
+    with scratch(directory) as name:
         report_line("starting Headrace")
-        with our_brokers(Path(name)) as brokers:
+        with our_brokers(name) as brokers:
             found = []
             for is_typed in (True, False):
                 for rows in ROWS_PER_BATCH:

@@ -1,0 +1,76 @@
+"""Arguments that several benchmarks share, and the folder for their files."""
+
+import argparse
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from storage_engine.tools.arguments import positive_integer
+from storage_engine.tools.errors import UsageError
+
+
+def add_only(parser: argparse.ArgumentParser, what: str, names: Sequence[str]) -> None:
+    """`--only`, for parts of that kind; it may be given several times."""
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=names,
+        metavar=what.upper(),
+        help=f"measure this {what} alone; may be given several times: {', '.join(names)}",
+    )
+
+
+def add_numbers(
+    parser: argparse.ArgumentParser,
+    *numbers: tuple[str, int, str],
+    kind: Callable[[str], int] = positive_integer,
+) -> None:
+    """An argument for each of these: its name, its default, what it counts."""
+    for name, default, meaning in numbers:
+        parser.add_argument(
+            name,
+            default=default,
+            type=kind,
+            metavar="N",
+            help=f"{meaning} (default {default})",
+        )
+
+
+def add_dir(parser: argparse.ArgumentParser) -> None:
+    """`--dir DIR`, for `scratch`."""
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
+    )
+
+
+def check_dir(directory: Path | None) -> None:
+    """UsageError for a `--dir` that is not there."""
+    if directory is not None and not directory.is_dir():
+        raise UsageError(f"--dir '{directory}' is not a directory; create it first")
+
+
+@contextlib.contextmanager
+def scratch(directory: Path | None = None) -> Iterator[Path]:
+    """A folder that is removed at the end, in that of `--dir`. UsageError."""
+    check_dir(directory)
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=directory) as folder:
+        yield Path(folder)
+
+
+def add_downloads(parser: argparse.ArgumentParser) -> None:
+    """`--folder FOLDER`: where downloads are kept."""
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        default=default_folder(),
+        help="where downloads are kept (default: ~/.cache/headrace/beside-kafka)",
+    )
+
+
+def default_folder() -> Path:
+    """Where caches are on this machine."""
+    caches = os.environ.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "headrace" / "beside-kafka"
