@@ -9,7 +9,7 @@ import gc
 
 import pytest
 
-from benchmarks.support.largest_requests import TOPIC, largest_requests
+from benchmarks.largest.requests import TOPIC, largest_requests
 from simulation import record_steps
 from simulation.request_costs import CostMeter
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.largest_groups import Subscriptions
-from benchmarks.support.largest_states import LARGEST, Largest, built, costs_of_steps
+from benchmarks.largest.groups import Subscriptions
+from benchmarks.largest.states import LARGEST, Largest, built, costs_of_steps
 from storage_engine.core.groups.deadlines import DUE_MAX
 from storage_engine.core.rounds import PIECE
 from storage_engine.tests.sampling import ALL_FAULTS

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
-from benchmarks.support.largest_groups import (
+from benchmarks.largest.groups import (
     GroupOffsets,
     Members,
     PromisedIds,

@@ -1,0 +1,1 @@
+"""The largest requests and states that the protocol and the limits of a broker allow."""
