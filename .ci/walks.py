@@ -67,7 +67,6 @@ SINK, QUERY = "sink", "query"
 COUNTS_WITHIN: dict[CodeType, bool] = {
     fetch.API.decode_request.__code__: False,
     FetchHandler.handle.__code__: False,
-    DelayedFetch.try_complete.__code__: False,
     DelayedFetch.check.__code__: False,
     FollowerWatches.note.__code__: False,
     FollowerWatches.wake.__code__: False,

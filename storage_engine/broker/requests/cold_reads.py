@@ -12,12 +12,11 @@ or a failed log dir. The answers of its connection keep their order. Source: R-N
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeGuard
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
-from storage_engine.broker.requests.typed_reads import FoundRecords, UnconvertedSlice
+from storage_engine.broker.requests.typed_reads import is_cold_slice
 from storage_engine.broker.shared_threads import SharedThreads
 from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import LogBusyError, LogStorageError
@@ -27,8 +26,6 @@ from storage_engine.core.ports import Background
 from storage_engine.log.files.load_job import LoadJob
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segments.log_file import COPY_MAX_BYTES
-from storage_engine.log.segments.projected_slice import ProjectedSlice
-from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.net.limits import SMALL_WRITE_BYTES
 from storage_engine.protocol.apis.fetch import FetchRequest
 
@@ -172,21 +169,3 @@ def _keep_warm(read: FetchRead) -> bool:
         for answer in read.partitions
     ]
     return any(answer.records is not None for answer in read.partitions)
-
-
-def is_at_hand(read: FetchRead) -> bool:
-    """Whether all of it is in memory as it is stored and as it is to be sent. False says nothing
-    for certain."""
-    for answer in read.partitions:
-        records = answer.records
-        if records is not None and not (type(records) is SegmentSlice and records.is_warm()):
-            return False
-    return not read.cold
-
-
-def is_cold_slice(records: object) -> TypeGuard[FoundRecords]:
-    """Whether records to be sent are not all in the page cache."""
-    return (
-        isinstance(records, SegmentSlice | ProjectedSlice | UnconvertedSlice)
-        and not records.is_warm()
-    )

@@ -1,8 +1,8 @@
 """A fetch that waits for data.
 
 A fetch is answered at once when it allows no wait, names no partition, has enough bytes, or failed.
-Otherwise it is answered when enough data has come, or, with less, when `max_wait` is over. Source:
-R-NET2.
+Otherwise it is answered when enough data has come, or, with less, when `max_wait` is over. One in a
+follower's session waits for news of the whole session. Source: R-NET2.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader, has_news
+from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.fetch import (
@@ -27,28 +28,70 @@ connection is noticed."""
 FEW_PARTITIONS = 20
 """A fetch of at most so many is read at once, and may always wait."""
 
+Finish = Callable[[FetchRequest, FetchRead | None], None]
+"""Called when the wait is over, with the request, of a session with what is due of it by then, and
+what there is; None: it is to be read anew."""
+
 WAITING_PARTITIONS_MAX = 200_000
 """The most partitions that all waiting fetches of many partitions may name together: some 80 MB."""
 
 
-def must_answer(request: FetchRequest, read: FetchRead) -> bool:
-    """Whether one of the four conditions above holds, or there is data that a disk must give."""
-    return not request.partitions or is_enough(request, read)
+class FetchWait:
+    """One waiting fetch. The request is kept decoded: its frame's memory is gone."""
 
+    __slots__ = ("_deadline", "_finish", "_gone", "_on_left", "_reader", "_request", "is_done")
 
-def is_enough(request: FetchRequest, read: FetchRead) -> bool:
-    """Like `must_answer`, of a session's fetch, which waits also when nothing of it is due."""
-    return (
-        request.max_wait_ms <= 0
-        or read.bytes_readable >= request.min_bytes
-        or read.failed
-        or read.is_cut
-        or bool(read.cold)
-    )
+    def __init__(
+        self,
+        request: FetchRequest,
+        *,
+        reader: PartitionReader,
+        scheduler: Scheduler,
+        finish: Finish,
+        gone: Callable[[], bool],
+        on_left: Callable[[], None],
+    ) -> None:
+        """`gone`: whether the client's connection is closed. `on_left`: the wait is over."""
+        self._request = request
+        self._reader = reader
+        self._finish = finish
+        self._gone = gone
+        self._on_left = on_left
+        self.is_done = False
+        self._deadline = RequestDeadline(
+            scheduler, min(request.max_wait_ms, LONGEST_WAIT_MS), self.end_wait
+        )
+
+    def end_wait(self) -> None:
+        """Answer now, with what there is."""
+        if not self.is_done:
+            self._end(self._wanted(), None)
+
+    def _is_over(self) -> bool:
+        if not self.is_done and self._gone():
+            self._leave()
+        return self.is_done
+
+    def _end(self, request: FetchRequest, read: FetchRead | None) -> None:
+        self._leave()
+        self._finish(request, read)
+
+    def _leave(self) -> None:
+        self.is_done = True
+        self._deadline.finish()
+        self._stop_listening()
+        self._on_left()
+
+    def _wanted(self) -> FetchRequest:
+        """The request with the partitions that are to be answered."""
+        return self._request
+
+    def _stop_listening(self) -> None:
+        raise NotImplementedError
 
 
 class _Watched:
-    """A partition of a waiting fetch that has several."""
+    """A partition of a waiting fetch."""
 
     __slots__ = ("fetch", "partition", "seen", "size", "wanted")
 
@@ -67,25 +110,14 @@ class _Watched:
         return self.fetch.check(self)
 
 
-class DelayedFetch:
-    """One waiting fetch. The request is kept decoded: its frame's memory is gone.
+class DelayedFetch(FetchWait):
+    """A fetch that waits for news of its partitions.
 
     News of one partition cost one read, however many partitions the fetch names: it is answered
     when what was readable of each, when it was last looked at, is enough together.
     """
 
-    __slots__ = (
-        "_deadline",
-        "_done",
-        "_finish",
-        "_gone",
-        "_on_left",
-        "_readable",
-        "_reader",
-        "_request",
-        "_seen",
-        "_waiters",
-    )
+    __slots__ = ("_readable", "_watched")
 
     def __init__(
         self,
@@ -95,84 +127,41 @@ class DelayedFetch:
         reader: PartitionReader,
         replicas: ReplicaManager,
         scheduler: Scheduler,
-        finish: Callable[[FetchRead | None], None],
+        finish: Finish,
         gone: Callable[[], bool],
         on_left: Callable[[], None] = lambda: None,
     ) -> None:
-        """`read`: what there was of all partitions just now. `finish` gets what there is when the
-        wait is over, or None: then all is to be read anew. `gone`: whether the client's connection
-        is closed. `on_left`: the wait is over."""
-        self._gone = gone
-        self._request = request
-        self._reader = reader
-        self._finish = finish
-        self._on_left = on_left
-        self._done = False
-        self._readable = read.bytes_readable
-        self._waiters: list[tuple[HostedPartition, DelayedFetch | _Watched]] = []
-        self._seen: _Seen | None = None
-        """What the one partition of a consumer was like at its last look."""
-        self._deadline = RequestDeadline(
-            scheduler, min(request.max_wait_ms, LONGEST_WAIT_MS), self._expire
+        """`read`: what there was of all partitions just now."""
+        super().__init__(
+            request, reader=reader, scheduler=scheduler, finish=finish, gone=gone, on_left=on_left
         )
-        if len(request.partitions) == 1:
-            partition = self._hosted(replicas, request.partitions[0])
-            if partition is not None:
-                self._watch(partition, self)
-                self._seen = _seen(request, partition)
-            return
+        self._readable = read.bytes_readable
+        self._watched: list[_Watched] = []
         late: list[_Watched] = []
         is_gone = False
         for wanted, answer in zip(request.partitions, read.partitions, strict=True):
-            partition = self._hosted(replicas, wanted)
+            partition = replicas.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is None:
                 if not answer.error_code:
                     is_gone = True
                 continue
             size = 0 if answer.records is None else len(answer.records)
             watched = _Watched(self, wanted, partition, size)
-            self._watch(partition, watched)
+            partition.data_waiters.add(watched)
+            self._watched.append(watched)
             is_late = _has_changed(wanted, answer, partition)
             if is_late or (request.replica_id >= 0 and has_news(wanted, partition)):
                 late.append(watched)
             elif request.replica_id < 0:
                 watched.seen = _seen(request, partition)
         if is_gone:
-            self._end(None)
+            self.end_wait()
             return
         for watched in late:
             watched.try_complete()
 
-    @staticmethod
-    def _hosted(replicas: ReplicaManager, wanted: FetchPartition) -> HostedPartition | None:
-        return replicas.get(TopicPartition(wanted.topic, wanted.partition))
-
-    def _watch(self, partition: HostedPartition, waiter: "DelayedFetch | _Watched") -> None:
-        partition.data_waiters.add(waiter)
-        self._waiters.append((partition, waiter))
-
-    def try_complete(self) -> bool:
-        """The one partition of the request may have news."""
-        if self._is_over():
-            return True
-        partition = self._waiters[0][0]
-        request = self._request
-        if request.replica_id >= 0:
-            if not has_news(request.partitions[0], partition):
-                return False
-        else:
-            seen = _seen(request, partition)
-            if seen == self._seen:
-                return False
-            self._seen = seen
-        read = self._reader.read(request)
-        if not must_answer(request, read):
-            return False
-        self._end(read)
-        return True
-
     def check(self, watched: _Watched) -> bool:
-        """Called when one of several partitions may have new records."""
+        """Called when a partition may have new records."""
         if self._is_over():
             return True
         request = self._request
@@ -187,45 +176,60 @@ class DelayedFetch:
             if seen == watched.seen:
                 return False
             watched.seen = seen
-        read = FetchRead(request.max_bytes)
-        self._reader.read_more(request, [watched.wanted], read)
+        read = self._reader.read(request, [watched.wanted])
         self._readable += read.bytes_readable - watched.size
         watched.size = read.bytes_readable
-        if not (read.failed or read.is_cut or read.cold or self._readable >= request.min_bytes):
+        if self._readable < request.min_bytes and not read.is_enough(request):
             return False
-        self._end(None)
+        self._end(request, read if len(request.partitions) == 1 else None)
         return True
 
-    def _is_over(self) -> bool:
-        if not self._done and self._gone():
-            self._deadline.finish()
-            self._leave()
-        return self._done
+    def _stop_listening(self) -> None:
+        for watched in self._watched:
+            watched.partition.data_waiters.discard(watched)
+        self._watched.clear()
 
-    @property
-    def is_done(self) -> bool:
-        return self._done
 
-    def end_wait(self) -> None:
-        """Answer now, with what there is."""
-        if not self._done:
-            self._end(None)
+class SessionWait(FetchWait):
+    """A follower's fetch that waits for one of the partitions of its session to have news."""
 
-    def _expire(self) -> None:
-        if not self._done:
-            self._end(None)
+    __slots__ = ("_session",)
 
-    def _end(self, read: FetchRead | None) -> None:
-        self._deadline.finish()
-        self._leave()
-        self._finish(read)
+    def __init__(
+        self,
+        session: FollowerSession,
+        request: FetchRequest,
+        *,
+        reader: PartitionReader,
+        scheduler: Scheduler,
+        finish: Finish,
+        gone: Callable[[], bool],
+        on_left: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            request, reader=reader, scheduler=scheduler, finish=finish, gone=gone, on_left=on_left
+        )
+        self._session = session
+        session.on_news = self.on_news
 
-    def _leave(self) -> None:
-        self._done = True
-        for partition, waiter in self._waiters:
-            partition.data_waiters.discard(waiter)
-        self._waiters.clear()
-        self._on_left()
+    def on_news(self) -> None:
+        """Some partition of the session has news: answer, if that is enough."""
+        if self._is_over():
+            return
+        if len(self._session.due) > FEW_PARTITIONS:
+            self.end_wait()
+            return
+        request = self._wanted()
+        read = self._reader.read(request)
+        if read.is_enough(request):
+            self._end(request, read)
+
+    def _wanted(self) -> FetchRequest:
+        return self._request._replace(partitions=self._session.wanted(), forgotten=())
+
+    def _stop_listening(self) -> None:
+        if self._session.on_news == self.on_news:
+            self._session.on_news = None
 
 
 def _has_changed(

@@ -46,7 +46,7 @@ READ_COMMITTED = 1
 
 
 class FetchRead:
-    """Answers to all partitions of a request, and whether they may leave at once."""
+    """Answers to the partitions of a request, and whether they may leave at once."""
 
     __slots__ = ("bytes_readable", "cold", "failed", "is_cut", "partitions", "room")
 
@@ -62,6 +62,17 @@ class FetchRead:
         self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
         """Reads whose beginning or end could not be found without the disk, with the number of
         bytes wanted."""
+
+    def is_enough(self, request: FetchRequest) -> bool:
+        """Whether the request is to be answered now: it allows no wait, has enough bytes, an error
+        or a cut, or there is data that a disk must give."""
+        return (
+            request.max_wait_ms <= 0
+            or self.bytes_readable >= request.min_bytes
+            or self.failed
+            or self.is_cut
+            or bool(self.cold)
+        )
 
 
 class PartitionReader:
@@ -88,25 +99,23 @@ class PartitionReader:
         self._rack_reads = rack_reads
         """None when consumers read only from leaders."""
 
-    def read(self, request: FetchRequest, *, wait: bool = False) -> FetchRead:
-        """Reads each partition once; the first one with data gets a batch even if it is over the
-        limit. Reads that would wait for a disk are left to `FetchRead.cold`, unless `wait`.
-        """
-        result = FetchRead(request.max_bytes)
-        self.read_more(request, request.partitions, result, wait=wait)
-        return result
-
-    def read_more(
+    def read(
         self,
         request: FetchRequest,
-        partitions: Iterable[FetchPartition],
-        result: FetchRead,
+        partitions: Iterable[FetchPartition] | None = None,
+        result: FetchRead | None = None,
         *,
         wait: bool = False,
-    ) -> None:
-        """Read some partitions of a request into the result of those before them."""
+    ) -> FetchRead:
+        """Reads each partition once; the first one with data gets a batch even if it is over the
+        limit. Reads that would wait for a disk are left to `FetchRead.cold`, unless `wait`.
+
+        `partitions`: some of the request's; all by default. `result`: that of the partitions before
+        them, which is added to.
+        """
+        result = FetchRead(request.max_bytes) if result is None else result
         budget = LookBudget()
-        for wanted in partitions:
+        for wanted in request.partitions if partitions is None else partitions:
             answer = self._read_partition(request, wanted, result, budget, wait)
             result.partitions.append(answer)
             if (
@@ -121,11 +130,17 @@ class PartitionReader:
                 result.room = result.room - size if size < result.room else 0
         if budget.is_used_up:
             result.is_cut = True
+        return result
 
-    def note_progress(self, request: FetchRequest, session: SessionClock | None = None) -> bool:
-        """Applies the offsets that a follower's fetch reports; once per request, before the first
-        read. Only the registered incarnation of a broker may report them: a forged report could
-        have records acknowledged that no replica holds.
+    def note_progress(
+        self,
+        request: FetchRequest,
+        partitions: Sequence[FetchPartition],
+        session: SessionClock | None = None,
+    ) -> bool:
+        """Applies the offsets that a follower's fetch reports for these of its partitions; before
+        the first read. Only the registered incarnation of a broker may report them: a forged report
+        could have records acknowledged that no replica holds.
 
         `session`: the fetch speaks for the settled partitions of this session, too. True where the
         follower has everything, so that a read would find nothing.
@@ -140,7 +155,7 @@ class PartitionReader:
         if session is not None:
             session.fetched_ms = self._clock.monotonic_ms()
         caught_up = 0
-        for wanted in request.partitions:
+        for wanted in partitions:
             partition = self._replicas.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is None or partition.leader is None:
                 continue
@@ -163,7 +178,7 @@ class PartitionReader:
                     broker_epoch=incarnation,
                     session=session,
                 )
-        return caught_up == len(request.partitions)
+        return caught_up == len(partitions)
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
         """Counts the bytes that are about to be sent, those to a follower for the throttle, too."""

@@ -26,7 +26,6 @@ from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
-    with_partitions,
 )
 from storage_engine.protocol.fetch_session import (
     FULL_EPOCH,
@@ -271,7 +270,7 @@ class FetchSessions:
             self._end(session)
             return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
         self._touch(session)
-        full = with_partitions(request, session.wanted())
+        full = request._replace(partitions=session.wanted(), forgotten=())
         if not session.partitions:
             self._end(session)
             return SessionFetch(full)

@@ -3,90 +3,20 @@ session. Source: R-NET2, R-REP2.
 """
 
 from collections.abc import Callable
+from functools import partial
 
-from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.delayed_fetch import (
-    FEW_PARTITIONS,
-    LONGEST_WAIT_MS,
     DelayedFetch,
+    FetchWait,
+    Finish,
+    SessionWait,
     WaitingPartitions,
-    is_enough,
 )
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.core.ports import Scheduler
-from storage_engine.protocol.apis.fetch import FetchRequest, with_partitions
-
-
-class FollowerWait:
-    """A follower's fetch that waits for one of the partitions of its session to have news."""
-
-    __slots__ = (
-        "_deadline",
-        "_finish",
-        "_gone",
-        "_on_left",
-        "_reader",
-        "_request",
-        "_session",
-        "is_done",
-    )
-
-    def __init__(
-        self,
-        session: FollowerSession,
-        request: FetchRequest,
-        *,
-        reader: PartitionReader,
-        scheduler: Scheduler,
-        finish: Callable[[FetchRequest, FetchRead | None], None],
-        gone: Callable[[], bool],
-        on_left: Callable[[], None],
-    ) -> None:
-        """`finish` gets the request with what is due by then, and what there is of that; None: it
-        is to be read in steps. `on_left`: the wait is over."""
-        self._on_left = on_left
-        self._session = session
-        self._request = request
-        self._reader = reader
-        self._finish = finish
-        self._gone = gone
-        self.is_done = False
-        self._deadline = RequestDeadline(
-            scheduler, min(request.max_wait_ms, LONGEST_WAIT_MS), self.end_wait
-        )
-        session.on_news = self.on_news
-
-    def on_news(self) -> None:
-        """Some partition of the session has news: answer, if that is enough."""
-        if self._gone():
-            self._leave()
-            return
-        if len(self._session.due) > FEW_PARTITIONS:
-            self.end_wait()
-            return
-        request = self._renewed()
-        read = self._reader.read(request)
-        if is_enough(request, read):
-            self._leave()
-            self._finish(request, read)
-
-    def end_wait(self) -> None:
-        """Answer now, with what there is."""
-        if not self.is_done:
-            self._leave()
-            self._finish(self._renewed(), None)
-
-    def _renewed(self) -> FetchRequest:
-        return with_partitions(self._request, self._session.wanted())
-
-    def _leave(self) -> None:
-        self.is_done = True
-        self._deadline.finish()
-        if self._session.on_news == self.on_news:
-            self._session.on_news = None
-        self._on_left()
+from storage_engine.protocol.apis.fetch import FetchRequest
 
 
 class FollowerWaits:
@@ -98,10 +28,10 @@ class FollowerWaits:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[int, list[DelayedFetch | FollowerWait]] = {}
+        self._waiting: dict[int, list[FetchWait]] = {}
         """The waiting fetches of each replica, one for each of its channels."""
 
-    def add(self, replica: int, fetch: DelayedFetch | FollowerWait) -> None:
+    def add(self, replica: int, fetch: FetchWait) -> None:
         if not fetch.is_done:
             self._waiting.setdefault(replica, []).append(fetch)
 
@@ -138,61 +68,41 @@ class FetchWaits:
         request: FetchRequest,
         read: FetchRead,
         *,
-        finish: Callable[[FetchRead | None], None],
+        session: FollowerSession | None,
+        finish: Finish,
         gone: Callable[[], bool],
     ) -> bool:
-        """Have a fetch wait, as `DelayedFetch` does; False when a client's fetch must not, because
-        too much is kept already."""
-        kept, count = self._kept, len(request.partitions)
+        """Have a fetch wait, with `session` for news of the whole session; False when it must not,
+        because it names nothing, or a client's and too much is kept already."""
+        count = 0 if session is not None else len(request.partitions)
         is_follower = request.replica_id >= 0
-        if not is_follower and not kept.has_room_for(count):
+        if session is None and not count:
             return False
-        kept.add(count)
+        if not is_follower and not self._kept.has_room_for(count):
+            return False
+        self._kept.add(count)
         self.count += 1
-
-        def left() -> None:
-            kept.add(-count)
-            self._left(request)
-
-        delayed = DelayedFetch(
-            request,
-            read,
-            reader=self._reader,
-            replicas=self._replicas,
-            scheduler=self._scheduler,
-            finish=finish,
-            gone=gone,
-            on_left=left,
-        )
+        wait: FetchWait
+        if session is None:
+            wait = DelayedFetch(
+                request, read, reader=self._reader, replicas=self._replicas,
+                scheduler=self._scheduler, finish=finish, gone=gone,
+                on_left=partial(self._left, request, count),
+            )  # fmt: skip
+        else:
+            session.settle()
+            wait = SessionWait(
+                session, request, reader=self._reader, scheduler=self._scheduler,
+                finish=finish, gone=gone, on_left=partial(self._left, request, count),
+            )  # fmt: skip
         if is_follower:
-            self.of_followers.add(request.replica_id, delayed)
+            self.of_followers.add(request.replica_id, wait)
+        if session is not None and session.has_missed_news:
+            session.tell_news()
         return True
 
-    def wait_in_session(
-        self,
-        session: FollowerSession,
-        request: FetchRequest,
-        *,
-        finish: Callable[[FetchRequest, FetchRead | None], None],
-        gone: Callable[[], bool],
-    ) -> None:
-        """Have a follower's fetch wait, as `FollowerWait` does."""
-        session.settle()
-        self.count += 1
-        fetch = FollowerWait(
-            session,
-            request,
-            reader=self._reader,
-            scheduler=self._scheduler,
-            finish=finish,
-            gone=gone,
-            on_left=lambda: self._left(request),
-        )
-        self.of_followers.add(request.replica_id, fetch)
-        if session.has_missed_news:
-            fetch.on_news()
-
-    def _left(self, request: FetchRequest) -> None:
+    def _left(self, request: FetchRequest, count: int) -> None:
+        self._kept.add(-count)
         self.count -= 1
         if request.replica_id >= 0:
             self.of_followers.forget_done(request.replica_id)

@@ -11,7 +11,6 @@ from storage_engine.protocol.apis.fetch import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
-    with_partitions,
 )
 from storage_engine.protocol.apis.topic_ids import id_of_text
 
@@ -19,21 +18,21 @@ UNKNOWN = ""
 """The name of a topic that this broker does not know."""
 
 
-def with_names(metadata: MetadataCache, request: FetchRequest) -> FetchRequest:
-    """The request by names, each with the id. ValueError for what can't be an id: a name that a
+def with_names(metadata: MetadataCache, asked: Iterable[FetchPartition]) -> list[FetchPartition]:
+    """The partitions by names, each with the id. ValueError for what can't be an id: a name that a
     session has from a request of an older version."""
     partitions: list[FetchPartition] = []
     text = name = ""
     topic_id = None
-    for wanted in request.partitions:
+    for wanted in asked:
         if wanted.topic != text or topic_id is None:
             text = wanted.topic
             topic_id = id_of_text(text)
             # A topic without an id, which others would take for that of any other.
             found = metadata.topic_name(topic_id) if topic_id.int else None
             name = UNKNOWN if found is None else found
-        partitions.append(tuple.__new__(FetchPartition, (name, *wanted[1:8], topic_id, wanted[9])))
-    return with_partitions(request, partitions)
+        partitions.append(wanted._replace(topic=name, topic_id=topic_id))
+    return partitions
 
 
 def with_ids(
@@ -42,6 +41,6 @@ def with_ids(
     """The answers, in the order of the request, as it named the topics; in steps."""
     named = []
     for wanted, answer in zip(asked.partitions, answers, strict=True):
-        named.append(tuple.__new__(FetchPartitionResponse, (wanted.topic, *answer[1:])))
+        named.append(answer._replace(topic=wanted.topic))
         yield None
     return named

@@ -13,6 +13,7 @@ KIP-227.
 from collections.abc import Callable, Iterable, Sequence
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.requests.fetch_reads import has_news
 from storage_engine.broker.requests.fetch_sessions import (
     FetchSession,
     Key,
@@ -176,13 +177,7 @@ class FollowerSession(FetchSession):
 
     def has_news(self, watch: _Watch) -> bool:
         """Whether a fetch that waits is to be answered for the sake of this partition."""
-        partition = watch.partition
-        wanted = self.partitions[watch.key].wanted
-        return (
-            partition.leader is None
-            or wanted.fetch_offset != partition.log.log_end_offset
-            or wanted.current_leader_epoch != partition.leader_epoch
-        )
+        return has_news(self.partitions[watch.key].wanted, watch.partition)
 
     def _watched(self, key: Key) -> _Watch | None:
         """The watch on the replica that is here now; None where there is none."""

@@ -9,6 +9,8 @@ Frames are bounded by the bytes that are sent and by the batches that are looked
 filter may skip nearly all.
 """
 
+from typing import TypeGuard
+
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import SlicedRecords
 from storage_engine.core.typed.topic_schema import TopicSchema
@@ -86,6 +88,14 @@ class UnconvertedSlice(SlicedRecords):
 
 
 FoundRecords = SegmentSlice | ProjectedSlice | UnconvertedSlice
+
+
+def is_cold_slice(records: object) -> TypeGuard[FoundRecords]:
+    """Whether records to be sent are not all in the page cache."""
+    return (
+        isinstance(records, SegmentSlice | ProjectedSlice | UnconvertedSlice)
+        and not records.is_warm()
+    )
 
 
 def read_for_consumer(

@@ -110,13 +110,6 @@ class FetchRequest(NamedTuple):
     A broker in controlled shutdown sends -2 less its number."""
 
 
-def with_partitions(request: FetchRequest, partitions: Sequence[FetchPartition]) -> FetchRequest:
-    """Return the request with these partitions, and with none forgotten: `_replace` at half the
-    cost, for what every fetch of a session does."""
-    head, tail = request[:3], request[4:8]
-    return tuple.__new__(FetchRequest, (*head, partitions, *tail, (), *request[9:]))
-
-
 class FetchPartitionResponse(NamedTuple):
     """The answer for one partition."""
 

@@ -161,10 +161,10 @@ class Reader:
 
     def name(self) -> str:
         """Read a string that is expected to repeat (a topic, a host)."""
-        name = self.nullable_name()
-        if name is None:
+        raw = self._string_bytes()
+        if raw is None:
             raise InvalidRequestError("a name is null where none may be")
-        return name
+        return name_from(bytes(raw))
 
     def nullable_name(self) -> str | None:
         raw = self._string_bytes()

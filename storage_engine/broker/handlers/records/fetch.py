@@ -10,14 +10,14 @@ turns of the event loop: each answer is true at the time of its own read. Source
 KIP-227, KIP-516.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD, is_at_hand, is_cold_slice
+from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD
 from storage_engine.broker.requests.current_leaders import CurrentLeaders
-from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, is_enough, must_answer
+from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
 from storage_engine.broker.requests.fetch_waits import FetchWaits
@@ -25,9 +25,8 @@ from storage_engine.broker.requests.fetched_topics import UNKNOWN, with_ids, wit
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.requests.typed_reads import UnconvertedSlice
+from storage_engine.broker.requests.typed_reads import UnconvertedSlice, is_cold_slice
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.replication.partition import SessionClock
 from storage_engine.protocol.apis.fetch import (
     CONSUMER_REPLICA_ID,
     FIRST_WITH_LEADERS,
@@ -57,37 +56,17 @@ class FetchHandler:
     unreadable: Unreadable | None = None
     """Those of the topics that a consumer may not read; None where everybody may read all."""
 
-    def handle(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
+    def handle(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps:
         if request.replica_id >= 0 and ends_long_poll(request):
             self.waits.of_followers.end(request.replica_id)
             call.respond(FetchResponse([]))
-            return None
-        if len(request.partitions) > FEW_PARTITIONS:
-            return self._begin_many(call, request)
-        if len(request.partitions) > 1:
-            named = {(item.topic, item.partition): item for item in request.partitions}
-            request = _of_each_once(request, named)
-        return self._begin(call, request)
-
-    def _begin_many(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps:
-        named = {}
-        for some in _few_each(request.partitions):
-            named.update({(item.topic, item.partition): item for item in some})
-            yield None
-        steps = self._begin(call, _of_each_once(request, named))
-        if steps is not None:
-            yield from steps
-
-    def _begin(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
+            return
+        request = yield from _with_each_once(request)
         fetch = self.sessions.begin(request, call.owner)
         if isinstance(fetch, FetchResponse):
             call.respond(fetch)
-            return None
-        answering = _Answering(self, call, fetch, fetch.request)
-        if len(fetch.request.partitions) > FEW_PARTITIONS:
-            return answering.read_many()
-        answering.read_few()
-        return None
+        else:
+            yield from _Answering(self, call, fetch, fetch.request).begin()
 
 
 def ends_long_poll(request: FetchRequest) -> bool:
@@ -95,18 +74,26 @@ def ends_long_poll(request: FetchRequest) -> bool:
     return request.session_epoch == NO_SESSION_EPOCH and not request.partitions
 
 
-def _of_each_once(
-    request: FetchRequest, named: dict[tuple[str, int], FetchPartition]
-) -> FetchRequest:
+def _with_each_once(request: FetchRequest) -> Generator[None, object, FetchRequest]:
     """When a partition is named twice, the last entry counts, as in Kafka."""
+    if len(request.partitions) <= 1:
+        return request
+    named: dict[tuple[str, int], FetchPartition] = {}
+    for some in _few_each(request.partitions):
+        if named:
+            yield None
+        named.update({(item.topic, item.partition): item for item in some})
     if len(named) == len(request.partitions):
         return request
     return request._replace(partitions=list(named.values()))
 
 
-def _few_each(partitions: Sequence[FetchPartition]) -> Iterator[Sequence[FetchPartition]]:
-    for start in range(0, len(partitions), FEW_PARTITIONS):
-        yield partitions[start : start + FEW_PARTITIONS]
+def _few_each(partitions: Sequence[FetchPartition]) -> list[Sequence[FetchPartition]]:
+    """Slices of them, one at least."""
+    if len(partitions) <= FEW_PARTITIONS:
+        return [partitions]
+    starts = range(0, len(partitions), FEW_PARTITIONS)
+    return [partitions[start : start + FEW_PARTITIONS] for start in starts]
 
 
 @dataclass(slots=True)
@@ -122,45 +109,38 @@ class _Answering:
     """By place the name of the topic, whose right is asked for again at the answer, or None where
     it was missing at the start; None as a whole where everybody may read all."""
 
-    def read_few(self) -> None:
-        """The first look at all partitions at once."""
-        named = self._by_names(self.fetch.request)
-        if named is None:
-            return
-        named = self._readable(named)
-        self.request = named
-        reader, session = self.handler.reader, self.fetch.session
-        if not isinstance(session, FollowerSession):
-            reader.note_progress(named)
-        elif reader.note_progress(named, session.clock) and self._may_wait(session):
-            self._wait_in_session(session)
-            return
-        self.wait_or_answer(reader.read(named))
-
-    @property
-    def _session_clock(self) -> SessionClock | None:
-        session = self.fetch.session
-        return session.clock if isinstance(session, FollowerSession) else None
-
-    def read_many(self) -> Steps:
-        """The first look at many partitions."""
-        asked = self.fetch.request
+    def begin(self) -> Steps:
+        """The first look at all partitions."""
+        asked, reader, session = self.fetch.request, self.handler.reader, self._live_session
+        clock = None if session is None else session.clock
         partitions: list[FetchPartition] = []
+        has_everything = session is not None
         for some in _few_each(asked.partitions):
-            named = self._by_names(asked._replace(partitions=some))
+            if partitions:
+                yield None
+            named = self._by_names(some)
             if named is None:
                 return
             named = self._readable(named)
-            self.handler.reader.note_progress(named, self._session_clock)
-            partitions += named.partitions
-            yield None
+            has_everything = reader.note_progress(asked, named, clock) and has_everything
+            partitions += named
         self.request = asked._replace(partitions=partitions)
-        read = FetchRead(asked.max_bytes)
-        yield from self._read(read)
-        self.wait_or_answer(read)
+        # One that has everything waits without a read.
+        if not (has_everything and self._waits_for_news and self._waits(FetchRead())):
+            read = yield from self._read()
+            if read.is_enough(self.request) or not self._waits(read):
+                yield from self._answer(read)
 
-    def _by_names(self, asked: FetchRequest) -> FetchRequest | None:
-        """The request with the topics' names; None when it was refused instead."""
+    @property
+    def _live_session(self) -> FollowerSession | None:
+        """A follower's session that has had no later request."""
+        session = self.fetch.session
+        if isinstance(session, FollowerSession) and session.epoch == self.fetch.epoch:
+            return session
+        return None
+
+    def _by_names(self, asked: Sequence[FetchPartition]) -> Sequence[FetchPartition] | None:
+        """The partitions with their topics' names; None when the request was refused instead."""
         if self.call.version < FIRST_WITH_TOPIC_IDS:
             return asked
         try:
@@ -169,25 +149,21 @@ class _Answering:
             self.call.respond(FetchResponse((), int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)))
             return None
 
-    def _readable(self, named: FetchRequest) -> FetchRequest:
-        """The request with an unknown topic in place of each that the consumer may not read: that
-        is answered at once, whatever there is."""
-        unreadable = self.handler.unreadable
-        if unreadable is None or named.replica_id >= 0:
+    def _readable(self, named: Sequence[FetchPartition]) -> Sequence[FetchPartition]:
+        """The partitions with an unknown topic in place of each that the consumer may not read:
+        that is answered at once, whatever there is."""
+        unreadable, replica_id = self.handler.unreadable, self.request.replica_id
+        if unreadable is None or replica_id >= 0:
             return named
-        topics = [item.topic for item in named.partitions]
+        topics = [item.topic for item in named]
         wanted = {topic for topic in topics if topic != UNKNOWN}
-        refused = unreadable(self.call, named.replica_id, wanted)
+        refused = unreadable(self.call, replica_id, wanted)
         if self.asked_for is None:
             self.asked_for = []
         self.asked_for += [None if topic in refused else topic for topic in topics]
         if not refused:
             return named
-        partitions = [
-            item._replace(topic=UNKNOWN) if item.topic in refused else item
-            for item in named.partitions
-        ]
-        return named._replace(partitions=partitions)
+        return [item._replace(topic=UNKNOWN) if item.topic in refused else item for item in named]
 
     def _permitted(
         self, asked_for: Sequence[str | None], answers: Sequence[FetchPartitionResponse]
@@ -208,98 +184,76 @@ class _Answering:
             yield None
         return permitted
 
-    def wait_or_answer(self, read: FetchRead) -> None:
-        session = self.fetch.session
-        if isinstance(session, FollowerSession) and session.epoch == self.fetch.epoch:
-            if is_enough(self.request, read):
-                self._answer(read)
-            else:
-                self._wait_in_session(session)
-        elif must_answer(self.request, read) or not self.handler.waits.wait(
-            self.request, read, finish=self._finish, gone=self._gone
-        ):
-            self._answer(read)
-
-    def _may_wait(self, session: FollowerSession) -> bool:
-        """Whether a fetch of this session waits when there is nothing for it."""
+    @property
+    def _waits_for_news(self) -> bool:
+        """Whether it waits in its session when there is nothing for it."""
         request = self.request
         return (
-            session.epoch == self.fetch.epoch
+            self._live_session is not None
             and request.max_wait_ms > 0
             and request.min_bytes > 0
             and self.call.version < FIRST_WITH_TOPIC_IDS
         )
 
-    def _wait_in_session(self, session: FollowerSession) -> None:
-        self.handler.waits.wait_in_session(
-            session, self.fetch.request, finish=self._finish_in_session, gone=self._gone
+    def _waits(self, read: FetchRead) -> bool:
+        """Wait for more than there is, if that may be."""
+        session = self._live_session
+        request = self.request if session is None else self.fetch.request
+        return self.handler.waits.wait(
+            request, read, session=session, finish=self._finish, gone=self._gone
         )
 
-    def _finish_in_session(self, request: FetchRequest, read: FetchRead | None) -> None:
-        """The wait is over, and these partitions are due."""
-        named = self._by_names(request)
-        if named is not None:
-            self.request, self.fetch.request = named, request
-            self._finish(read)
+    def _finish(self, request: FetchRequest, read: FetchRead | None) -> None:
+        """The wait is over; of a session these partitions are due."""
+        self.call.run(self._end_wait(request, read))
 
-    def _finish(self, read: FetchRead | None) -> None:
-        """The wait is over. Nobody would answer later: what is unexpected ends the connection."""
-        try:
-            self._read_what_waited(read)
-        except Exception as error:  # noqa: BLE001 - logged with its trace where the connection is closed
-            self.call.failed(error)
+    def _end_wait(self, request: FetchRequest, read: FetchRead | None) -> Steps:
+        if self._live_session is not None:
+            named = self._by_names(request.partitions)
+            if named is None:
+                return
+            self.request, self.fetch.request = request._replace(partitions=named), request
+        if read is None:
+            read = yield from self._read()
+        yield from self._answer(read)
 
-    def _read_what_waited(self, read: FetchRead | None) -> None:
-        if read is not None:
-            self._answer(read)
-        elif len(self.request.partitions) > FEW_PARTITIONS:
-            self.call.run(self._read_and_answer())
-        else:
-            self._answer(self.handler.reader.read(self.request))
-
-    def _read_and_answer(self) -> Steps:
-        read = FetchRead(self.request.max_bytes)
-        yield from self._read(read)
-        self._answer(read)
-
-    def _read(self, read: FetchRead) -> Steps:
+    def _read(self) -> Generator[None, object, FetchRead]:
         request = self.request
+        read = FetchRead(request.max_bytes)
         for some in _few_each(request.partitions):
-            self.handler.reader.read_more(request, some, read)
-            yield None
+            if read.partitions:
+                yield None
+            self.handler.reader.read(request, some, read)
+        return read
 
-    def _answer(self, read: FetchRead) -> None:
-        if len(self.request.partitions) > FEW_PARTITIONS:
-            self.call.run(self._answer_many(read))
-        elif is_at_hand(read):
-            self._send(read)
-        else:
-            self._answer_later(self.request, read, self._send)
-
-    def _answer_many(self, read: FetchRead) -> Steps:
-        """Answer a fetch of many partitions. Where bytes must come from a disk, or be converted,
-        only the first few partitions are read again; the others are left to the client's next
-        fetch."""
+    def _answer(self, read: FetchRead) -> Steps:
+        """Answer as soon as the bytes are at hand. Where some must come from a disk, or be
+        converted, all is read again when they have come; of many partitions only the first few of
+        them, and the others are left to the client's next fetch."""
         request = self.request
         missed = {partition.topic_partition for partition, _, _ in read.cold}
-        cold = []
+        later = []
         for place, answer in enumerate(read.partitions):
+            if place and place % FEW_PARTITIONS == 0:
+                yield None
             if (
                 isinstance(answer.records, UnconvertedSlice)
                 or is_cold_slice(answer.records)
-                or (answer.topic, answer.partition) in missed
+                or (missed and (answer.topic, answer.partition) in missed)
             ):
-                cold.append(place)
-            yield None
-        if not cold:
-            self._send(read)
+                later.append(place)
+        if not later:
+            yield from self._send(read)
+            return
+        if len(request.partitions) <= FEW_PARTITIONS:
+            self._answer_later(request, read, lambda result: self.call.run(self._send(result)))
             return
         room = read.room
-        for place in cold:
+        for place in later:
             answer = read.partitions[place]
             room += len(answer.records or b"")
             read.partitions[place] = answer._replace(records=None)
-        first = cold[:FILES_PER_LOAD]
+        first = later[:FILES_PER_LOAD]
         few = request._replace(
             partitions=[request.partitions[place] for place in first], max_bytes=room
         )
@@ -307,30 +261,17 @@ class _Answering:
         def send(result: FetchRead) -> None:
             for place, answer in zip(first, result.partitions, strict=True):
                 read.partitions[place] = answer
-            self._send(read)
+            self.call.run(self._send(read))
 
         self._answer_later(few, self.handler.reader.read(few), send)
 
     def _answer_later(
         self, request: FetchRequest, read: FetchRead, send: Callable[[FetchRead], None]
     ) -> None:
-        """As soon as the bytes are at hand."""
         self.handler.json_answers.answer(request, read, self.call.share, send, self._gone)
 
     def _gone(self) -> bool:
         return self.call.exchange.closed
-
-    def _send(self, read: FetchRead) -> None:
-        self.handler.reader.note_sent(self.request, read.partitions)
-        if not read.failed and self.asked_for is None and self.call.version < FIRST_WITH_TOPIC_IDS:
-            self._respond(read.partitions, read)
-            return
-        steps = self._sent(read)
-        if len(read.partitions) > FEW_PARTITIONS:
-            self.call.run(steps)
-        else:
-            for _ in steps:
-                pass
 
     @property
     def _tells_leaders(self) -> bool:
@@ -338,7 +279,8 @@ class _Answering:
         is_consumer = self.request.replica_id == CONSUMER_REPLICA_ID
         return is_consumer and self.call.version >= FIRST_WITH_LEADERS
 
-    def _sent(self, read: FetchRead) -> Steps:
+    def _send(self, read: FetchRead) -> Steps:
+        self.handler.reader.note_sent(self.request, read.partitions)
         answers: Sequence[FetchPartitionResponse] = read.partitions
         if read.failed and self._tells_leaders:
             listener = self.call.connection.listener_name
@@ -347,9 +289,6 @@ class _Answering:
             answers = yield from with_ids(self.fetch.request, answers)
         if self.asked_for is not None:
             answers = yield from self._permitted(self.asked_for, answers)
-        self._respond(answers, read)
-
-    def _respond(self, answers: Sequence[FetchPartitionResponse], read: FetchRead) -> None:
         response = self.fetch.response(answers)
         if self.call.version >= FIRST_WITH_NODES and read.failed:
             leaders = (answer.current_leader for answer in response.partitions)

@@ -126,14 +126,12 @@ class OnePartition:
     def get(self, _tp: TopicPartition) -> "OnePartition":
         return self
 
-    def read(self, _request: FetchRequest) -> FetchRead:
-        self.reads += 1
-        return FetchRead()
-
-    def read_more(self, _request: FetchRequest, _wanted: object, result: FetchRead) -> None:
+    def read(self, _request: FetchRequest, _partitions: object = None) -> FetchRead:
         """Whatever was news: it is to be told."""
         self.reads += 1
+        result = FetchRead()
         result.failed = True
+        return result
 
 
 def waiting_fetch(loop: SimulatedLoop, max_wait_ms: int):
@@ -147,13 +145,15 @@ def waiting_fetch(loop: SimulatedLoop, max_wait_ms: int):
         max_bytes=100,
         partitions=[FetchPartition("t", 0, 0, 100)],
     )
+    nothing = FetchRead()
+    nothing.partitions = [FetchPartitionResponse("t", 0, high_watermark=0, log_start_offset=0)]
     DelayedFetch(
         request,
-        FetchRead(),
+        nothing,
         reader=partition,  # type: ignore[arg-type]
         replicas=partition,  # type: ignore[arg-type]
         scheduler=loop,
-        finish=lambda read: answers.append(partition.read(request) if read is None else read),
+        finish=lambda _, read: answers.append(partition.read(request) if read is None else read),
         gone=lambda: bool(gone),
     )
     return partition, answers, gone
@@ -205,7 +205,7 @@ def test_what_changed_while_other_partitions_were_read_ends_a_wait_at_its_begin(
             reader=partition,  # type: ignore[arg-type]
             replicas=partition,  # type: ignore[arg-type]
             scheduler=loop,
-            finish=answers.append,
+            finish=lambda _, read: answers.append(read),
             gone=lambda: False,
         )
 

@@ -154,9 +154,9 @@ def test_a_high_watermark_that_moves_costs_waiting_followers_no_read(fetches, mo
     reads: list[int] = []
     read = PartitionReader.read
 
-    def watched(reader: Any, request: FetchRequest, **options: Any) -> Any:
+    def watched(reader: Any, request: FetchRequest, *args: Any, **options: Any) -> Any:
         reads.append(request.replica_id)
-        return read(reader, request, **options)
+        return read(reader, request, *args, **options)
 
     monkeypatch.setattr(PartitionReader, "read", watched)
     # So that no long poll ends meanwhile.
@@ -194,7 +194,7 @@ def test_an_append_alone_costs_a_waiting_consumer_no_read(
     named = [request.partitions[0]._replace(partition=n) for n in range(partitions)]
     answers = cluster.ask(leader, FETCH, 11, request._replace(partitions=named, replica_id=-2))
     cluster.loop.run_for(100)
-    reads = reads_of(monkeypatch, PartitionReader, "read_more")
+    reads = reads_of(monkeypatch, PartitionReader, "read")
     cluster.produced(TP, b"record")
     cluster.answer(answers)
     cluster.close()
