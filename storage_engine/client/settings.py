@@ -12,7 +12,12 @@ from storage_engine.client.cluster import ISOLATION_LEVELS, Cluster
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.client.security.security_rows import SECURITY_SETTINGS
 from storage_engine.client.security.security_settings import security_of
-from storage_engine.client.security.setting_names import JAVA_ONLY, SECRET_KEYS, SECURITY_KEYS
+from storage_engine.client.security.setting_names import (
+    JAVA_ONLY,
+    SECRET_KEYS,
+    SECURITY_KEYS,
+    Given,
+)
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import HIDDEN
 from storage_engine.core.settings.properties import parse_properties
@@ -24,6 +29,9 @@ from storage_engine.core.settings.setting import (
     nearest_key,
 )
 from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_KEYS, ZooKeeperTls
+
+Values = dict[str, Any]
+"""Parsed settings by their keys, each of its setting's type; None: not given, without a default."""
 
 FETCH_BYTES = 2 << 20
 """The default size of a fetch: large enough that its fixed cost does not count, small enough that
@@ -113,32 +121,30 @@ def by_key(*settings: Setting) -> Mapping[str, Setting]:
     return {setting.name: setting for setting in (*settings, *SECURITY_SETTINGS)}
 
 
-def parse_settings(
-    config: Mapping[str, Any], table: Mapping[str, Setting], *, client: str
-) -> dict[str, Any]:
+def parse_settings(config: Given, table: Mapping[str, Setting], *, client: str) -> Values:
     """Every setting of `table` with its value. ConfigError names the key and the remedy."""
     for key in config:
         if key not in table:
             raise ConfigError(f"'{key}' is not a setting of the {client}{_hint(str(key), table)}")
-    values: dict[str, Any] = {}
+    values: Values = {}
     for key, setting in table.items():
         values[key] = setting.default if key not in config else _parsed(setting, config[key])
     return values
 
 
-def pop_security(values: dict[str, Any]) -> ClientSecurity:
+def pop_security(values: Values) -> ClientSecurity:
     """Takes the settings of security out of parsed ones. ConfigError where they do not fit
     together."""
     return security_of({key: values.pop(key) for key in SECURITY_KEYS if key in values})
 
 
-def pop_zookeeper_tls(values: dict[str, Any]) -> ZooKeeperTls | None:
+def pop_zookeeper_tls(values: Values) -> ZooKeeperTls | None:
     """Takes the settings of TLS towards ZooKeeper out of parsed ones. ConfigError where they do not
     fit together."""
     return ZooKeeperTls.of({key: values.pop(key) for key in ZOOKEEPER_TLS_KEYS})
 
 
-def client_security(config: Mapping[str, Any], *, client: str) -> ClientSecurity:
+def client_security(config: Given, *, client: str) -> ClientSecurity:
     """The security that `config` asks for, which has no other settings. ConfigError."""
     return pop_security(parse_settings(config, by_key(), client=client))
 
@@ -200,7 +206,7 @@ def _text(setting: Setting, value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def cluster_of(values: dict[str, Any]) -> Cluster:
+def cluster_of(values: Values) -> Cluster:
     """Return the cluster that parsed settings name; ConfigError when they name none."""
     if values["bootstrap.servers"] is None:
         raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from storage_engine.core.errors import HeadraceError
 
@@ -132,6 +132,15 @@ class Turn:
 Stepped = TypeVar("Stepped")
 
 
+class InTurns(Protocol):
+    """A client whose calls take turns."""
+
+    _turn: Turn
+
+
+Client = TypeVar("Client", bound=InTurns)
+
+
 def steps_in_turn(turn: Turn, steps: Iterator[Stepped]) -> Iterator[Stepped]:
     """The same steps, each of them a call: others may come between two of them."""
     while True:
@@ -144,12 +153,12 @@ def steps_in_turn(turn: Turn, steps: Iterator[Stepped]) -> Iterator[Stepped]:
 
 
 def in_turn(
-    method: Callable[Concatenate[Any, Arguments], Result],
-) -> Callable[Concatenate[Any, Arguments], Result]:
+    method: Callable[Concatenate[Client, Arguments], Result],
+) -> Callable[Concatenate[Client, Arguments], Result]:
     """A method of a client that has a `_turn`."""
 
     @functools.wraps(method)
-    def call(self: Any, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+    def call(self: Client, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
         with self._turn:
             return method(self, *arguments, **named)
 

@@ -129,7 +129,7 @@ class ConsumerCoordinator:
             is_static=config.group_instance_id is not None,
         )
         self._log_in_error: AuthenticationError | None = None
-        self._wanted: Any = None
+        self._wanted: membership.Wanted | None = None
         # The request that the membership wants and that is not sent; and that which is.
         self._call: CoordinatorCall | None = None
         self._joined: Any = None
@@ -385,7 +385,7 @@ class ConsumerCoordinator:
         except (KafkaError, DeadlineExceededError) as error:
             on_answer(None, error)
 
-    def _request(self, wanted: Any, now_ms: int) -> GroupRequest:
+    def _request(self, wanted: membership.Wanted, now_ms: int) -> GroupRequest:
         if isinstance(wanted, membership.SendJoin):
             with self._lock:
                 subscription = self._subscription
@@ -412,7 +412,9 @@ class ConsumerCoordinator:
             for member, partitions in assign_ranges(subscriptions, counts).items()
         }
 
-    def _answer_to(self, wanted: Any, answer: Any, code: ErrorCode) -> membership.Event:
+    def _answer_to(
+        self, wanted: membership.Wanted, answer: Any, code: ErrorCode
+    ) -> membership.Event:
         now_ms = monotonic_ms()
         if isinstance(wanted, membership.SendJoin):
             if answer is None:

@@ -5,11 +5,13 @@ A record has only Python's own types; none of them keeps a fetched batch alive.
 
 from collections.abc import Iterable
 from itertools import pairwise, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from storage_engine.protocol.records.records import DecodedRecords
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -47,7 +49,7 @@ def rows_of(tp: TopicPartition, records: "DecodedRecords") -> list[ConsumerRecor
     )
 
 
-def _bytes_of(column: Any) -> list[bytes | None]:
+def _bytes_of(column: "pa.Array") -> list[bytes | None]:
     """Returns the same as `to_pylist`, in a fraction of its time."""
     _, offsets, data = column.buffers()
     count = len(column)
@@ -62,7 +64,7 @@ def _bytes_of(column: Any) -> list[bytes | None]:
     return cells
 
 
-def _headers_of(column: Any) -> Iterable[Headers]:
+def _headers_of(column: "pa.Array") -> Iterable[Headers]:
     if column is None or not len(column.flatten()):
         return repeat(())
     return [

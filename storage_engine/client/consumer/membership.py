@@ -17,7 +17,7 @@ group keeps its session. Source: Kafka's classic group protocol, KIP-62, KIP-345
 
 import enum
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
 from storage_engine.core.errors import ErrorCode
 
@@ -186,6 +186,12 @@ class Fail:
     error: ErrorCode
 
 
+Wanted = SendJoin | SendSync | SendHeartbeat
+"""A request to send; it takes the place of an earlier one."""
+
+Effect = Wanted | SendLeave | FindCoordinator | Release | Take | Fail
+
+
 class Membership:
     """The membership of one consumer. Invariant: `owns` is true from a Take until every Release
     since then is answered by a Released: a late one must not be taken for the end of partitions
@@ -208,9 +214,9 @@ class Membership:
         self._heartbeat_is_out = False
         """Whether a heartbeat is sent and not answered."""
         self._polled_ms = 0
-        self._effects: list[Any] = []
+        self._effects: list[Effect] = []
 
-    def step(self, event: Event) -> list[Any]:
+    def step(self, event: Event) -> list[Effect]:
         match event:
             case Subscribed():
                 self._polled_ms = event.now_ms

@@ -18,6 +18,7 @@ from storage_engine.client.settings import (
     CLIENT_ID,
     METADATA_MAX_AGE_MS,
     REQUEST_TIMEOUT_MS,
+    Values,
     boolean,
     by_key,
     integer,
@@ -199,7 +200,7 @@ class ProducerConfig:
         return cls(**fields, security=security, zookeeper_tls=zookeeper_tls)
 
 
-def _check_discovery(values: dict[str, Any]) -> None:
+def _check_discovery(values: Values) -> None:
     """Checks that exactly one way to find brokers is configured, with its settings."""
     connect, timeout_ms = values["zookeeper.connect"], values["zookeeper.connection.timeout.ms"]
     if values["bootstrap.servers"] is None and connect is None:

@@ -13,6 +13,7 @@ from storage_engine.client.security.client_security import (
     TokenSettings,
 )
 from storage_engine.client.security.security_rows import LOGIN_HANDLERS
+from storage_engine.client.security.setting_names import Given
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.jaas import JaasEntry, parse_jaas
 from storage_engine.core.security.sasl_client import (
@@ -35,7 +36,7 @@ _CLAIM = "unsecuredLogin{}Claim_"
 _EXTENSIONS = ("unsecuredLoginExtension_", "extension_")
 
 
-def sasl_of(given: Mapping[str, Any]) -> ClientSasl:
+def sasl_of(given: Given) -> ClientSasl:
     """`given`: the settings that are given, secrets as `Secret`."""
     jaas = None
     if _JAAS in given:
@@ -65,7 +66,7 @@ def sasl_of(given: Mapping[str, Any]) -> ClientSasl:
     return ClientSasl(mechanism=mechanism, username=username, password=password)
 
 
-def _mechanism(given: Mapping[str, Any], jaas: JaasEntry | None) -> str:
+def _mechanism(given: Given, jaas: JaasEntry | None) -> str:
     names = [given[key] for key in ("sasl.mechanism", "sasl.mechanisms") if key in given]
     if len({name.upper() for name in names}) > 1:
         raise ConfigError("sasl.mechanism and sasl.mechanisms differ; leave one of them out")
@@ -92,7 +93,7 @@ def _mechanism(given: Mapping[str, Any], jaas: JaasEntry | None) -> str:
 # --- OAUTHBEARER ---
 
 
-def _tokens(given: Mapping[str, Any], jaas: JaasEntry | None) -> TokenSettings:
+def _tokens(given: Given, jaas: JaasEntry | None) -> TokenSettings:
     for key in ("sasl.username", "sasl.password"):
         if key in given:
             raise ConfigError(
@@ -109,8 +110,8 @@ def _tokens(given: Mapping[str, Any], jaas: JaasEntry | None) -> TokenSettings:
     secret = options.get("clientSecret")
     settings = TokenSettings(
         endpoint_url=_checked_url(url),
-        client_id=_one_of(given, "client.id") or options.get("clientId"),
-        client_secret=_one_of(given, "client.secret") or (Secret(secret) if secret else None),
+        client_id=_oauth(given, "client.id") or options.get("clientId"),
+        client_secret=_oauth(given, "client.secret") or (Secret(secret) if secret else None),
         scope=given.get("sasl.oauthbearer.scope") or options.get("scope"),
         extensions=_extensions(given, options),
         ca_location=given.get("https.ca.location"),
@@ -147,17 +148,22 @@ def _checked_url(url: str | None) -> str | None:
     return url
 
 
-def _one_of(given: Mapping[str, Any], what: str) -> Any:
-    names = [f"sasl.oauthbearer.{what}", f"sasl.oauthbearer.client.credentials.{what}"]
+def _oauth(given: Given, what: str) -> Any:
+    names = (f"sasl.oauthbearer.{what}", f"sasl.oauthbearer.client.credentials.{what}")
+    return one_of(given, *names)
+
+
+def one_of(given: Given, *names: str) -> Any:
+    """The value of the one name that is given; None where none is."""
     found = [name for name in names if name in given]
     if len(found) > 1:
-        raise ConfigError(f"{found[0]} and {found[1]} are both given; leave one of them out")
+        raise ConfigError(
+            f"{found[0]} and {found[1]} are both given; leave one of them out: each says the same"
+        )
     return given[found[0]] if found else None
 
 
-def _extensions(
-    given: Mapping[str, Any], options: Mapping[str, str]
-) -> tuple[tuple[str, str], ...]:
+def _extensions(given: Given, options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
     for prefix in _EXTENSIONS:
         for name, value in options.items():
@@ -178,9 +184,7 @@ def _extensions(
     return tuple(found.items())
 
 
-def _claims(
-    given: Mapping[str, Any], options: Mapping[str, str]
-) -> tuple[tuple[str, ClaimValue], ...]:
+def _claims(given: Given, options: Mapping[str, str]) -> tuple[tuple[str, ClaimValue], ...]:
     """The claims of an unsigned token: as Java's module names them, or librdkafka."""
     found: dict[str, ClaimValue] = {}
     for kind in ("String", "Number", "List"):
@@ -217,14 +221,14 @@ def _claim(kind: str, name: str, text: str) -> ClaimValue:
         raise ConfigError(f"{name} in {_JAAS} must be a number") from None
 
 
-def _lifetime_s(given: Mapping[str, Any], options: Mapping[str, str]) -> int:
+def _lifetime_s(given: Given, options: Mapping[str, str]) -> int:
     text = options.get("unsecuredLoginLifetimeSeconds") or _pairs(given).get("lifeSeconds", "3600")
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 10**9):
         raise ConfigError("the lifetime of the token must be a whole number of seconds")
     return int(text)
 
 
-def _pairs(given: Mapping[str, Any]) -> dict[str, str]:
+def _pairs(given: Given) -> dict[str, str]:
     """`sasl.oauthbearer.config`: name=value, separated by blanks."""
     text = given.get("sasl.oauthbearer.config", "")
     try:

@@ -4,7 +4,6 @@ Nothing is opened. A ConfigError names the setting and the remedy, and never wha
 Source: the documentation of Kafka's clients and of librdkafka.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from storage_engine.client.security.client_security import (
@@ -12,8 +11,13 @@ from storage_engine.client.security.client_security import (
     ClientSecurity,
     ClientTls,
 )
-from storage_engine.client.security.sasl_settings import sasl_of
-from storage_engine.client.security.setting_names import PROTOCOL, SECRET_KEYS, SECURITY_KEYS
+from storage_engine.client.security.sasl_settings import one_of, sasl_of
+from storage_engine.client.security.setting_names import (
+    PROTOCOL,
+    SECRET_KEYS,
+    SECURITY_KEYS,
+    Given,
+)
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
 from storage_engine.core.security.security_protocol import PROTOCOL_NAMES, SecurityProtocol
@@ -22,7 +26,7 @@ _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _STORE_TYPES = ("PEM", "PKCS12")
 
 
-def security_of(values: Mapping[str, Any]) -> ClientSecurity:
+def security_of(values: Given) -> ClientSecurity:
     """`values`: of all settings of security by their keys, None for those that are not given."""
     given: dict[str, Any] = {
         key: Secret(value) if key in SECRET_KEYS else value
@@ -47,15 +51,15 @@ def security_of(values: Mapping[str, Any]) -> ClientSecurity:
     )
 
 
-def _tls_of(given: Mapping[str, Any]) -> ClientTls:
-    trusted = _one(given, "ssl.truststore.certificates", "ssl.ca.pem")
-    certificate = _one(given, "ssl.keystore.certificate.chain", "ssl.certificate.pem")
-    key = _one(given, "ssl.keystore.key", "ssl.key.pem")
-    _one(given, "ssl.truststore.location", "ssl.ca.location", "ssl.truststore.certificates")
-    _one(given, "ssl.ca.location", "ssl.ca.pem")
-    _one(given, "ssl.keystore.location", "ssl.certificate.location")
-    _one(given, "ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.certificate.pem")
-    _one(given, "ssl.key.location", "ssl.keystore.key", "ssl.key.pem")
+def _tls_of(given: Given) -> ClientTls:
+    trusted = one_of(given, "ssl.truststore.certificates", "ssl.ca.pem")
+    certificate = one_of(given, "ssl.keystore.certificate.chain", "ssl.certificate.pem")
+    key = one_of(given, "ssl.keystore.key", "ssl.key.pem")
+    one_of(given, "ssl.truststore.location", "ssl.ca.location", "ssl.truststore.certificates")
+    one_of(given, "ssl.ca.location", "ssl.ca.pem")
+    one_of(given, "ssl.keystore.location", "ssl.certificate.location")
+    one_of(given, "ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.certificate.pem")
+    one_of(given, "ssl.key.location", "ssl.keystore.key", "ssl.key.pem")
     _both(given, "ssl.certificate.location", "ssl.key.location")
     if (certificate is None) != (key is None):
         raise ConfigError(
@@ -82,23 +86,13 @@ def _tls_of(given: Mapping[str, Any]) -> ClientTls:
     )
 
 
-def _one(given: Mapping[str, Any], *names: str) -> Any:
-    """The value of the one name that is given; None where none is."""
-    found = [name for name in names if name in given]
-    if len(found) > 1:
-        raise ConfigError(
-            f"{found[0]} and {found[1]} are both given; leave one of them out: each says the same"
-        )
-    return given[found[0]] if found else None
-
-
-def _both(given: Mapping[str, Any], first: str, second: str) -> None:
+def _both(given: Given, first: str, second: str) -> None:
     for one, other in ((first, second), (second, first)):
         if one in given and other not in given:
             raise ConfigError(f"{one} needs {other}: a certificate and its key go together")
 
 
-def _store_type(given: Mapping[str, Any], key: str) -> str | None:
+def _store_type(given: Given, key: str) -> str | None:
     text = given.get(key)
     if text is None:
         return None
@@ -110,7 +104,7 @@ def _store_type(given: Mapping[str, Any], key: str) -> str | None:
     return str(text.upper())
 
 
-def _checks_host_name(given: Mapping[str, Any]) -> bool:
+def _checks_host_name(given: Given) -> bool:
     key = "ssl.endpoint.identification.algorithm"
     text = given.get(key, "https").lower()
     if text not in ("https", "none", ""):
@@ -118,7 +112,7 @@ def _checks_host_name(given: Mapping[str, Any]) -> bool:
     return bool(text == "https")
 
 
-def _protocols(given: Mapping[str, Any]) -> tuple[str, ...]:
+def _protocols(given: Given) -> tuple[str, ...]:
     newest = given.get("ssl.protocol", "TLSv1.3")
     if newest not in (*_TLS_VERSIONS, "TLS"):
         raise ConfigError(f"ssl.protocol is {newest!r}; it must be TLSv1.3 or TLSv1.2")

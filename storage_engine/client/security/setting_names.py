@@ -1,5 +1,11 @@
 """The names of the settings of security, apart from their table: Spark's workers need no more."""
 
+from collections.abc import Mapping
+from typing import Any
+
+Given = Mapping[str, Any]
+"""Settings that are given, by key. A value has the type of its setting, a secret is a `Secret`."""
+
 PROTOCOL = "security.protocol"
 
 SECURITY_KEYS = frozenset(

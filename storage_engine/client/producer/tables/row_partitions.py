@@ -6,9 +6,10 @@ to the partitions by turns. Rows of one partition keep their order. Source: R-CL
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_engine.client.producer.key_partitioners import KeyPartitioner
@@ -23,21 +24,24 @@ LONG_RUN_ROWS = 500
 
 _OPEN = -1
 
+Rows: TypeAlias = "slice | pa.Array"
+"""A part of a table: rows behind one another, or indices that ascend."""
+
 
 def rows_by_partition(
     rows: int,
     partition_count: int,
     *,
-    named: Any,
-    keys: Any,
+    named: pa.Array | None,
+    keys: pa.Array | None,
     partitioner: KeyPartitioner,
     turn: int,
     batch_rows: int,
     named_column: str = "partition",
-) -> tuple[Iterable[tuple[int, Any]], int]:
-    """Partitions with their rows (a slice, or indices that ascend), and where the next rows without
-    key go. `named`: the column of partitions, `keys` that of keys, None where there is none;
-    `turn`: where rows that have neither begin; `batch_rows`: about as many as a batch has."""
+) -> tuple[Iterable[tuple[int, Rows]], int]:
+    """Partitions with their rows, and where the next rows without key go. `named`: the column of
+    partitions, `keys` that of keys, None where there is none; `turn`: where rows that have neither
+    begin; `batch_rows`: about as many as a batch has."""
     if named is None and keys is None:
         run = _run_rows(rows, partition_count, batch_rows)
         runs = [
@@ -65,7 +69,9 @@ def _run_rows(rows: int, partition_count: int, batch_rows: int) -> int:
     return max(1, batch_rows, -(-rows // partition_count))
 
 
-def _take_named(partitions: Any, named: Any, partition_count: int, column: str) -> None:
+def _take_named(
+    partitions: npt.NDArray[np.int32], named: pa.Array, partition_count: int, column: str
+) -> None:
     there = np.asarray(named.is_valid())
     numbers = named.cast(pa.int64()).fill_null(0).to_numpy()
     wrong = there & ((numbers < 0) | (numbers >= partition_count))
@@ -77,14 +83,14 @@ def _take_named(partitions: Any, named: Any, partition_count: int, column: str) 
     partitions[there] = numbers[there]
 
 
-def picked(column: Any, rows: Any) -> Any:
+def picked(column: "pa.Array | pa.RecordBatch", rows: Rows) -> "pa.Array | pa.RecordBatch":
     """The rows of a column, or of a record batch, that `rows_by_partition` gave."""
     if isinstance(rows, slice):
         return column.slice(rows.start, rows.stop - rows.start)
     return column.take(rows)
 
 
-def _by_partition(partitions: Any) -> Iterator[tuple[int, Any]]:
+def _by_partition(partitions: npt.NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
     """Partitions with the indices of their rows, ascending: long runs as slices, which copy nothing
     (a partition may come several times then), else each partition once."""
     bounds = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]

@@ -8,7 +8,6 @@ R-CLI1, R-CLI7.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 
@@ -69,8 +68,8 @@ def table_batches(
                 yield partition, batch
 
 
-def _columns(table: "pa.Table | pa.RecordBatch") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _columns(table: "pa.Table | pa.RecordBatch") -> dict[str, "pa.Array | pa.ChunkedArray"]:
+    found: dict[str, pa.Array | pa.ChunkedArray] = {}
     for position, name in enumerate(table.schema.names):
         lowered = name.lower()
         if lowered not in COLUMNS or lowered in found:
@@ -97,7 +96,7 @@ def _columns(table: "pa.Table | pa.RecordBatch") -> dict[str, Any]:
     return found
 
 
-def _is_bytes(kind: Any) -> bool:
+def _is_bytes(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
@@ -105,11 +104,11 @@ def _is_bytes(kind: Any) -> bool:
     )
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _flat(column: Any) -> Any:
+def _flat(column: "pa.Array | pa.ChunkedArray") -> pa.Array:
     """The column as one array."""
     if isinstance(column, pa.ChunkedArray):
         chunks = [plain(each) for each in column.chunks]
@@ -121,6 +120,6 @@ def _flat(column: Any) -> Any:
     return column
 
 
-def _batch_rows(values: Any, batch_bytes: int) -> int:
+def _batch_rows(values: pa.Array, batch_bytes: int) -> int:
     """About as many rows as a batch has."""
     return batch_bytes * len(values) // max(1, int(values.nbytes) + 10 * len(values))

@@ -7,7 +7,7 @@ the batches before. Source: R-CLI1, R-CLI7.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from storage_engine.client.producer.key_partitioners import KeyPartitioner
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.row_partitions import (
     SLICE_ROWS,
+    Rows,
     picked,
     rows_by_partition,
 )
@@ -100,10 +101,10 @@ class _Part(NamedTuple):
     """Some rows of a table, each column as one array."""
 
     rows: pa.RecordBatch
-    partitions: Any
-    timestamps: Any
-    headers: Any
-    tombstones: Any
+    partitions: pa.Array | None
+    timestamps: pa.Array | None
+    headers: pa.Array | None
+    tombstones: pa.Array | None
 
     @classmethod
     def of(cls, table: FittedTable, start: int, count: int) -> "_Part":
@@ -113,7 +114,7 @@ class _Part(NamedTuple):
         flat = [None if each is None else _flat(each.slice(start, count)) for each in others]
         return cls(pa.record_batch(columns, schema=rows.schema), *flat)
 
-    def picked(self, rows: Any) -> "_Part":
+    def picked(self, rows: Rows) -> "_Part":
         """Those that `rows_by_partition` gave; their partition is settled."""
         others = (self.timestamps, self.headers, self.tombstones)
         taken = [None if each is None else picked(each, rows) for each in others]
@@ -191,7 +192,7 @@ class _Encoder:
             self._raw_bytes = max(self._raw_bytes, min(raw, _MOST_RAW_BYTES))
 
 
-def _in_table(error: RowsDoNotFitError, start: int, rows: Any) -> SerializationError:
+def _in_table(error: RowsDoNotFitError, start: int, rows: Rows) -> SerializationError:
     """The error with the row's number in the table."""
     if error.row < 0:
         return SerializationError(str(error))
