@@ -19,6 +19,8 @@ from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
 from storage_engine.protocol.apis.registry import api_of, spec_for
+from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
+from storage_engine.protocol.messages.list_groups import ListGroupsRequest
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
 
 _LIST_GROUPS, _OFFSET_FETCH = 16, 9
@@ -105,8 +107,7 @@ class GroupLooks:
 
     def _list(self, well: Sequence[int]) -> tuple[dict[str, tuple[str, int]], set[int]] | None:
         """State and coordinator by group, and who did not answer; None where nobody did."""
-        spec, request = api_of(_LIST_GROUPS)
-        question: Question = (spec, request(states_filter=[], types_filter=[]))
+        question: Question = (LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[]))
         answers = self._ask({broker: [question] for broker in well})
         states: dict[str, tuple[str, int]] = {}
         silent = set(well)

@@ -16,9 +16,9 @@ from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
-from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.describe_configs import API as DESCRIBE_CONFIGS
+from storage_engine.protocol.messages.describe_configs import DescribeConfigsRequest
 
-_DESCRIBE_CONFIGS = 32
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 MIN_ISR = "min.insync.replicas"
 RESERVE = "log.dir.min.free.bytes"
@@ -102,14 +102,15 @@ class SettingLooks:
 
 
 def _question(rows: Iterable[tuple[int, str, list[str]]]) -> Question:
-    spec, request = api_of(_DESCRIBE_CONFIGS)
     resources = [
-        request.DescribeConfigsResource(
+        DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=kind, resource_name=name, configuration_keys=keys
         )
         for kind, name, keys in rows
     ]
-    return spec, request(resources=resources, include_synonyms=False, include_documentation=False)
+    return DESCRIBE_CONFIGS, DescribeConfigsRequest(
+        resources=resources, include_synonyms=False, include_documentation=False
+    )
 
 
 def _number(text: str | None) -> int | None:

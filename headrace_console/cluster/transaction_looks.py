@@ -19,7 +19,12 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.describe_sinks import API as DESCRIBE_SINKS
 from storage_engine.protocol.apis.describe_sinks import DescribeSinksRequest
-from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.describe_producers import API as DESCRIBE_PRODUCERS
+from storage_engine.protocol.messages.describe_producers import DescribeProducersRequest
+from storage_engine.protocol.messages.describe_transactions import API as DESCRIBE_TRANSACTIONS
+from storage_engine.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from storage_engine.protocol.messages.list_transactions import API as LIST_TRANSACTIONS
+from storage_engine.protocol.messages.list_transactions import ListTransactionsRequest
 
 _DESCRIBE_PRODUCERS, _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 61, 65, 66
 MOST_NAMED = 50
@@ -114,7 +119,6 @@ class TransactionLooks:
         self, metadata: ClusterMetadata, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Any]:
         """Of each partition the producer whose open transaction is the first there."""
-        spec, request = api_of(_DESCRIBE_PRODUCERS)
         by_leader: dict[int, dict[str, list[int]]] = {}
         for tp in partitions:
             leader = metadata.topics[tp.topic].partitions[tp.partition].leader
@@ -122,10 +126,12 @@ class TransactionLooks:
         questions = {
             broker: [
                 (
-                    spec,
-                    request(
+                    DESCRIBE_PRODUCERS,
+                    DescribeProducersRequest(
                         topics=[
-                            request.TopicRequest(name=name, partition_indexes=numbers)
+                            DescribeProducersRequest.TopicRequest(
+                                name=name, partition_indexes=numbers
+                            )
                             for name, numbers in topics.items()
                         ]
                     ),
@@ -149,12 +155,11 @@ class TransactionLooks:
         """By producer id."""
         if not producer_ids:
             return {}
-        spec, request = api_of(_LIST_TRANSACTIONS)
-        listing = request(
+        listing = ListTransactionsRequest(
             state_filters=[], producer_id_filters=sorted(producer_ids), duration_filter=-1
         )
         sinks = DescribeSinksRequest(producers=sorted(producer_ids))
-        asked: list[Question] = [(spec, listing), (DESCRIBE_SINKS, sinks)]
+        asked: list[Question] = [(LIST_TRANSACTIONS, listing), (DESCRIBE_SINKS, sinks)]
         answers = self._ask(dict.fromkeys(self._well, asked))
         owners: dict[int, _Owner] = {}
         named: dict[int, list[str]] = {}
@@ -175,9 +180,9 @@ class TransactionLooks:
         return owners
 
     def _described(self, named: Mapping[int, list[str]]) -> dict[int, _Owner]:
-        spec, request = api_of(_DESCRIBE_TRANSACTIONS)
         questions = {
-            broker: [(spec, request(transactional_ids=names))] for broker, names in named.items()
+            broker: [(DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=names))]
+            for broker, names in named.items()
         }
         found = {}
         for broker, (answer,) in self._ask(questions).items():

@@ -33,6 +33,8 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
 from storage_engine.protocol.apis.registry import api_of, spec_for
+from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
+from storage_engine.protocol.messages.list_groups import ListGroupsRequest
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header
 
 _DESCRIBE_GROUPS, _LIST_GROUPS, _OFFSET_FETCH = 15, 16, 9
@@ -45,8 +47,7 @@ MOST_AGES = 100
 def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, Any]:
     """A page of groups; lag is summed for its rows, from one request a group."""
     addresses = snapshot.addresses
-    spec, request = api_of(_LIST_GROUPS)
-    question = (spec, request(states_filter=[], types_filter=[]))
+    question = (LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[]))
     answers = lines.ask({b: [question] for b in addresses}, addresses, timeout_ms=ASK_TIMEOUT_MS)
     silent = [each.document for each in unanswered(answers, "its groups")]
     groups = []

@@ -223,7 +223,7 @@ class BrokerConnection:
             frame = encode_request_frame(
                 spec, version, self._correlation_id, self._client_id, message
             )
-        except (struct.error, ValueError, TypeError, OverflowError) as error:
+        except (struct.error, AttributeError, ValueError, TypeError, OverflowError) as error:
             # A number, a text or a list of the caller's: it must not end a thread of a client.
             raise KafkaError(
                 f"a value does not fit its field in a request {spec.name}: {error}",
@@ -259,7 +259,9 @@ class BrokerConnection:
     def _decoded(self, frame: memoryview) -> Any:
         return self._parsed(frame, *self._in_flight.popleft())
 
-    def _parsed(self, frame: memoryview, correlation_id: int, spec: AnyApi, version: int) -> Any:
+    def _parsed(
+        self, frame: memoryview, correlation_id: int, spec: ApiSpec[Req, Resp], version: int
+    ) -> Resp:
         try:
             if read_correlation_id(frame) != correlation_id:
                 raise KafkaError(

@@ -5,7 +5,6 @@ KIP-98.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
@@ -16,18 +15,15 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.registry import api_of
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
+from storage_engine.protocol.messages.find_coordinator import API as FIND_COORDINATOR
+from storage_engine.protocol.messages.find_coordinator import FindCoordinatorRequest
 
-_FIND_COORDINATOR = 10
 _FIND_VERSION = 3
 """The newest for one name at a time."""
 
 GROUP = 0
 TRANSACTION = 1
-
-CodeOf = Callable[[Any], int]
-"""The error code of an answer, 0 for none."""
 
 _NAMES = {GROUP: "group"}
 
@@ -58,9 +54,8 @@ def forget_coordinator(cluster: Cluster, kind: int, key: str) -> None:
 def find_coordinator(cluster: Cluster, kind: int, key: str, what: str, deadline: Deadline) -> int:
     """Asks any broker for the id of the coordinator. Raises KafkaError, which names `what`, when
     there is none now."""
-    spec, request = api_of(_FIND_COORDINATOR)
-    message = request(key=key, key_type=kind)
-    answer = cluster.ask_any(spec, message, deadline, version=_FIND_VERSION)
+    message = FindCoordinatorRequest(key=key, key_type=kind)
+    answer = cluster.ask_any(FIND_COORDINATOR, message, deadline, version=_FIND_VERSION)
     code = ErrorCode.of(answer.error_code)
     if code is not ErrorCode.NONE:
         raise KafkaError(
@@ -73,14 +68,14 @@ def ask_coordinator(
     cluster: Cluster,
     kind: int,
     key: str,
-    spec: AnyApi,
-    message: Any,
-    code_of: CodeOf,
+    spec: ApiSpec[Req, Resp],
+    message: Req,
+    code_of: Callable[[Resp], int],
     *,
     version: int | None = None,
-) -> tuple[int, Any]:
+) -> tuple[int, Resp]:
     """The coordinator of a group or transactional id (by its `kind`) and its
-    answer; KafkaError when it is a final no."""
+    answer; KafkaError when it is a final no. `code_of`: the error code of an answer, 0 for none."""
     what = f"{_NAMES.get(kind, 'transactional id')} '{key}'"
     deadline = Deadline.after(cluster.deadline_ms)
     retry = Retry(f"{spec.name} of {what}", deadline)

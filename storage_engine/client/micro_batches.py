@@ -19,7 +19,6 @@ import enum
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.coordinator_lookup import (
@@ -49,13 +48,18 @@ from storage_engine.core.transactions.sink_names import (
 )
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis import abort_members, batch_heartbeat, commit_batch, join_batch
+from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
+from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import (
     UNKNOWN_COMMITTER,
     UNKNOWN_ROWS,
+    BatchResponse,
     ClaimedBy,
     CommittedBy,
 )
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
+from storage_engine.protocol.messages.add_partitions_to_txn import API as ADD_PARTITIONS
+from storage_engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 
 TIMEOUT_MS = 60 * 60 * 1000
 """`transaction.timeout.ms` of a sink: from the last request of any task of the micro-batch."""
@@ -211,20 +215,20 @@ class MicroBatches:
 
     def enlist(self, member: "MicroBatchMember", partitions: Iterable[TopicPartition]) -> None:
         """See `MicroBatchMember.enlist`."""
-        spec, request = enlist_request(
+        request = enlist_request(
             member.transactional_id, member.producer_id, member.epoch, partitions
         )
-        self._ask(spec, request, _worst_partition, version=ENLIST_VERSION)
+        self._ask(ADD_PARTITIONS, request, _worst_partition, version=ENLIST_VERSION)
 
     def _ask(
         self,
-        spec: AnyApi,
-        request: Any,
-        outcome: Callable[[Any], tuple[ErrorCode, str | None]],
+        spec: ApiSpec[Req, Resp],
+        request: Req,
+        outcome: Callable[[Resp], tuple[ErrorCode, str | None]],
         *,
         accepted: Collection[ErrorCode] = (),
         version: int | None = None,
-    ) -> tuple[Any, ErrorCode]:
+    ) -> tuple[Resp, ErrorCode]:
         """The coordinator's answer. KafkaError when that is a final error."""
         deadline = Deadline.after(self._deadline_ms)
         retry = Retry(f"{spec.name} of sink '{self.sink}'", deadline)
@@ -245,8 +249,11 @@ class MicroBatches:
                 if code is ErrorCode.NONE or code in accepted:
                     return answer, code
                 message = f"{spec.name} of sink '{self.sink}', query '{self.query}': "
-                if code is ErrorCode.BATCH_ID_TAKEN and answer.committed.owner != self._owner:
-                    text = self._taken(request.batch, answer.committed)
+                if code is ErrorCode.BATCH_ID_TAKEN:
+                    assert isinstance(request, JoinBatchRequest | CommitBatchRequest)
+                    assert isinstance(answer, JoinBatchResponse | CommitBatchResponse)
+                    if answer.committed.owner != self._owner:
+                        text = self._taken(request.batch, answer.committed)
                 failure = KafkaError(message + (text or code.meaning), code)
                 if code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.BATCH_IDS_CHANGED):
                     # It is the right coordinator, which waits for something else.
@@ -331,10 +338,12 @@ class MicroBatchMember:
         self._batches.enlist(self, partitions)
 
 
-def _outcome(answer: Any) -> tuple[ErrorCode, str | None]:
+def _outcome(
+    answer: JoinBatchResponse | CommitBatchResponse | BatchResponse,
+) -> tuple[ErrorCode, str | None]:
     return ErrorCode.of(answer.error_code), answer.error_message
 
 
-def _worst_partition(answer: Any) -> tuple[ErrorCode, str | None]:
+def _worst_partition(answer: AddPartitionsToTxnResponse) -> tuple[ErrorCode, str | None]:
     """The worst code: a final error rather than a retriable one."""
     return worst(enlisted_codes(answer)), None

@@ -1,7 +1,8 @@
 """Access rules: lists, adds and removes them. Source: KIP-140, KIP-290."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import TypeVar
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
@@ -21,19 +22,35 @@ from storage_engine.core.security.acl_types import (
     ResourceType,
 )
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.create_acls import API as CREATE_ACLS
+from storage_engine.protocol.messages.create_acls import CreateAclsRequest
+from storage_engine.protocol.messages.delete_acls import API as DELETE_ACLS
+from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from storage_engine.protocol.messages.describe_acls import API as DESCRIBE_ACLS
+from storage_engine.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 _DESCRIBE, _CREATE, _DELETE = 29, 30, 31
 
 EVERYTHING = AclFilter()
 
 Member = TypeVar("Member")
+_Removed = DeleteAclsResponse.DeleteAclsFilterResult.DeleteAclsMatchingAcl
 
 
 def describe_rules(cluster: Cluster, wanted: AclFilter = EVERYTHING) -> list[AclBinding]:
     """The rules that the filter finds, in order."""
-    spec, request = api_of(_DESCRIBE)
-    answer = cluster.ask_any(spec, request(**_filter_fields(wanted, "_filter")))
+    answer = cluster.ask_any(
+        DESCRIBE_ACLS,
+        DescribeAclsRequest(
+            resource_type_filter=_code(wanted.resource_type),
+            resource_name_filter=wanted.name,
+            pattern_type_filter=_pattern_type(wanted),
+            principal_filter=wanted.principal,
+            host_filter=wanted.host,
+            operation=_code(wanted.operation),
+            permission_type=_code(wanted.permission),
+        ),
+    )
     _check(answer.error_code, answer.error_message)
     found = [
         AclBinding(_pattern(resource), _rule(each))
@@ -45,11 +62,10 @@ def describe_rules(cluster: Cluster, wanted: AclFilter = EVERYTHING) -> list[Acl
 
 def create_rules(cluster: Cluster, bindings: Iterable[AclBinding]) -> None:
     """Adds rules; one that is there already stays. KafkaError names the first that is refused."""
-    spec, request = api_of(_CREATE)
     wanted = list(bindings)
-    message = request(
+    message = CreateAclsRequest(
         creations=[
-            request.AclCreation(
+            CreateAclsRequest.AclCreation(
                 resource_type=int(pattern.resource_type),
                 resource_name=pattern.name,
                 resource_pattern_type=int(pattern.pattern_type),
@@ -65,22 +81,33 @@ def create_rules(cluster: Cluster, bindings: Iterable[AclBinding]) -> None:
         cluster,
         "CreateAcls",
         lambda: [
-            (each.error_code, each.error_message) for each in cluster.ask_any(spec, message).results
+            (each.error_code, each.error_message)
+            for each in cluster.ask_any(CREATE_ACLS, message).results
         ],
     )
 
 
 def delete_rules(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBinding]:
     """Removes the rules that the filters find, and returns them."""
-    spec, request = api_of(_DELETE)
-    message = request(
-        filters=[request.DeleteAclsFilter(**_filter_fields(each, "_filter")) for each in filters]
+    message = DeleteAclsRequest(
+        filters=[
+            DeleteAclsRequest.DeleteAclsFilter(
+                resource_type_filter=_code(each.resource_type),
+                resource_name_filter=each.name,
+                pattern_type_filter=_pattern_type(each),
+                principal_filter=each.principal,
+                host_filter=each.host,
+                operation=_code(each.operation),
+                permission_type=_code(each.permission),
+            )
+            for each in filters
+        ]
     )
     removed: dict[AclBinding, None] = {}
 
     def ask() -> list[tuple[int, str | None]]:
         outcomes = []
-        for result in cluster.ask_any(spec, message).filter_results:
+        for result in cluster.ask_any(DELETE_ACLS, message).filter_results:
             outcomes.append((result.error_code, result.error_message))
             for each in result.matching_acls:
                 outcomes.append((each.error_code, each.error_message))
@@ -92,7 +119,9 @@ def delete_rules(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBind
     return sorted(removed)
 
 
-def _until_done(cluster: Cluster, what: str, ask: Any) -> None:
+def _until_done(
+    cluster: Cluster, what: str, ask: Callable[[], list[tuple[int, str | None]]]
+) -> None:
     """To add or remove a rule twice is as good as once."""
     retry = Retry(what, Deadline.after(cluster.deadline_ms))
     while True:
@@ -109,7 +138,9 @@ def _check(error_code: int, text: str | None) -> None:
         raise KafkaError(text or code.meaning, code)
 
 
-def _pattern(row: Any) -> ResourcePattern:
+def _pattern(
+    row: DescribeAclsResponse.DescribeAclsResource | _Removed,
+) -> ResourcePattern:
     return ResourcePattern(
         _known(ResourceType.coded(row.resource_type), "resource type", row.resource_type),
         row.resource_name,
@@ -117,7 +148,7 @@ def _pattern(row: Any) -> ResourcePattern:
     )
 
 
-def _rule(row: Any) -> AccessRule:
+def _rule(row: DescribeAclsResponse.DescribeAclsResource.AclDescription | _Removed) -> AccessRule:
     return AccessRule(
         row.principal,
         row.host,
@@ -136,19 +167,9 @@ def _known(member: Member | None, what: str, code: int) -> Member:
     return member
 
 
-def _filter_fields(wanted: AclFilter, suffix: str) -> dict[str, Any]:
-    """As a request has them."""
-    pattern_type = MATCH if wanted.is_match else _code(wanted.pattern_type)
-    return {
-        f"resource_type{suffix}": _code(wanted.resource_type),
-        f"resource_name{suffix}": wanted.name,
-        f"pattern_type{suffix}": pattern_type,
-        f"principal{suffix}": wanted.principal,
-        f"host{suffix}": wanted.host,
-        "operation": _code(wanted.operation),
-        "permission_type": _code(wanted.permission),
-    }
+def _pattern_type(wanted: AclFilter) -> int:
+    return MATCH if wanted.is_match else _code(wanted.pattern_type)
 
 
-def _code(value: Any) -> int:
+def _code(value: IntEnum | None) -> int:
     return ANY if value is None else int(value)

@@ -5,15 +5,16 @@ Source: KIP-664.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.client.admin.leader_requests import ask_leaders
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.registry import api_of
-
-_DESCRIBE_PRODUCERS = 61
+from storage_engine.protocol.messages.describe_producers import API as DESCRIBE_PRODUCERS
+from storage_engine.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,6 @@ def describe_producers(
 ) -> dict[TopicPartition, list[ActiveProducer]]:
     """Active producers by producer id. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION when a
     partition does not exist."""
-    spec, request = api_of(_DESCRIBE_PRODUCERS)
 
     def ask(
         broker_id: int, asked: list[TopicPartition]
@@ -43,13 +43,13 @@ def describe_producers(
         topics: dict[str, list[int]] = {}
         for tp in asked:
             topics.setdefault(tp.topic, []).append(tp.partition)
-        message = request(
+        message = DescribeProducersRequest(
             topics=[
-                request.TopicRequest(name=name, partition_indexes=numbers)
+                DescribeProducersRequest.TopicRequest(name=name, partition_indexes=numbers)
                 for name, numbers in topics.items()
             ]
         )
-        for topic in cluster.request(broker_id, spec, message).topics:
+        for topic in cluster.request(broker_id, DESCRIBE_PRODUCERS, message).topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.name, row.partition_index)
                 code = ErrorCode.of(row.error_code)
@@ -63,7 +63,9 @@ def describe_producers(
     return ask_leaders(cluster, "DescribeProducers", partitions, ask)
 
 
-def _producer(row: Any) -> ActiveProducer:
+def _producer(
+    row: DescribeProducersResponse.TopicResponse.PartitionResponse.ProducerState,
+) -> ActiveProducer:
     return ActiveProducer(
         producer_id=row.producer_id,
         epoch=row.producer_epoch,

@@ -3,7 +3,7 @@
 After a lost or retriable answer the same request is sent again, until the cluster's deadline.
 """
 
-from typing import Any
+from typing import Protocol, TypeVar
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
@@ -14,12 +14,22 @@ from storage_engine.core.errors import (
     KafkaError,
 )
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import ApiSpec, Req
+
+
+class Coded(Protocol):
+    """An answer with an error code."""
+
+    @property
+    def error_code(self) -> int: ...
+
+
+CodedT = TypeVar("CodedT", bound=Coded)
 
 
 def ask_each_broker(
-    cluster: Cluster, what: str, spec: AnyApi, message: Any
-) -> list[tuple[int, Any]]:
+    cluster: Cluster, what: str, spec: ApiSpec[Req, CodedT], message: Req
+) -> list[tuple[int, CodedT]]:
     """Every live broker's id and its answer, by id; `what` names the answer, for the error of a
     broker that gives none in time."""
     return [
@@ -31,7 +41,9 @@ def ask_each_broker(
     ]
 
 
-def _answer_of(cluster: Cluster, what: str, broker_id: int, spec: AnyApi, message: Any) -> Any:
+def _answer_of(
+    cluster: Cluster, what: str, broker_id: int, spec: ApiSpec[Req, CodedT], message: Req
+) -> CodedT:
     retry = Retry(what, Deadline.after(cluster.deadline_ms))
     while True:
         failure: HeadraceError

@@ -8,7 +8,10 @@ from storage_engine.client.retry import Retry
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.alter_client_quotas import API as ALTER_CLIENT_QUOTAS
+from storage_engine.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from storage_engine.protocol.messages.describe_client_quotas import API as DESCRIBE_CLIENT_QUOTAS
+from storage_engine.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 
 _DESCRIBE, _ALTER = 48, 49
 
@@ -24,8 +27,9 @@ class ClientQuota:
 
 def describe_client_quotas(cluster: Cluster) -> list[ClientQuota]:
     """All quotas, in the order of their entities."""
-    spec, request = api_of(_DESCRIBE)
-    answer = cluster.ask_any(spec, request(components=[], strict=False))
+    answer = cluster.ask_any(
+        DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=[], strict=False)
+    )
     code = ErrorCode.of(answer.error_code)
     if code is not ErrorCode.NONE:
         raise KafkaError(answer.error_message or code.meaning, code)
@@ -48,13 +52,12 @@ def alter_client_quotas(
     remove: Iterable[str] = (),
 ) -> None:
     """Set some quotas of an entity, and remove those of `remove`; the others stay as they are."""
-    spec, request = api_of(_ALTER)
-    row = request.EntryData
+    row = AlterClientQuotasRequest.EntryData
     ops = [row.OpData(key=key, value=value, remove=False) for key, value in values.items()]
     ops += [row.OpData(key=key, value=0.0, remove=True) for key in remove]
     if not ops:
         raise ConfigError("no quota is given; give quotas to set, or names of quotas to remove")
-    message = request(
+    message = AlterClientQuotasRequest(
         entries=[
             row(
                 entity=[
@@ -68,7 +71,7 @@ def alter_client_quotas(
     )
     retry = Retry(f"the quotas of {entity}", Deadline.after(cluster.deadline_ms))
     while True:
-        outcome = cluster.ask_any(spec, message).entries[0]
+        outcome = cluster.ask_any(ALTER_CLIENT_QUOTAS, message).entries[0]
         code = ErrorCode.of(outcome.error_code)
         if code is ErrorCode.NONE:
             return

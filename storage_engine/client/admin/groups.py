@@ -6,7 +6,6 @@ group are changed in `offset_resets`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.client.admin.broker_requests import ask_each_broker
 from storage_engine.client.cluster import LATEST, Cluster
@@ -15,8 +14,16 @@ from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.consumer_protocol import decode_assignment
+from storage_engine.protocol.messages.delete_groups import API as DELETE_GROUPS
+from storage_engine.protocol.messages.delete_groups import DeleteGroupsRequest
+from storage_engine.protocol.messages.describe_groups import API as DESCRIBE_GROUPS
+from storage_engine.protocol.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
+from storage_engine.protocol.messages.list_groups import ListGroupsRequest
 
 _DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 15, 16, 42
 
@@ -81,8 +88,9 @@ class GroupDescription:
 
 def list_groups(cluster: Cluster) -> list[ListedGroup]:
     """All groups, by name. Raises KafkaError when a broker does not list its groups in time."""
-    spec, request = api_of(_LIST_GROUPS)
-    answers = ask_each_broker(cluster, "groups", spec, request(states_filter=[], types_filter=[]))
+    answers = ask_each_broker(
+        cluster, "groups", LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[])
+    )
     groups = [
         ListedGroup(
             group=each.group_id,
@@ -122,20 +130,21 @@ def group_members(cluster: Cluster, group: str) -> tuple[GroupMember, ...]:
     return _members(description)
 
 
-def _description_of(cluster: Cluster, group: str) -> tuple[int, Any]:
-    spec, request = api_of(_DESCRIBE_GROUPS)
+def _description_of(
+    cluster: Cluster, group: str
+) -> tuple[int, DescribeGroupsResponse.DescribedGroup]:
     coordinator, answer = ask_coordinator(
         cluster,
         GROUP,
         group,
-        spec,
-        request(groups=[group], include_authorized_operations=False),
+        DESCRIBE_GROUPS,
+        DescribeGroupsRequest(groups=[group], include_authorized_operations=False),
         lambda answer: answer.groups[0].error_code,
     )
     return coordinator, answer.groups[0]
 
 
-def _members(description: Any) -> tuple[GroupMember, ...]:
+def _members(description: DescribeGroupsResponse.DescribedGroup) -> tuple[GroupMember, ...]:
     consumers = description.protocol_type == CONSUMER
     return tuple(
         GroupMember(
@@ -178,14 +187,13 @@ def offsets_where_there(
 def delete_group(cluster: Cluster, group: str) -> None:
     """Deletes a group and its committed offsets. Raises KafkaError NON_EMPTY_GROUP while it has
     members, GROUP_ID_NOT_FOUND when it does not exist."""
-    spec, request = api_of(_DELETE_GROUPS)
     try:
         ask_coordinator(
             cluster,
             GROUP,
             group,
-            spec,
-            request(groups_names=[group]),
+            DELETE_GROUPS,
+            DeleteGroupsRequest(groups_names=[group]),
             lambda answer: answer.results[0].error_code,
         )
     except KafkaError as error:

@@ -7,12 +7,12 @@ Source: KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.registry import spec_for
+from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 _ALTER_REPLICA_LOG_DIRS = 34
 _DESCRIBE_LOG_DIRS = 35
@@ -122,10 +122,7 @@ def sizes_on_leaders(
     return sizes
 
 
-def _request(partitions: Iterable[TopicPartition] | None) -> Any:
-    # Now, since most clients never need it.
-    from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-
+def _request(partitions: Iterable[TopicPartition] | None) -> DescribeLogDirsRequest:
     if partitions is None:
         return DescribeLogDirsRequest(topics=None)
     by_topic: dict[str, list[int]] = {}

@@ -6,7 +6,6 @@ New offsets are within the partitions' logs. Source: KIP-122, KIP-496.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.client.admin.groups import (
     group_members,
@@ -18,9 +17,10 @@ from storage_engine.client.coordinator_lookup import GROUP, ask_coordinator
 from storage_engine.client.groups.committed_offsets import OffsetCommitter, committed_offsets
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.offset_delete import API as OFFSET_DELETE
+from storage_engine.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
-_OFFSET_DELETE = 47
+_Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,25 +102,23 @@ def reset_offsets(
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> None:
     """Forget what the group has stored of these. KafkaError GROUP_SUBSCRIBED_TO_TOPIC while members
     read one of the topics (the others are forgotten all the same), GROUP_ID_NOT_FOUND."""
-    spec, request = api_of(_OFFSET_DELETE)
-    topic_class = request.OffsetDeleteRequestTopic
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[_Topic.OffsetDeleteRequestPartition]] = {}
     for tp in partitions:
-        row = topic_class.OffsetDeleteRequestPartition(partition_index=tp.partition)
+        row = _Topic.OffsetDeleteRequestPartition(partition_index=tp.partition)
         topics.setdefault(tp.topic, []).append(row)
     ask_coordinator(
         cluster,
         GROUP,
         group,
-        spec,
-        request(
+        OFFSET_DELETE,
+        OffsetDeleteRequest(
             group_id=group,
-            topics=[topic_class(name=name, partitions=rows) for name, rows in topics.items()],
+            topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()],
         ),
         _worst_deleted,
     )
 
 
-def _worst_deleted(answer: Any) -> int:
+def _worst_deleted(answer: OffsetDeleteResponse) -> int:
     rows = [row.error_code for topic in answer.topics for row in topic.partitions]
     return int(answer.error_code or next(filter(None, rows), 0))

@@ -4,22 +4,38 @@ Each partition succeeds or is refused by itself. The requests are idempotent, so
 again after a lost answer. Source: R-TOOL3, R-TOOL4; KIP-455, KIP-460.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+from storage_engine.client.admin.broker_requests import CodedT
 from storage_engine.client.admin.topics import controller_of, pause
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.registry import api_of
-
-_ELECT_LEADERS = 43
-_ALTER_PARTITION_REASSIGNMENTS = 45
-_LIST_PARTITION_REASSIGNMENTS = 46
+from storage_engine.protocol.apis.spec import ApiSpec, Req
+from storage_engine.protocol.messages.alter_partition_reassignments import (
+    API as ALTER_PARTITION_REASSIGNMENTS,
+)
+from storage_engine.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from storage_engine.protocol.messages.elect_leaders import API as ELECT_LEADERS
+from storage_engine.protocol.messages.elect_leaders import ElectLeadersRequest
+from storage_engine.protocol.messages.list_partition_reassignments import (
+    API as LIST_PARTITION_REASSIGNMENTS,
+)
+from storage_engine.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 
 _PREFERRED, _UNCLEAN = 0, 1
+
+_Refused = (
+    AlterPartitionReassignmentsResponse.ReassignableTopicResponse.ReassignablePartitionResponse
+)
 
 
 class Ongoing(NamedTuple):
@@ -37,22 +53,24 @@ def alter_reassignments(
     """Ask for other replicas, or take that back (None); the partitions that were refused, with the
     reason. The others are on their way when this returns."""
 
-    def message(request: Any) -> Any:
-        row = request.ReassignableTopic
-        by_topic: dict[str, list[Any]] = {}
-        for tp, replicas in targets.items():
-            by_topic.setdefault(tp.topic, []).append(
-                row.ReassignablePartition(
-                    partition_index=tp.partition,
-                    replicas=None if replicas is None else list(replicas),
-                )
+    row = AlterPartitionReassignmentsRequest.ReassignableTopic
+    by_topic: dict[str, dict[int, Sequence[int] | None]] = {}
+    for tp, replicas in targets.items():
+        by_topic.setdefault(tp.topic, {})[tp.partition] = replicas
+    message = AlterPartitionReassignmentsRequest(
+        timeout_ms=cluster.request_timeout_ms,
+        topics=[
+            row(
+                name=name,
+                partitions=[
+                    row.ReassignablePartition(partition_index=number, replicas=replicas)
+                    for number, replicas in partitions.items()
+                ],
             )
-        return request(
-            timeout_ms=cluster.request_timeout_ms,
-            topics=[row(name=name, partitions=rows) for name, rows in by_topic.items()],
-        )
-
-    answer = _ask(cluster, _ALTER_PARTITION_REASSIGNMENTS, message)
+            for name, partitions in by_topic.items()
+        ],
+    )
+    answer = _ask(cluster, ALTER_PARTITION_REASSIGNMENTS, message)
     return {
         TopicPartition(topic.name, item.partition_index): _failure(item)
         for topic in answer.responses
@@ -63,11 +81,8 @@ def alter_reassignments(
 
 def list_reassignments(cluster: Cluster) -> dict[TopicPartition, Ongoing]:
     """Every partition that is being moved."""
-    answer = _ask(
-        cluster,
-        _LIST_PARTITION_REASSIGNMENTS,
-        lambda request: request(timeout_ms=cluster.request_timeout_ms, topics=None),
-    )
+    message = ListPartitionReassignmentsRequest(timeout_ms=cluster.request_timeout_ms, topics=None)
+    answer = _ask(cluster, LIST_PARTITION_REASSIGNMENTS, message)
     return {
         TopicPartition(topic.name, item.partition_index): Ongoing(
             tuple(item.replicas), tuple(item.adding_replicas), tuple(item.removing_replicas)
@@ -84,21 +99,19 @@ def elect_leaders(
     `unclean`, elects any live replica where no in-sync replica is left. Returns an outcome for each
     of the partitions; when all were meant, only for those that needed an election."""
 
-    def message(request: Any) -> Any:
-        by_topic: dict[str, list[int]] = {}
-        for tp in partitions or ():
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
-        rows = [
-            request.TopicPartitions(topic=topic, partitions=numbers)
-            for topic, numbers in by_topic.items()
-        ]
-        return request(
-            election_type=_UNCLEAN if unclean else _PREFERRED,
-            topic_partitions=None if partitions is None else rows,
-            timeout_ms=cluster.request_timeout_ms,
-        )
-
-    answer = _ask(cluster, _ELECT_LEADERS, message)
+    by_topic: dict[str, list[int]] = {}
+    for tp in partitions or ():
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    rows = [
+        ElectLeadersRequest.TopicPartitions(topic=topic, partitions=numbers)
+        for topic, numbers in by_topic.items()
+    ]
+    message = ElectLeadersRequest(
+        election_type=_UNCLEAN if unclean else _PREFERRED,
+        topic_partitions=None if partitions is None else rows,
+        timeout_ms=cluster.request_timeout_ms,
+    )
+    answer = _ask(cluster, ELECT_LEADERS, message)
     return {
         TopicPartition(topic.topic, item.partition_id): ErrorCode.of(item.error_code)
         for topic in answer.replica_election_results
@@ -106,13 +119,12 @@ def elect_leaders(
     }
 
 
-def _ask(cluster: Cluster, key: int, message: Callable[[Any], Any]) -> Any:
+def _ask(cluster: Cluster, spec: ApiSpec[Req, CodedT], message: Req) -> CodedT:
     """The controller's answer, once there is one without an error of the whole."""
-    spec, request = api_of(key)
     retry = Retry(spec.name, Deadline.after(cluster.deadline_ms))
     while True:
         try:
-            answer = cluster.request(controller_of(cluster), spec, message(request))
+            answer = cluster.request(controller_of(cluster), spec, message)
         except (KafkaError, DeadlineExceededError) as error:
             pause(cluster, retry, error)
             continue
@@ -123,6 +135,6 @@ def _ask(cluster: Cluster, key: int, message: Callable[[Any], Any]) -> Any:
         pause(cluster, retry, KafkaError(text, code))
 
 
-def _failure(item: Any) -> KafkaError:
+def _failure(item: _Refused) -> KafkaError:
     code = ErrorCode.of(item.error_code)
     return KafkaError(item.error_message or code.meaning, code)

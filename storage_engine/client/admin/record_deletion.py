@@ -4,13 +4,15 @@ The request is idempotent. Source: KIP-107.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from storage_engine.client.admin.leader_requests import ask_leaders
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.registry import spec_for
+from storage_engine.protocol.messages.delete_records import DeleteRecordsRequest
+
+_Topic = DeleteRecordsRequest.DeleteRecordsTopic
 
 ALL = -1
 """Given as an offset, it means the high watermark: all committed records are deleted."""
@@ -40,17 +42,13 @@ def delete_records(
     return ask_leaders(cluster, "DeleteRecords", before, ask)
 
 
-def _request(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Any:
-    # Now, since most clients never need it.
-    from storage_engine.protocol.messages.delete_records import DeleteRecordsRequest
-
-    topic_row = DeleteRecordsRequest.DeleteRecordsTopic
-    topics: dict[str, list[Any]] = {}
+def _request(cluster: Cluster, before: Mapping[TopicPartition, int]) -> DeleteRecordsRequest:
+    topics: dict[str, list[_Topic.DeleteRecordsPartition]] = {}
     for tp, offset in before.items():
-        row = topic_row.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
+        row = _Topic.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
         topics.setdefault(tp.topic, []).append(row)
     return DeleteRecordsRequest(
-        topics=[topic_row(name=name, partitions=rows) for name, rows in topics.items()],
+        topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()],
         timeout_ms=cluster.request_timeout_ms // 2,
     )
 

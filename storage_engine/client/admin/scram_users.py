@@ -1,15 +1,25 @@
 """Users that log in by SCRAM: lists, adds and removes them. Source: KIP-554."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.security.scram_credential import ScramMechanism, salted_password
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.alter_user_scram_credentials import (
+    API as ALTER_USER_SCRAM_CREDENTIALS,
+)
+from storage_engine.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+)
+from storage_engine.protocol.messages.describe_user_scram_credentials import (
+    API as DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
+from storage_engine.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+)
 
 _DESCRIBE, _ALTER = 50, 51
 
@@ -23,9 +33,14 @@ def describe_users(
 ) -> dict[str, dict[ScramMechanism, int]]:
     """The iterations of each user's credentials by mechanism, by name; None: of all users. Names
     that nobody has are left out."""
-    spec, request = api_of(_DESCRIBE)
-    users = None if names is None else [request.UserName(name=name) for name in names]
-    answer = cluster.ask_any(spec, request(users=users))
+    users = (
+        None
+        if names is None
+        else [DescribeUserScramCredentialsRequest.UserName(name=name) for name in names]
+    )
+    answer = cluster.ask_any(
+        DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest(users=users)
+    )
     _check(answer.error_code, answer.error_message)
     found: dict[str, dict[ScramMechanism, int]] = {}
     for result in answer.results:
@@ -46,12 +61,11 @@ def set_password(
     cluster: Cluster, user: str, password: str, mechanisms: Iterable[ScramMechanism]
 ) -> None:
     """Makes a user, or replaces its password. The password itself does not leave this process."""
-    _, request = api_of(_ALTER)
     rows = []
     for mechanism in mechanisms:
         salt = os.urandom(SALT_BYTES)
         rows.append(
-            request.ScramCredentialUpsertion(
+            AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
                 name=user,
                 mechanism=mechanism.code,
                 iterations=ITERATIONS,
@@ -61,26 +75,26 @@ def set_password(
                 ),
             )
         )
-    _alter(cluster, user, {"upsertions": rows, "deletions": []})
+    _alter(cluster, user, AlterUserScramCredentialsRequest(upsertions=rows))
 
 
 def remove_user(cluster: Cluster, user: str, mechanisms: Iterable[ScramMechanism]) -> None:
     """Removes credentials; who is logged in stays so until it has to log in again."""
-    _, request = api_of(_ALTER)
     rows = [
-        request.ScramCredentialDeletion(name=user, mechanism=mechanism.code)
+        AlterUserScramCredentialsRequest.ScramCredentialDeletion(
+            name=user, mechanism=mechanism.code
+        )
         for mechanism in mechanisms
     ]
     if not rows:
         raise ConfigError(f"user '{user}' has no credentials")
-    _alter(cluster, user, {"upsertions": [], "deletions": rows})
+    _alter(cluster, user, AlterUserScramCredentialsRequest(deletions=rows))
 
 
-def _alter(cluster: Cluster, user: str, changes: Mapping[str, Any]) -> None:
-    spec, request = api_of(_ALTER)
+def _alter(cluster: Cluster, user: str, changes: AlterUserScramCredentialsRequest) -> None:
     retry = Retry(f"the credentials of user '{user}'", Deadline.after(cluster.deadline_ms))
     while True:
-        outcome = cluster.ask_any(spec, request(**changes)).results[0]
+        outcome = cluster.ask_any(ALTER_USER_SCRAM_CREDENTIALS, changes).results[0]
         code = ErrorCode.of(outcome.error_code)
         if code is ErrorCode.NONE:
             return

@@ -6,7 +6,7 @@ succeeds when the change turns out to be made. Source: R-CTL6, R-TOOL1; KIP-4, K
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.retry import Retry, pause_ms
@@ -20,8 +20,27 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.net.deadline import Deadline, sleep_ms
-from storage_engine.protocol.apis.registry import api_of
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
+from storage_engine.protocol.messages.create_partitions import API as CREATE_PARTITIONS
+from storage_engine.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from storage_engine.protocol.messages.create_topics import API as CREATE_TOPICS
+from storage_engine.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from storage_engine.protocol.messages.delete_topics import API as DELETE_TOPICS
+from storage_engine.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from storage_engine.protocol.messages.describe_configs import API as DESCRIBE_CONFIGS
+from storage_engine.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from storage_engine.protocol.messages.incremental_alter_configs import (
+    API as INCREMENTAL_ALTER_CONFIGS,
+)
+from storage_engine.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+)
 
 BROKER_DEFAULT = -1
 """Given as a number of partitions or replicas, it means the broker's default."""
@@ -29,11 +48,6 @@ BROKER_DEFAULT = -1
 ALL_BROKERS = ""
 """Given in place of a broker id, it means the settings that apply to every broker."""
 
-_CREATE_TOPICS = 19
-_DELETE_TOPICS = 20
-_DESCRIBE_CONFIGS = 32
-_CREATE_PARTITIONS = 37
-_INCREMENTAL_ALTER_CONFIGS = 44
 
 _TOPIC_RESOURCE = 2
 _BROKER_RESOURCE = 4
@@ -102,20 +116,18 @@ def create_topics(
     for topic in wanted:
         if (problem := topic_name_problem(topic.name)) is not None:
             raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    spec, request = api_of(_CREATE_TOPICS)
-    row = request.CreatableTopic
 
-    def message(left: Iterable[str]) -> Any:
+    def message(left: Iterable[str]) -> CreateTopicsRequest:
         names = set(left)
-        return request(
-            topics=[_creatable(row, topic) for topic in wanted if topic.name in names],
+        return CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in wanted if topic.name in names],
             timeout_ms=cluster.request_timeout_ms,
             validate_only=validate_only,
         )
 
     _ask_controller(
         cluster,
-        spec,
+        CREATE_TOPICS,
         [topic.name for topic in wanted],
         message,
         lambda answer: [_outcome(each) for each in answer.topics],
@@ -125,7 +137,8 @@ def create_topics(
         _wait_for_leaders(cluster, [topic.name for topic in wanted])
 
 
-def _creatable(row: Any, topic: NewTopic) -> Any:
+def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
+    row = CreateTopicsRequest.CreatableTopic
     configs = [
         row.CreatableTopicConfig(name=key, value=str(value)) for key, value in topic.configs.items()
     ]
@@ -181,21 +194,20 @@ def _wait_for_leaders(cluster: Cluster, names: Sequence[str]) -> None:
 def delete_topics(cluster: Cluster, names: Iterable[str]) -> None:
     """Delete topics; returns when the brokers asked do not list them any more."""
     wanted = list(dict.fromkeys(names))
-    spec, request = api_of(_DELETE_TOPICS)
 
-    def message(left: Iterable[str]) -> Any:
+    def message(left: Iterable[str]) -> DeleteTopicsRequest:
         # Version 6 has `topics`, those before have `topic_names`; the codec takes what its version
         # knows.
         names_left = list(left)
-        return request(
-            topics=[request.DeleteTopicState(name=name) for name in names_left],
+        return DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in names_left],
             topic_names=names_left,
             timeout_ms=cluster.request_timeout_ms,
         )
 
     _ask_controller(
         cluster,
-        spec,
+        DELETE_TOPICS,
         wanted,
         message,
         lambda answer: [_outcome(each) for each in answer.responses],
@@ -214,12 +226,13 @@ def delete_topics(cluster: Cluster, names: Iterable[str]) -> None:
 
 def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
     """Raise the number of partitions of topics to `counts`; returns when each has a leader."""
-    spec, request = api_of(_CREATE_PARTITIONS)
 
-    def message(left: Iterable[str]) -> Any:
-        return request(
+    def message(left: Iterable[str]) -> CreatePartitionsRequest:
+        return CreatePartitionsRequest(
             topics=[
-                request.CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
+                CreatePartitionsRequest.CreatePartitionsTopic(
+                    name=name, count=counts[name], assignments=None
+                )
                 for name in left
             ],
             timeout_ms=cluster.request_timeout_ms,
@@ -228,7 +241,7 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
 
     _ask_controller(
         cluster,
-        spec,
+        CREATE_PARTITIONS,
         list(counts),
         message,
         lambda answer: [_outcome(each) for each in answer.results],
@@ -246,10 +259,10 @@ def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
 
 def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, ConfigEntry]:
     """The settings in force for a topic, by name."""
-    spec, message = _describe_request(_TOPIC_RESOURCE, topic)
+    message = _describe_request(_TOPIC_RESOURCE, topic)
     retry = Retry(f"settings of topic '{topic}'", Deadline.after(cluster.deadline_ms))
     while True:
-        outcome, settings = _described(cluster.ask_any(spec, message))
+        outcome, settings = _described(cluster.ask_any(DESCRIBE_CONFIGS, message))
         if outcome.code is ErrorCode.NONE:
             return settings
         if outcome.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -259,22 +272,21 @@ def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, ConfigEntr
 
 def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, ConfigEntry]:
     """The settings of a broker, from the broker itself."""
-    spec, message = _describe_request(_BROKER_RESOURCE, str(broker_id))
-    outcome, settings = _described(cluster.request(broker_id, spec, message))
+    message = _describe_request(_BROKER_RESOURCE, str(broker_id))
+    outcome, settings = _described(cluster.request(broker_id, DESCRIBE_CONFIGS, message))
     if outcome.code is not ErrorCode.NONE:
         raise _error("settings of broker", outcome)
     return settings
 
 
-def _describe_request(resource_type: int, name: str) -> tuple[AnyApi, Any]:
-    spec, request = api_of(_DESCRIBE_CONFIGS)
-    resource = request.DescribeConfigsResource(
+def _describe_request(resource_type: int, name: str) -> DescribeConfigsRequest:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
     )
-    return spec, request(resources=[resource], include_synonyms=False, include_documentation=False)
+    return DescribeConfigsRequest(resources=[resource])
 
 
-def _described(answer: Any) -> tuple[_Outcome, dict[str, ConfigEntry]]:
+def _described(answer: DescribeConfigsResponse) -> tuple[_Outcome, dict[str, ConfigEntry]]:
     result = answer.results[0]
     outcome = _Outcome(result.resource_name, ErrorCode.of(result.error_code), result.error_message)
     return outcome, {
@@ -310,8 +322,7 @@ def _alter_configs(
     values: Mapping[str, str],
     remove: Iterable[str],
 ) -> None:
-    spec, request = api_of(_INCREMENTAL_ALTER_CONFIGS)
-    row = request.AlterConfigsResource
+    row = IncrementalAlterConfigsRequest.AlterConfigsResource
     changes = [
         row.AlterableConfig(name=key, config_operation=_SET, value=value)
         for key, value in values.items()
@@ -326,9 +337,9 @@ def _alter_configs(
     resource = row(resource_type=resource_type, resource_name=name, configs=changes)
     _ask_controller(
         cluster,
-        spec,
+        INCREMENTAL_ALTER_CONFIGS,
         [name],
-        lambda _: request(resources=[resource], validate_only=False),
+        lambda _: IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
         lambda answer: [
             _Outcome(each.resource_name, ErrorCode.of(each.error_code), each.error_message)
             for each in answer.responses
@@ -338,8 +349,12 @@ def _alter_configs(
     )
 
 
-def _outcome(row: Any) -> _Outcome:
-    return _Outcome(row.name, ErrorCode.of(row.error_code), getattr(row, "error_message", None))
+def _outcome(
+    row: CreateTopicsResponse.CreatableTopicResult
+    | CreatePartitionsResponse.CreatePartitionsTopicResult
+    | DeleteTopicsResponse.DeletableTopicResult,
+) -> _Outcome:
+    return _Outcome(row.name or "", ErrorCode.of(row.error_code), row.error_message)
 
 
 def _error(what: str, outcome: _Outcome) -> KafkaError:
@@ -351,10 +366,10 @@ def _error(what: str, outcome: _Outcome) -> KafkaError:
 
 def _ask_controller(
     cluster: Cluster,
-    spec: AnyApi,
+    spec: ApiSpec[Req, Resp],
     names: Sequence[str],
-    message: Callable[[Iterable[str]], Any],
-    outcomes: Callable[[Any], list[_Outcome]],
+    message: Callable[[Iterable[str]], Req],
+    outcomes: Callable[[Resp], list[_Outcome]],
     *,
     done_already: ErrorCode | None = None,
     final: ErrorCode | None = None,

@@ -10,7 +10,10 @@ from storage_engine.client.admin.broker_requests import ask_each_broker
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.coordinator_lookup import TRANSACTION, ask_coordinator
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.describe_transactions import API as DESCRIBE_TRANSACTIONS
+from storage_engine.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from storage_engine.protocol.messages.list_transactions import API as LIST_TRANSACTIONS
+from storage_engine.protocol.messages.list_transactions import ListTransactionsRequest
 
 _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 65, 66
 
@@ -50,8 +53,7 @@ def list_transactions(
     """Open transactions by transactional id, limited to `states`, `producer_ids` and a minimum age
     where these are given. Raises KafkaError when a broker does not list its transactions in time.
     """
-    spec, request = api_of(_LIST_TRANSACTIONS)
-    message = request(
+    message = ListTransactionsRequest(
         state_filters=[*states],
         producer_id_filters=[*producer_ids],
         duration_filter=_ANY_DURATION if open_for_ms is None else open_for_ms,
@@ -63,7 +65,9 @@ def list_transactions(
             producer_id=each.producer_id,
             coordinator=broker_id,
         )
-        for broker_id, answer in ask_each_broker(cluster, "transactions", spec, message)
+        for broker_id, answer in ask_each_broker(
+            cluster, "transactions", LIST_TRANSACTIONS, message
+        )
         for each in answer.transaction_states
     ]
     return sorted(listed, key=lambda each: each.transactional_id)
@@ -71,13 +75,12 @@ def list_transactions(
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
     """KafkaError TRANSACTIONAL_ID_NOT_FOUND where there is none."""
-    spec, request = api_of(_DESCRIBE_TRANSACTIONS)
     coordinator, answer = ask_coordinator(
         cluster,
         TRANSACTION,
         transactional_id,
-        spec,
-        request(transactional_ids=[transactional_id]),
+        DESCRIBE_TRANSACTIONS,
+        DescribeTransactionsRequest(transactional_ids=[transactional_id]),
         lambda answer: answer.transaction_states[0].error_code,
     )
     (state,) = answer.transaction_states

@@ -9,16 +9,25 @@ from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.range_assignment import RANGE
 from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
 from storage_engine.core.groups.subscription import CONSUMER
-from storage_engine.protocol.apis.registry import api_of
+from storage_engine.protocol.messages.heartbeat import API as HEARTBEAT
+from storage_engine.protocol.messages.heartbeat import HeartbeatRequest
+from storage_engine.protocol.messages.join_group import API as JOIN_GROUP
+from storage_engine.protocol.messages.join_group import JoinGroupRequest
+from storage_engine.protocol.messages.leave_group import API as LEAVE_GROUP
+from storage_engine.protocol.messages.leave_group import LeaveGroupRequest
+from storage_engine.protocol.messages.sync_group import API as SYNC_GROUP
+from storage_engine.protocol.messages.sync_group import SyncGroupRequest
 
-_JOIN_GROUP, _HEARTBEAT, _LEAVE_GROUP, _SYNC_GROUP = 11, 12, 13, 14
+
+def _group_of(config: ConsumerConfig) -> str:
+    assert config.group_id is not None, "only members of a group send these"
+    return config.group_id
 
 
 def join(config: ConsumerConfig, member_id: str, subscription: bytes) -> GroupRequest:
-    spec, request = api_of(_JOIN_GROUP)
-    protocol = request.JoinGroupRequestProtocol
-    message = request(
-        group_id=config.group_id,
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol
+    message = JoinGroupRequest(
+        group_id=_group_of(config),
         session_timeout_ms=config.session_timeout_ms,
         rebalance_timeout_ms=config.max_poll_interval_ms,
         member_id=member_id,
@@ -27,17 +36,16 @@ def join(config: ConsumerConfig, member_id: str, subscription: bytes) -> GroupRe
         protocols=[protocol(name=RANGE, metadata=subscription)],
         reason=None,
     )
-    return GroupRequest(spec=spec, message=message)
+    return GroupRequest(spec=JOIN_GROUP, message=message)
 
 
 def sync(
     config: ConsumerConfig, caller: MemberIdentity, assignments: Mapping[str, bytes]
 ) -> GroupRequest:
     """`assignments` of the leader; others give none."""
-    spec, request = api_of(_SYNC_GROUP)
-    row = request.SyncGroupRequestAssignment
-    message = request(
-        group_id=config.group_id,
+    row = SyncGroupRequest.SyncGroupRequestAssignment
+    message = SyncGroupRequest(
+        group_id=_group_of(config),
         generation_id=caller.generation,
         member_id=caller.member_id,
         group_instance_id=config.group_instance_id,
@@ -45,24 +53,22 @@ def sync(
         protocol_name=RANGE,
         assignments=[row(member_id=id_, assignment=each) for id_, each in assignments.items()],
     )
-    return GroupRequest(spec=spec, message=message)
+    return GroupRequest(spec=SYNC_GROUP, message=message)
 
 
 def heartbeat(config: ConsumerConfig, caller: MemberIdentity) -> GroupRequest:
-    spec, request = api_of(_HEARTBEAT)
-    message = request(
-        group_id=config.group_id,
+    message = HeartbeatRequest(
+        group_id=_group_of(config),
         generation_id=caller.generation,
         member_id=caller.member_id,
         group_instance_id=config.group_instance_id,
     )
-    return GroupRequest(spec=spec, message=message)
+    return GroupRequest(spec=HEARTBEAT, message=message)
 
 
 def leave(config: ConsumerConfig, member_id: str) -> GroupRequest:
-    spec, request = api_of(_LEAVE_GROUP)
-    identity = request.MemberIdentity(
+    identity = LeaveGroupRequest.MemberIdentity(
         member_id=member_id, group_instance_id=config.group_instance_id, reason=None
     )
-    message = request(group_id=config.group_id, member_id=member_id, members=[identity])
-    return GroupRequest(spec=spec, message=message)
+    message = LeaveGroupRequest(group_id=_group_of(config), member_id=member_id, members=[identity])
+    return GroupRequest(spec=LEAVE_GROUP, message=message)

@@ -7,7 +7,6 @@ deadline. Source: the OffsetFetch and OffsetCommit APIs. It is not thread-safe.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.coordinator_lookup import GROUP, ask_coordinator, find_coordinator
@@ -24,9 +23,8 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.registry import api_of
-
-_OFFSET_FETCH = 9
+from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
+from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 _FETCH_VERSION = 7
 """The newest for one group at a time."""
@@ -36,13 +34,12 @@ _NO_MEMBER = MemberIdentity(member_id="", generation=-1)
 
 def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     """All committed offsets of the group: the next offset to read of each partition."""
-    spec, request = api_of(_OFFSET_FETCH)
     _, answer = ask_coordinator(
         cluster,
         GROUP,
         group,
-        spec,
-        request(group_id=group, topics=None, require_stable=True),
+        OFFSET_FETCH,
+        OffsetFetchRequest(group_id=group, topics=None, require_stable=True),
         _worst_fetched,
         version=_FETCH_VERSION,
     )
@@ -54,7 +51,7 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]
     }
 
 
-def _worst_fetched(answer: Any) -> int:
+def _worst_fetched(answer: OffsetFetchResponse) -> int:
     rows = [row.error_code for topic in answer.topics for row in topic.partitions]
     return int(answer.error_code or next(filter(None, rows), 0))
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.messages.offset_commit import API as OFFSET_COMMIT
+from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
-_OFFSET_COMMIT = 8
+_Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 
 _NO_EPOCH = -1
 
@@ -50,28 +51,26 @@ def commit_request(
     *,
     instance_id: str | None = None,
 ) -> GroupRequest:
-    spec, request = api_of(_OFFSET_COMMIT)
-    topic_class = request.OffsetCommitRequestTopic
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[_Topic.OffsetCommitRequestPartition]] = {}
     for tp, offset in offsets.items():
-        row = topic_class.OffsetCommitRequestPartition(
+        row = _Topic.OffsetCommitRequestPartition(
             partition_index=tp.partition,
             committed_offset=offset,
             committed_leader_epoch=_NO_EPOCH,
             committed_metadata="",
         )
         by_topic.setdefault(tp.topic, []).append(row)
-    message = request(
+    message = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=caller.generation,
         member_id=caller.member_id,
         group_instance_id=instance_id if caller.member_id else None,
-        topics=[topic_class(name=name, partitions=rows) for name, rows in by_topic.items()],
+        topics=[_Topic(name=name, partitions=rows) for name, rows in by_topic.items()],
     )
-    return GroupRequest(spec=spec, message=message)
+    return GroupRequest(spec=OFFSET_COMMIT, message=message)
 
 
-def refused_commit(answer: Any) -> tuple[TopicPartition, ErrorCode] | None:
+def refused_commit(answer: OffsetCommitResponse) -> tuple[TopicPartition, ErrorCode] | None:
     """A partition whose offset was refused, with the error: one that no retry helps, if there is
     one. None when all offsets are stored."""
     refused = [

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.spec import ApiSpec
 from storage_engine.protocol.messages.add_partitions_to_txn import (
-    API,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
@@ -20,14 +18,11 @@ ENLIST_VERSION = 3
 
 def enlist_request(
     transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
-) -> tuple[
-    ApiSpec[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse], AddPartitionsToTxnRequest
-]:
-    """The API and its message."""
+) -> AddPartitionsToTxnRequest:
     topics: dict[str, list[int]] = {}
     for tp in partitions:
         topics.setdefault(tp.topic, []).append(tp.partition)
-    return API, AddPartitionsToTxnRequest(
+    return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer_id,
         v3_and_below_producer_epoch=epoch,

@@ -8,7 +8,6 @@ requests of the one before. Source: KIP-98, KIP-447, KIP-890. It is not thread-s
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.coordinator_lookup import GROUP, TRANSACTION, find_coordinator
@@ -30,10 +29,16 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.registry import api_of
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
+from storage_engine.protocol.messages.add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
+from storage_engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from storage_engine.protocol.messages.add_partitions_to_txn import API as ADD_PARTITIONS
+from storage_engine.protocol.messages.end_txn import API as END_TXN
+from storage_engine.protocol.messages.end_txn import EndTxnRequest
 from storage_engine.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
 from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
+from storage_engine.protocol.messages.txn_offset_commit import API as TXN_OFFSET_COMMIT
+from storage_engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 _ADD_OFFSETS, _END, _OFFSET_COMMIT = 25, 26, 28
 
@@ -61,7 +66,7 @@ _NO_MEMBERS_WORD = frozenset(
     }
 )
 
-CodesOf = Callable[[Any], Iterable[int]]
+_Topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
 
 
 class ProducerTransactions:
@@ -96,38 +101,38 @@ class ProducerTransactions:
 
     def enlist(self, partitions: Iterable[TopicPartition]) -> None:
         """Must be called before the first batch for these partitions."""
-        spec, message = enlist_request(
-            self.transactional_id, self.producer_id, self.epoch, partitions
-        )
+        message = enlist_request(self.transactional_id, self.producer_id, self.epoch, partitions)
         self._is_empty = False
-        self._ask(spec, message, enlisted_codes, version=ENLIST_VERSION)
+        self._ask(ADD_PARTITIONS, message, enlisted_codes, version=ENLIST_VERSION)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
         """Commits the group's offsets (the next one to read of each partition) with the
         transaction. Raises CommitRefusedError when the member is not in the present generation."""
         if not offsets:
             return
-        spec, request = api_of(_ADD_OFFSETS)
-        message = request(
+        message = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             group_id=group.group_id,
         )
         self._is_empty = False
-        self._ask(spec, message, lambda answer: [answer.error_code], version=_ADD_OFFSETS_VERSION)
-        spec, request = api_of(_OFFSET_COMMIT)
-        topic_class = request.TxnOffsetCommitRequestTopic
-        topics: dict[str, list[Any]] = {}
+        self._ask(
+            ADD_OFFSETS_TO_TXN,
+            message,
+            lambda answer: [answer.error_code],
+            version=_ADD_OFFSETS_VERSION,
+        )
+        topics: dict[str, list[_Topic.TxnOffsetCommitRequestPartition]] = {}
         for tp, offset in offsets.items():
-            row = topic_class.TxnOffsetCommitRequestPartition(
+            row = _Topic.TxnOffsetCommitRequestPartition(
                 partition_index=tp.partition,
                 committed_offset=offset,
                 committed_leader_epoch=-1,
                 committed_metadata="",
             )
             topics.setdefault(tp.topic, []).append(row)
-        message = request(
+        commit = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group.group_id,
             producer_id=self.producer_id,
@@ -135,11 +140,11 @@ class ProducerTransactions:
             generation_id=group.generation,
             member_id=group.member_id,
             group_instance_id=group.instance_id,
-            topics=[topic_class(name=name, partitions=rows) for name, rows in topics.items()],
+            topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()],
         )
         self._ask(
-            spec,
-            message,
+            TXN_OFFSET_COMMIT,
+            commit,
             lambda answer: [row.error_code for each in answer.topics for row in each.partitions],
             version=_OFFSET_COMMIT_VERSION,
             key=(GROUP, group.group_id),
@@ -150,26 +155,27 @@ class ProducerTransactions:
         returns, the outcome is decided."""
         if self._is_empty:
             return
-        spec, request = api_of(_END)
-        message = request(
+        message = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             committed=commits,
         )
-        answer = self._ask(spec, message, lambda answer: [answer.error_code], version=_END_VERSION)
+        answer = self._ask(
+            END_TXN, message, lambda answer: [answer.error_code], version=_END_VERSION
+        )
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._is_empty = True
 
     def _ask(
         self,
-        spec: AnyApi,
-        message: Any,
-        codes_of: CodesOf,
+        spec: ApiSpec[Req, Resp],
+        message: Req,
+        codes_of: Callable[[Resp], Iterable[int]],
         *,
         version: int | None = None,
         key: tuple[int, str] | None = None,
-    ) -> Any:
+    ) -> Resp:
         """Asks the coordinator of `key`, by default the transaction's, and returns its answer."""
         key = key or (TRANSACTION, self.transactional_id)
         deadline = Deadline.after(self._deadline_ms)
