@@ -28,7 +28,13 @@ from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
-from storage_engine.client.fetching.typed_reading import Selection, TypedReading, without_columns
+from storage_engine.client.fetching.typed_reading import (
+    SCHEMA_WAIT_MS,
+    Selection,
+    TypedReading,
+    TypedReadings,
+    without_columns,
+)
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -50,7 +56,6 @@ from storage_engine.core.errors import (
     OffsetOutOfRangeError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import Deadline, sleep_ms
 from storage_engine.protocol.typed.projection import TypedWant
 
 if TYPE_CHECKING:
@@ -74,12 +79,6 @@ is read_committed, because aborted records are no data."""
 _GUESSED_RECORD_BYTES = 512
 _LEAST_FETCH_BYTES = 64 << 10
 """A short split is not fetched by the full size of a fetch: what lies beyond it is thrown away."""
-
-_SCHEMA_WAIT_MS = 5_000
-"""How long a version that rows have may be unknown to brokers: they learn of a new one, one after
-the other."""
-
-_PAUSE_MS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,21 +267,11 @@ class BulkReader(Closing):
 
     def _renewed(self, reading: TypedReading, fetched: FetchedBatches) -> TypedReading:
         """A reading for a batch of a later version: the broker that was asked for the schema had
-        not heard of it. Waits until one has."""
-        deadline = Deadline.after(_SCHEMA_WAIT_MS)
-        while True:
-            known = self._schemas.refresh(reading.topic)
-            if known is not None:
-                renewed = TypedReading(reading.topic, known, reading.selection)
-                error = renewed.outdated_by(fetched)
-                if error is None:
-                    break
-            else:
-                error = reading.outdated_by(fetched)
-            if deadline.passed and error is not None:
-                raise error
-            sleep_ms(_PAUSE_MS)
-        if renewed.arrow_schema != reading.arrow_schema:
+        not heard of it."""
+        readings = TypedReadings(self._cluster)
+        readings.select(reading.selection)
+        renewed = readings.renewed(reading.topic, fetched, wait_ms=SCHEMA_WAIT_MS)
+        if renewed is None or renewed.arrow_schema != reading.arrow_schema:
             raise HeadraceError(
                 f"the schema of topic '{reading.topic}' changed while it was divided into splits: "
                 "make them anew"

@@ -29,6 +29,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.topic_schema import METADATA_COLUMNS as METADATA_COLUMNS
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.core.typed.where import parse_where
+from storage_engine.net.deadline import Deadline, sleep_ms
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.typed.frames import batch_origin, frame_bounds, origin_of
 from storage_engine.protocol.typed.projection import WANT_FRAMES, WANT_STORED, TypedWant
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
     from storage_engine.protocol.typed.typed_decoder import TypedReadPlan, TypedRows
 
 TOPIC, PARTITION = "_topic", "_partition"
+
+SCHEMA_WAIT_MS = 5_000
+"""How long a version that rows have may be unknown to brokers, for who waits for it."""
+
+_PAUSE_MS = 100
 
 
 class Selection(NamedTuple):
@@ -222,14 +228,22 @@ class TypedReadings:
             self._readings[topic] = reading
         return self._readings[topic]
 
-    def renewed(self, topic: str, fetched: FetchedBatches) -> TypedReading | None:
-        """The reading by what brokers know now. UnknownSchemaVersionError, which is retriable,
-        where it can't read what was fetched either."""
-        reading = self._reading(topic, self._schemas.refresh(topic))
-        if reading is not None and (error := reading.outdated_by(fetched)) is not None:
-            raise error
-        self._readings[topic] = reading
-        return reading
+    def renewed(
+        self, topic: str, fetched: FetchedBatches, *, wait_ms: int = 0
+    ) -> TypedReading | None:
+        """The reading by what brokers know now, or within `wait_ms`: they learn of a new version,
+        one after the other. UnknownSchemaVersionError, which is retriable, where it can't read what
+        was fetched either."""
+        deadline = Deadline.after(wait_ms)
+        while True:
+            reading = self._reading(topic, self._schemas.refresh(topic))
+            error = None if reading is None else reading.outdated_by(fetched)
+            if error is None:
+                self._readings[topic] = reading
+                return reading
+            if deadline.passed or not isinstance(error, UnknownSchemaVersionError):
+                raise error
+            sleep_ms(_PAUSE_MS)
 
     def _reading(self, topic: str, known: KnownSchema | None) -> TypedReading | None:
         if known is not None:

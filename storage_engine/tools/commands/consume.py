@@ -31,6 +31,7 @@ from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cl
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import (
+    SCHEMA_WAIT_MS,
     Selection,
     TypedReading,
     TypedReadings,
@@ -38,8 +39,6 @@ from storage_engine.client.fetching.typed_reading import (
 )
 from storage_engine.core.errors import OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
-from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
 from storage_engine.protocol.typed.projection import TypedWant
 from storage_engine.tools.arguments import (
@@ -56,9 +55,6 @@ from storage_engine.tools.row_lines import row_lines
 from storage_engine.tools.table import write_bytes
 
 _POLL_MS = 200
-_SCHEMA_WAIT_MS = 5_000
-"""How long brokers may not know a version of the schema that rows have."""
-_PAUSE_S = 0.1
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 
 Format = Callable[[TopicPartition, DecodedRecords], bytes]
@@ -228,17 +224,8 @@ class _RowLines:
         """Ask for the schema again. UnknownSchemaVersionError when no broker tells the version that
         rows have."""
         assert self._outdated_by is not None
-        deadline = Deadline.after(_SCHEMA_WAIT_MS)
-        while True:
-            try:
-                renewed = self._readings.renewed(self._topic, self._outdated_by)
-            except UnknownSchemaVersionError:
-                if deadline.passed:
-                    raise
-                time.sleep(_PAUSE_S)
-                continue
-            self._reading, self._outdated_by = self._known(renewed), None
-            return
+        renewed = self._readings.renewed(self._topic, self._outdated_by, wait_ms=SCHEMA_WAIT_MS)
+        self._reading, self._outdated_by = self._known(renewed), None
 
 
 def find_ranges(

@@ -236,7 +236,7 @@ def test_a_split_whose_topic_changed_under_it_is_to_be_made_anew(filled):
 
 
 def test_a_version_that_no_broker_tells_is_an_error(filled, monkeypatch):
-    monkeypatch.setattr("storage_engine.client.fetching.bulk_reader._SCHEMA_WAIT_MS", 200)
+    monkeypatch.setattr("storage_engine.client.fetching.bulk_reader.SCHEMA_WAIT_MS", 200)
     batch = typed_batch(filled.topic_ids["t"], {"id": [1], "note": ["new"]}, WIDER)
     filled.partition("t").append(batch)
     with bulk(filled) as reader:
