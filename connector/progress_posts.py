@@ -37,7 +37,10 @@ PATH = "/api/v1/queries/progress"
 _AGAIN = (408, 429, 500, 502, 503, 504)
 """Answers after which the same post may succeed."""
 
-MakeEvent = Callable[[], dict[str, Any] | None]
+Event = dict[str, Any]
+"""What is posted, as JSON."""
+
+MakeEvent = Callable[[], Event | None]
 """Makes the event, on the thread; None where there is nothing to tell."""
 
 
@@ -182,7 +185,7 @@ def _address(url: str) -> SplitResult:
     return found
 
 
-def _made(make: MakeEvent) -> dict[str, Any] | None:
+def _made(make: MakeEvent) -> Event | None:
     try:
         return make()
     except Exception as error:  # noqa: BLE001 - an event of another form must not end the thread
@@ -190,7 +193,7 @@ def _made(make: MakeEvent) -> dict[str, Any] | None:
         return None
 
 
-def _bodies(events: list[dict[str, Any]]) -> Iterator[tuple[bytes, int]]:
+def _bodies(events: list[Event]) -> Iterator[tuple[bytes, int]]:
     """Posts of these events, each with how many it has. One that is too large goes without its
     progress."""
     some: list[str] = []

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from connector.commit_notes import CommitNotes, SinkCommit
-from connector.progress_posts import ProgressPosts
+from connector.progress_posts import Event, ProgressPosts
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -126,7 +126,7 @@ class QueryMetrics(StreamingQueryListener):
 
     # On the thread that posts.
 
-    def _made(self, event: dict[str, Any], text: str | None) -> dict[str, Any]:
+    def _made(self, event: Event, text: str | None) -> Event:
         progress = None if text is None else json.loads(text)
         query = event["query"]["id"]
         commits = self._commits_of(query)
@@ -151,7 +151,7 @@ class QueryMetrics(StreamingQueryListener):
             self._keep(self._commits, commit.query, [*kept, commit][-COMMITS_MAX:])
         return self._commits.pop(query, [])
 
-    def _sink_of(self, query: str, progress: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    def _sink_of(self, query: str, progress: Mapping[str, Any] | None) -> Event | None:
         """None where the query writes somewhere else, as far as is known."""
         if query not in self._sinks:
             description = str(((progress or {}).get("sink") or {}).get("description", ""))
@@ -163,7 +163,7 @@ class QueryMetrics(StreamingQueryListener):
             "dead_letter_topic": self._dead_letter_topic,
         }
 
-    def _keep(self, kept: dict[str, Any], key: str, value: Any) -> None:
+    def _keep(self, kept: Event, key: str, value: Any) -> None:
         """Forgets the oldest where there are too many."""
         kept.pop(key, None)
         kept[key] = value
@@ -202,7 +202,7 @@ def _offsets(text: object) -> dict[str, dict[str, int]]:
     return {}
 
 
-def _as_told(commit: SinkCommit) -> dict[str, Any]:
+def _as_told(commit: SinkCommit) -> Event:
     return {
         "batch_id": commit.batch_id,
         "at_ms": commit.at_ms,

@@ -10,7 +10,7 @@ own types, and nothing is promised of them.
     floats     doubles, as MySQL compares and prints its FLOAT otherwise
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
@@ -33,7 +33,9 @@ _MYSQL_MAX_SCALE = 30
 BYTEWISE = {MYSQL: "utf8mb4_0900_bin", MARIADB: "utf8mb4_nopad_bin"}
 """Collations that compare bytes, trailing blanks included."""
 
-_TYPES: dict[str, sa.types.TypeEngine[Any]] = {
+SqlType: TypeAlias = "sa.types.TypeEngine[Any]"
+
+_TYPES: dict[str, SqlType] = {
     "boolean": sa.Boolean(),
     "byte": sa.SmallInteger(),
     "short": sa.SmallInteger(),
@@ -106,9 +108,7 @@ def database_of(connection: sa.Connection) -> str:
     return MARIADB if getattr(dialect, "is_mariadb", False) else str(dialect.name)
 
 
-def column_type(
-    name: str, data_type: "DataType", database: str, *, in_key: bool
-) -> sa.types.TypeEngine[Any]:
+def column_type(name: str, data_type: "DataType", database: str, *, in_key: bool) -> SqlType:
     """The column that keeps `data_type`; ConnectorError BAD_COLUMN where none does."""
     from pyspark.sql.types import DecimalType
 
@@ -128,14 +128,14 @@ def column_type(
     return _TYPES[kind]
 
 
-def key_text(database: str) -> sa.types.TypeEngine[Any]:
+def key_text(database: str) -> SqlType:
     """Of text that identifies a row."""
     if database in _MYSQLS:
         return mysql.VARCHAR(NAME_LENGTH, charset="utf8mb4", collation=BYTEWISE[database])
     return sa.String(NAME_LENGTH)
 
 
-def is_kept(data_type: "DataType", by: sa.types.TypeEngine[Any], database: str) -> bool:
+def is_kept(data_type: "DataType", by: SqlType, database: str) -> bool:
     """Whether a column of a table that exists gives back what it was given."""
     from pyspark.sql.types import DecimalType, IntegralType
 
@@ -163,14 +163,14 @@ def is_kept(data_type: "DataType", by: sa.types.TypeEngine[Any], database: str) 
             return True
 
 
-def _has_digits(by: sa.types.TypeEngine[Any], precision: int, scale: int) -> bool:
+def _has_digits(by: SqlType, precision: int, scale: int) -> bool:
     if getattr(by, "precision", None) is None:
         return True
     kept = getattr(by, "scale", None) or 0
     return kept >= scale and by.precision - kept >= precision - scale
 
 
-def _has_microseconds(by: sa.types.TypeEngine[Any], database: str) -> bool:
+def _has_microseconds(by: SqlType, database: str) -> bool:
     if database in _MYSQLS:
         return getattr(by, "fsp", None) == _MICROSECONDS
     return getattr(by, "precision", None) in (None, _MICROSECONDS)

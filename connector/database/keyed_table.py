@@ -62,6 +62,9 @@ _SESSION = {
 _SESSION[MARIADB] = _SESSION[MYSQL]
 """So that times are UTC in columns of every kind, and what does not fit is an error."""
 
+Row = dict[str, Any]
+"""A row's values by their columns."""
+
 
 @contextlib.contextmanager
 def database(url: str, options: Mapping[str, Any]) -> Iterator[sa.Engine]:
@@ -146,7 +149,7 @@ class KeyedTable:
                     self._upsert(connection, self._values(piece.slice(start, STATEMENT_ROWS)))
         return True
 
-    def _values(self, piece: "pa.RecordBatch") -> list[dict[str, Any]]:
+    def _values(self, piece: "pa.RecordBatch") -> list[Row]:
         columns = [
             column_values(name, piece.column(name), kind, self._database)
             for name, kind in self._kinds.items()
@@ -218,7 +221,7 @@ class KeyedTable:
                     f"of the table '{self._rows.name}'",
                 )
 
-    def _upsert(self, connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
+    def _upsert(self, connection: sa.Connection, rows: list[Row]) -> None:
         others = [each.name for each in self._rows.columns if each.name not in self._key]
         insert: postgresql.Insert | sqlite.Insert
         match self._database:
@@ -240,7 +243,7 @@ class KeyedTable:
         )
         connection.execute(statement, rows)
 
-    def _replace(self, connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
+    def _replace(self, connection: sa.Connection, rows: list[Row]) -> None:
         """Upserts in a way that every database understands. The last row of a key counts."""
         last = {tuple(row[each] for each in self._key): row for row in rows}
         named = {each: f"key_{number}" for number, each in enumerate(self._key)}

@@ -13,13 +13,12 @@ where there is one.
 """
 
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
 from connector.errors import OptionError, without_traceback
 from connector.options.source_options import SourceOptions
-from connector.source.stream_offset import StreamOffset
+from connector.source.stream_offset import OffsetJson, StreamOffset
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.source.typed.reading import Reading
 from connector.spark_classes import ReadAllAvailable
@@ -41,12 +40,12 @@ class OlderSparkStreamReader(HeadraceStreamReader):
                     "a micro-batch; leave it out, and cut large ones with maxRecordsPerPartition",
                 )
         self._first: StreamOffset | None = None
-        self._reached: dict[str, Any] | None = None
+        self._reached: OffsetJson | None = None
         """The last end that Spark has named. None until it names one."""
-        self._answered: dict[str, Any] | None = None
+        self._answered: OffsetJson | None = None
 
     @without_traceback
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+    def latestOffset(self) -> OffsetJson:  # type: ignore[override]
         """The ends of the logs, or the very same offset as before where there is nothing to read,
         because Spark compares texts."""
         if self._reached is not None:
@@ -59,7 +58,7 @@ class OlderSparkStreamReader(HeadraceStreamReader):
         return self._answered
 
     @without_traceback
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """As on a newer Spark. From equal offsets Spark wants nothing but to name the place."""
         self._reached = end
         return [] if start == end else super().partitions(start, end)
@@ -72,13 +71,13 @@ class OlderSparkStreamReader(HeadraceStreamReader):
         return self._first
 
     @without_traceback
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: OffsetJson) -> None:
         """Names the place, too, for micro-batches whose rows nobody asked for."""
         self._reached = end
         super().commit(end)
 
 
-def _is_same_place(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _is_same_place(one: OffsetJson, other: OffsetJson) -> bool:
     """Whether both end at the same records, wherever they were planned from."""
     first, second = StreamOffset.from_json(one), StreamOffset.from_json(other)
     return (first.positions, first.topic_ids) == (second.positions, second.topic_ids)

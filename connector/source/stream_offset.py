@@ -30,6 +30,9 @@ QUERY_KEY = "@query"
 FIRST_KEY = "@first"
 _OWN_KEY_PREFIX = "@"
 
+OffsetJson = dict[str, Any]
+"""A position as Spark keeps it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOffset:
@@ -53,9 +56,9 @@ class StreamOffset:
     def is_initial(self) -> bool:
         return self.begins is None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> OffsetJson:
         """The form that Spark writes to its offset log."""
-        encoded: dict[str, Any] = positions_to_json(self.positions)
+        encoded: OffsetJson = positions_to_json(self.positions)
         if self.begins is not None:
             encoded[FROM_KEY] = positions_to_json(self.begins)
         if self.topic_ids:

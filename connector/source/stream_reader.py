@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -32,6 +32,7 @@ from connector.source.range_tasks import range_tasks
 from connector.source.source_metadata import FoundPartitions, SourceMetadata
 from connector.source.stream_offset import (
     INITIAL,
+    OffsetJson,
     StreamOffset,
     positions_to_json,
     ranges_between,
@@ -90,7 +91,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._handles_sigterm = False
 
     @without_traceback
-    def initialOffset(self) -> dict[str, Any]:
+    def initialOffset(self) -> OffsetJson:
         """A place without positions. `latestOffset` finds out where a new query begins. Spark asks
         for this after a restart, too, where the checkpoint may know the start already: the options
         need not fit the partitions then."""
@@ -114,7 +115,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now_target = self._metadata.offsets_at(dict.fromkeys(partitions, LATEST))
 
     @without_traceback
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:
         """The end of the next micro-batch, or `start` itself where there is nothing to read."""
         self._stop_on_sigterm()
         begin = StreamOffset.from_json(start)
@@ -149,7 +150,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._expects_rows = True
         return planned.end.to_json()
 
-    def reportLatestOffset(self) -> dict[str, Any] | None:
+    def reportLatestOffset(self) -> OffsetJson | None:
         """Shown as `latestOffset` in the progress of the query, with the lag. It is as of the last
         planning."""
         if not self._latest:
@@ -158,7 +159,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**positions_to_json(self._latest), LAG_KEY: lag_to_json(lag)}
 
     @without_traceback
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         """The tasks of the micro-batch: small ranges share one, large ones may be cut."""
         strict = self._options.fail_on_data_loss
         survey = self._survey
@@ -179,7 +180,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_records(self._options, partition.value, typed=typed)
 
     @without_traceback
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: OffsetJson) -> None:
         """Commits the offsets to the consumer group, if there is one; Spark keeps them itself.
         Spark calls this for all micro-batches but the last, so `latestOffset` does it, too."""
         self._commit_to_group(StreamOffset.from_json(end))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from storage_engine.client.cluster import UNKNOWN_TOPIC_WAIT_MS, Cluster
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.client.security.setting_names import SECURITY_KEYS
 from storage_engine.client.settings import (
@@ -117,3 +118,19 @@ class ConsumerConfig:
             )
         fields = {_BY_FIELD[key]: value for key, value in values.items()}
         return cls(**fields, security=security)
+
+    def cluster(
+        self,
+        *,
+        deadline_ms: int | None = None,
+        unknown_topic_wait_ms: int = UNKNOWN_TOPIC_WAIT_MS,
+    ) -> Cluster:
+        """Connections to the brokers, for one thread; none is opened yet."""
+        return Cluster(
+            self.bootstrap_servers,
+            client_id=self.client_id,
+            request_timeout_ms=self.request_timeout_ms,
+            deadline_ms=self.default_api_timeout_ms if deadline_ms is None else deadline_ms,
+            unknown_topic_wait_ms=unknown_topic_wait_ms,
+            security=self.security,
+        )

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage_engine.client.cluster import Cluster
 from storage_engine.client.consumer import member_requests, membership
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_errors import GroupError
@@ -58,12 +57,12 @@ from storage_engine.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from storage_engine.protocol.messages.join_group import JoinGroupResponse
 
 COMMITS_MAX = 1_000  # on their way; who would begin another one waits for the first of them
 _LONGEST_WAIT_MS = 1_000
 _LEAVE_MS = 2_000
-"""The time for a LeaveGroup request. Without one the coordinator notices by itself, after the
-session timeout."""
+"""The time for a LeaveGroup request. Without one the session timeout tells the coordinator."""
 
 _REFUSALS = membership.NO_LONGER_A_MEMBER | {
     ErrorCode.REBALANCE_IN_PROGRESS,
@@ -114,13 +113,7 @@ class ConsumerCoordinator:
     def __init__(self, config: ConsumerConfig) -> None:
         assert config.group_id is not None
         self._config = config
-        self._cluster = Cluster(
-            config.bootstrap_servers,
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            deadline_ms=config.default_api_timeout_ms,
-            security=config.security,
-        )
+        self._cluster = config.cluster()
         self._calls = CoordinatorCalls(self._cluster, config.group_id)
         self._topics = TopicCounts(self._cluster, max_age_ms=config.metadata_max_age_ms)
         self._membership = Membership(
@@ -132,7 +125,7 @@ class ConsumerCoordinator:
         self._wanted: membership.Wanted | None = None
         # The request that the membership wants and that is not sent; and that which is.
         self._call: CoordinatorCall | None = None
-        self._joined: Any = None
+        self._joined: JoinGroupResponse
         self._retry_at_ms = 0
         self._attempts = 0
         self._commit_call: CoordinatorCall | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.cluster import EARLIEST, LATEST
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.client.turn import Turn, in_turn
@@ -25,13 +25,7 @@ class ConsumerLookups:
     def __init__(self, config: ConsumerConfig, turn: Turn) -> None:
         self._config = config
         self._turn = turn
-        self._cluster = Cluster(
-            config.bootstrap_servers,
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            deadline_ms=config.default_api_timeout_ms,
-            security=config.security,
-        )
+        self._cluster = config.cluster()
 
     @in_turn
     def partitions_of(self, topic: str) -> list[TopicPartition]:

@@ -62,21 +62,8 @@ class Positions:
         """`committed`: None for what the group's coordinator has stored."""
         self._config = config
         self._committed = committed or self._of_group
-        self._cluster = Cluster(
-            config.bootstrap_servers,
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            deadline_ms=_FIND_MS,
-            security=config.security,
-        )
-        self._fetches = Cluster(
-            config.bootstrap_servers,
-            client_id=config.client_id,
-            request_timeout_ms=config.request_timeout_ms,
-            deadline_ms=config.default_api_timeout_ms,
-            unknown_topic_wait_ms=config.default_api_timeout_ms,
-            security=config.security,
-        )
+        self._cluster = config.cluster(deadline_ms=_FIND_MS)
+        self._fetches = config.cluster(unknown_topic_wait_ms=config.default_api_timeout_ms)
         self._reader = BatchFetcher(
             self._fetches,
             {},
