@@ -1,4 +1,9 @@
-"""Decodes frames and calls their handlers.
+"""The road of every request, from its frame to its answer.
+
+    decode   the header, then the body: within the turn, or by a thread where it is long
+    admit    may it be a broker's? -> quotas of its client -> rights (`guards`, around the handler)
+    work     the handler, a function or a generator of steps: `requests/long_work`
+    answer   `ApiCall.respond`: quotas, figures, encoding
 
 A frame that can't be decoded, or an API or version that is not served, costs its own connection and
 nothing else; an ApiVersions of an unknown version has an answer of its own (KIP-511).
@@ -14,8 +19,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable
-from storage_engine.broker.quotas.call_quota import CallQuota, RequestQuotas
+from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable, ServedApi
+from storage_engine.broker.quotas.call_quota import RequestQuotas
 from storage_engine.broker.requests.long_work import (
     INLINE_BYTES,
     INLINE_ITEMS,
@@ -95,79 +100,77 @@ class Dispatcher:
         begun_ns = self._long_work.work_ns() if self._quotas.usage.bounds_requests else None
         try:
             header, body = parse_request_header(frame)
-            served = self._table.get(header.api_key)
-            if served is None:
-                connection.close(f"{name_of(header.api_key)} is not served")
-                return
-            spec, handler, figures, refusal = served
-            version = header.api_version
-            if not spec.min_version <= version <= spec.max_version:
-                self._answer_unknown_version(connection, spec, header.correlation_id)
-                return
-            if refusal is not None and not self._may_act_as_broker(connection, spec):
-                call = self._call(connection, spec, header, figures)
-                self._refuse(call, refusal, len(body), begun_ns)
-                return
-            if len(body) > INLINE_BYTES and spec is not PRODUCE:
-                raise LongMessageError
-            request = decode_short(spec.decode_request, version, body, INLINE_ITEMS)
+        except InvalidRequestError as failure:
+            connection.close(str(failure))
+            return
+        served = self._table.get(header.api_key)
+        if served is None:
+            connection.close(f"{name_of(header.api_key)} is not served")
+            return
+        spec, version = served.spec, header.api_version
+        if not spec.min_version <= version <= spec.max_version:
+            self._answer_unknown_version(connection, spec, header.correlation_id)
+            return
+        refusal, request = served.refusal, None
+        try:
+            if refusal is None or self._may_act_as_broker(connection, spec):
+                refusal = None
+                if len(body) > INLINE_BYTES and spec is not PRODUCE:
+                    raise LongMessageError
+                request = decode_short(spec.decode_request, version, body, INLINE_ITEMS)
         except InvalidRequestError as failure:
             connection.close(str(failure))
             return
         except LongMessageError:
-            call = self._call(connection, spec, header, figures)
+            call = self._call(connection, spec, header, served.figures)
             if len(body) < SCRATCH_BYTES:
                 # The frame's memory is the next one's when this call ends.
                 body = memoryview(bytearray(body))
             call.shared_as = self._shared_as(connection, spec, version, body)
-            begin = partial(self._decode_first, call, handler, body)
+            begin = partial(self._decode_first, call, served, body)
             self._long_work.run_later(call, begin, size=len(body))
             return
-        call = self._call(connection, spec, header, figures)
+        call = self._call(connection, spec, header, served.figures)
         if begun_ns is not None:
-            self._handle_within_quotas(call, handler, request, len(body), begun_ns)
+            is_exempt = refusal is None and self._is_of_a_broker(call, request)
+            request = self._admit(call, request, len(body), is_exempt=is_exempt)
+        call.run(_work(call, served.handler, request, refusal), begun_ns)
+
+    def _decode_first(self, call: ApiCall[Any], served: ServedApi, body: memoryview) -> Steps:
+        """The work of a request with more items than are read in one turn."""
+        most = MAX_ITEMS if call.spec.key in INTERNAL_RANGES else REQUEST_ITEMS_MAX
+        try:
+            request = yield partial(
+                decode_short, call.spec.decode_request, call.version, body, most
+            )
+        except InvalidRequestError as failure:
+            call.connection.close(str(failure))
             return
-        steps = handler(call, request)
-        if steps is not None:
-            call.run(steps)
+        except LongMessageError:
+            call.connection.close(
+                f"a {call.spec.name} request has more than {most} items: send several"
+            )
+            return
+        if self._quotas.usage.bounds_requests:
+            request = self._admit(call, request, len(body), is_exempt=call.shared_as is not None)
+        yield from _work(call, served.handler, request)
 
-    def _handle_within_quotas(
-        self, call: ApiCall[Any], handler: AnyHandler, request: Any, size: int, begun_ns: int
-    ) -> None:
-        """`begun_ns`: when it began to be read, which is work for the client, too."""
-        spec = call.spec
-        is_follower = isinstance(request, FetchRequest) and request.replica_id >= 0
-        if spec.key in INTERNAL_RANGES:
-            # Its right was asked for before it was decoded.
-            quota = None
-        elif is_follower and self._may_act_as_broker(call.connection, spec):
-            quota = None
-        else:
-            quota = self._quota(call, size)
-        call.quota = quota
-        if quota is not None and isinstance(request, FetchRequest):
-            request = quota.within(request)
-        steps = handler(call, request)
-        call.worked(self._long_work.work_ns() - begun_ns)
-        if steps is not None:
-            call.run(steps)
+    def _admit(self, call: ApiCall[Any], request: Any, size: int, *, is_exempt: bool) -> Any:
+        """The request as its client's quotas allow it; None, where it was not decoded."""
+        if is_exempt:
+            return request
+        call.quota = self._quotas.of(call.connection, call.client_id, call.spec, call.version, size)
+        if call.quota is not None and isinstance(request, FetchRequest):
+            return call.quota.within(request)
+        return request
 
-    def _refuse(
-        self,
-        call: ApiCall[Any],
-        refusal: Callable[[int], Any],
-        size: int,
-        begun_ns: int | None,
-    ) -> None:
-        """Answer a request of brokers that comes from somebody else; it is not decoded."""
-        if begun_ns is not None:
-            call.quota = self._quota(call, size)
-        call.respond(refusal(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
-        if begun_ns is not None:
-            call.worked(self._long_work.work_ns() - begun_ns)
-
-    def _quota(self, call: ApiCall[Any], size: int) -> CallQuota | None:
-        return self._quotas.of(call.connection, call.client_id, call.spec, call.version, size)
+    def _is_of_a_broker(self, call: ApiCall[Any], request: object) -> bool:
+        """Whether quotas don't count for it. The right to an order was asked for before it was
+        decoded."""
+        if call.spec.key in INTERNAL_RANGES:
+            return True
+        is_of_follower = isinstance(request, FetchRequest) and request.replica_id >= 0
+        return is_of_follower and self._may_act_as_broker(call.connection, call.spec)
 
     def _may_act_as_broker(self, connection: Connection, spec: AnyApi) -> bool:
         return self._rights is None or self._rights.may_act_as_broker(connection, spec.name)
@@ -209,27 +212,6 @@ class Dispatcher:
                 call.time(figures)
         return call
 
-    def _decode_first(self, call: ApiCall[Any], handler: AnyHandler, body: memoryview) -> Steps:
-        """The work of a request with more items than are read in one turn."""
-        most = MAX_ITEMS if call.spec.key in INTERNAL_RANGES else REQUEST_ITEMS_MAX
-        try:
-            request = yield partial(
-                decode_short, call.spec.decode_request, call.version, body, most
-            )
-        except InvalidRequestError as failure:
-            call.connection.close(str(failure))
-            return
-        except LongMessageError:
-            call.connection.close(
-                f"a {call.spec.name} request has more than {most} items: send several"
-            )
-            return
-        if self._quotas.usage.bounds_requests and call.shared_as is None:
-            call.quota = self._quota(call, len(body))
-        steps = handler(call, request)
-        if steps is not None:
-            yield from steps
-
     def _answer_versions(
         self,
         call: ApiCall[api_versions.ApiVersionsResponse],
@@ -242,6 +224,22 @@ class Dispatcher:
     ) -> None:
         call = ApiCall(spec, 0, correlation_id, connection, connection.begin())
         call.respond(api_versions.unsupported_version_response())
+
+
+def _work(
+    call: ApiCall[Any],
+    handler: AnyHandler,
+    request: Any,
+    refusal: Callable[[int], Any] | None = None,
+) -> Steps:
+    """Have an admitted request answered. `refusal`: makes the answer to a request of brokers that
+    came from somebody else; it is not decoded."""
+    if refusal is not None:
+        call.respond(refusal(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+        return
+    steps = handler(call, request)
+    if steps is not None:
+        yield from steps
 
 
 def _versions_response(advertised: Mapping[int, VersionRange]) -> api_versions.ApiVersionsResponse:

@@ -116,10 +116,11 @@ class ApiCall(Generic[Resp]):
         message = yield from amend(message)
         self.respond(message)
 
-    def run(self, steps: Steps) -> None:
-        """Do work that may be long, of a handler or of a callback of its own."""
+    def run(self, steps: Steps, begun_ns: int | None = None) -> None:
+        """Do work that may be long, of a handler or of a callback of its own. `begun_ns`: as of
+        `LongWork.run`."""
         assert self.work is not None
-        self.work.run(self, steps)
+        self.work.run(self, steps, begun_ns)
 
     # What was granted may be taken away while a request waits: who acts after a wait asks again.
 

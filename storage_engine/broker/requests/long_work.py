@@ -136,10 +136,11 @@ class LongWork:
         """Requests that are not decoded yet, with their bytes."""
         self._is_scheduled = False
 
-    def run(self, request: LongRequest, steps: Steps) -> None:
-        """Work on `steps`: now, and in later turns where that takes too long."""
+    def run(self, request: LongRequest, steps: Steps, begun_ns: int | None = None) -> None:
+        """Work on `steps`: now, and in later turns where that takes too long. `begun_ns`: the time
+        when work for the request began in this turn; now, by default."""
         job = _Job(request, steps)
-        if self._advance(job, INLINE_NS):
+        if self._advance(job, INLINE_NS, begun_ns):
             request.is_long = True
             request.hold()
             self._go_on(job)
@@ -217,10 +218,12 @@ class LongWork:
             self._is_scheduled = True
             self._scheduler.call_soon(self._slice)
 
-    def _advance(self, job: _Job, most_ns: int, *, is_admitted: bool = False) -> bool:
+    def _advance(
+        self, job: _Job, most_ns: int, begun_ns: int | None = None, *, is_admitted: bool = False
+    ) -> bool:
         """Some steps; whether there are more to be done by the loop."""
         work_ns = self.work_ns
-        started_ns = work_ns()
+        started_ns = work_ns() if begun_ns is None else begun_ns
         end_ns = started_ns + most_ns
         steps = job.steps
         try:

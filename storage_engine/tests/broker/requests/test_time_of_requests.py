@@ -40,6 +40,7 @@ class Client:
     """A connection that only holds."""
 
     principal = Principal("alice")
+    closed = False
 
     def __init__(self) -> None:
         self.holds = 0
