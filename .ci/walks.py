@@ -53,8 +53,8 @@ from storage_engine.core.ids import TopicPartition  # noqa: E402
 from storage_engine.core.transactions.sink_names import member_transactional_id  # noqa: E402
 from storage_engine.net.connection import Connection  # noqa: E402
 from storage_engine.net.limits import ServerLimits  # noqa: E402
-from storage_engine.net.served_listener import ServedListener  # noqa: E402
 from storage_engine.net.server import Server  # noqa: E402
+from storage_engine.net.serving import ServedListener  # noqa: E402
 from storage_engine.protocol.apis import commit_batch, fetch, join_batch, produce  # noqa: E402
 from storage_engine.protocol.framing import encode_request_frame  # noqa: E402
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.support.arguments import scratch
+from benchmarks.arguments import scratch
 from benchmarks.support.rounds import COLUMNS, Goal, Result
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError

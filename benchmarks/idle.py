@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.arguments import add_dir, add_numbers, scratch
 from benchmarks.support.rounds import COLUMNS, Goal, Result, alone, cpu_seconds, rounded
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError

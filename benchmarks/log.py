@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.arguments import add_dir, add_numbers, scratch
 from benchmarks.support.rounds import COLUMNS, Result
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError

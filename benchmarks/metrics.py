@@ -19,9 +19,9 @@ import time
 import urllib.request
 from dataclasses import asdict, dataclass
 
+from benchmarks.arguments import add_numbers, scratch
 from benchmarks.metered.switched_broker import SwitchedBroker, switched_broker
 from benchmarks.support import wire_load
-from benchmarks.support.arguments import add_numbers, scratch
 from benchmarks.support.rounds import COLUMNS, Goal, Result, alone, rounded
 from benchmarks.support.wire_frames import produce_frames
 from benchmarks.support.wire_load import Worker

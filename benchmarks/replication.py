@@ -14,7 +14,7 @@ examples:
 
 import argparse
 
-from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.arguments import add_dir, add_numbers, scratch
 from benchmarks.support.rounds import COLUMNS
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError

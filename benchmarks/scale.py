@@ -17,7 +17,7 @@ examples:
 
 import argparse
 
-from benchmarks.support.arguments import add_dir, scratch
+from benchmarks.arguments import add_dir, scratch
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results, report_line

@@ -23,7 +23,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.support.arguments import scratch
+from benchmarks.arguments import scratch
 from benchmarks.support.spark_session import (
     CORES,
     Say,

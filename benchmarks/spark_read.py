@@ -24,7 +24,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.support.arguments import scratch
+from benchmarks.arguments import scratch
 from benchmarks.support.spark_session import (
     CORES,
     Say,

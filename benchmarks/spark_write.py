@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.support.arguments import scratch
+from benchmarks.arguments import scratch
 from benchmarks.support.spark_session import (
     Say,
     add_spark_numbers,

@@ -32,8 +32,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.arguments import add_numbers, scratch
 from benchmarks.support import wire_load
-from benchmarks.support.arguments import add_numbers, scratch
 from benchmarks.support.wire_echo import Echo, compiled_echo, python_echo
 from benchmarks.support.wire_frames import ProduceFrames, produce_frames
 from benchmarks.support.wire_load import Worker

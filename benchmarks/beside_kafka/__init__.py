@@ -17,8 +17,8 @@ examples:
 
 import argparse
 
+from benchmarks.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
 from benchmarks.beside_kafka.rows import COLUMNS, ROWS, cells
-from benchmarks.support.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
 from storage_engine.tools.arguments import add_conf, add_json, pairs
 from storage_engine.tools.errors import UsageError
 

@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.arguments import scratch
 from benchmarks.beside_kafka.kafka_cluster import running_kafka
 from benchmarks.beside_kafka.rows import OURS, THEIRS
 from benchmarks.beside_kafka.sides import Brokers, Spark
-from benchmarks.support.arguments import scratch
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.table import report_line

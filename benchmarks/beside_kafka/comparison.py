@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.arguments import scratch
 from benchmarks.beside_kafka.clusters import our_brokers, spark_of, their_brokers
 from benchmarks.beside_kafka.environment import make_environment
 from benchmarks.beside_kafka.jars import CONNECTOR, KAFKA, fetch_jars
@@ -30,7 +31,6 @@ from benchmarks.beside_kafka.rows import (
     result_of,
 )
 from benchmarks.beside_kafka.sides import Side
-from benchmarks.support.arguments import scratch
 from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.java import find_java
 

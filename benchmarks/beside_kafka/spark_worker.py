@@ -7,8 +7,8 @@ Kafka connector. Ours writes exactly once, its default; theirs has no such thing
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arguments import scratch
 from benchmarks.beside_kafka.spark_process import serve, timed
-from benchmarks.support.arguments import scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

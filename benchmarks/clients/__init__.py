@@ -23,8 +23,8 @@ examples:
 
 import argparse
 
+from benchmarks.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
 from benchmarks.clients.loads import GROUPS
-from benchmarks.support.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.arguments import scratch
 from benchmarks.beside_kafka import topics
 from benchmarks.beside_kafka.clusters import our_brokers, their_brokers
 from benchmarks.beside_kafka.environment import ROOT
@@ -32,7 +33,6 @@ from benchmarks.clients.loads import (
     loads_of,
 )
 from benchmarks.clients.results import CEILING, ClientResult, Turn, result_of
-from benchmarks.support.arguments import scratch
 from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.java import find_java
 

@@ -21,7 +21,7 @@ examples:
 
 import argparse
 
-from benchmarks.support.arguments import add_dir, add_downloads, add_numbers, add_only, scratch
+from benchmarks.arguments import add_dir, add_downloads, add_numbers, add_only, scratch
 from storage_engine.tools.arguments import add_json
 
 PARTS = ("tls", "small", "rules", "quotas")

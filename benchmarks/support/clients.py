@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.support.arguments import add_dir, add_numbers, scratch
+from benchmarks.arguments import add_dir, add_numbers, scratch
 from benchmarks.support.rounds import COLUMNS, Goal, Result, Step, compare, seconds
 from storage_engine.client import Consumer, Producer, TopicPartition
 from storage_engine.client.admin.topics import create_topic

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from benchmarks.support.arguments import add_numbers, scratch
+from benchmarks.arguments import add_numbers, scratch
 from storage_engine.tools.arguments import add_json, natural_number
 from storage_engine.tools.errors import CommandError
 

@@ -22,7 +22,7 @@ examples:
 
 import argparse
 
-from benchmarks.support.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
+from benchmarks.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
 from benchmarks.typed.rows import COLUMNS, FLUSS, ROWS, cells
 from storage_engine.tools.arguments import add_conf, add_json, pairs
 from storage_engine.tools.errors import UsageError

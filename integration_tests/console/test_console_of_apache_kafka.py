@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.arguments import default_folder
 from benchmarks.beside_kafka.jars import KAFKA, fetch_jars
 from benchmarks.beside_kafka.kafka_cluster import running_kafka
-from benchmarks.support.arguments import default_folder
 from headrace_console.console_settings import ConsoleSettings, Thresholds
 from headrace_console.tests.console_support import Browser, running_console, within
 from storage_engine.client import Consumer

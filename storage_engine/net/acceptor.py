@@ -23,7 +23,7 @@ from storage_engine.net.limits import (
 )
 
 if TYPE_CHECKING:
-    from storage_engine.net.served_listener import AcceptRate
+    from storage_engine.net.serving import AcceptRate
 
 log = logging.getLogger(__name__)
 

@@ -34,8 +34,7 @@ from storage_engine.net.responses import Exchange, Responses
 if TYPE_CHECKING:
     import ssl
 
-    from storage_engine.net.served_listener import ServedListener
-    from storage_engine.net.serving import Serving
+    from storage_engine.net.serving import ServedListener, Serving
 
 log = ClientLog("storage_engine.net")
 

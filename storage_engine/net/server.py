@@ -19,8 +19,7 @@ from storage_engine.net.acceptor import Acceptor
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
-from storage_engine.net.served_listener import ServedListener
-from storage_engine.net.serving import Serving
+from storage_engine.net.serving import ServedListener, Serving
 
 if TYPE_CHECKING:
     from storage_engine.net.tls.handshakes import Handshakes

@@ -41,7 +41,7 @@ class CreationRates:
 
 
 class ListenerRate:
-    """How often connections come by one listener: `net.served_listener.AcceptRate`."""
+    """How often connections come by one listener: `net.serving.AcceptRate`."""
 
     def __init__(self, rates: CreationRates, key: str, waits_for_broker: bool) -> None:
         self._rates = rates

@@ -12,7 +12,7 @@ from storage_engine.broker.settings.listener_key import PREFIX
 from storage_engine.broker.settings.tls_renewal import TlsRenewal
 from storage_engine.broker.wiring.build import BrokerParts
 from storage_engine.net.connection import Connection
-from storage_engine.net.served_listener import ServedListener
+from storage_engine.net.serving import ServedListener
 from storage_engine.net.tls.profile import ListenerTls
 
 TlsByListener = Mapping[str, ListenerTls]

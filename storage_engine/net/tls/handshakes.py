@@ -28,7 +28,7 @@ from storage_engine.net.tls.hello_gate import HelloGate
 
 if TYPE_CHECKING:
     from storage_engine.net.connection import Connection
-    from storage_engine.net.served_listener import ServedListener
+    from storage_engine.net.serving import ServedListener
 
     Listener = ServedListener[Connection]
 

@@ -5,8 +5,8 @@ import socket
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
-from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
+from storage_engine.net.serving import ServedListener
 from storage_engine.protocol.apis import produce
 from storage_engine.protocol.framing import encode_request_frame
 

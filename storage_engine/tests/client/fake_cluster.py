@@ -21,8 +21,8 @@ from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.net.connection import Connection
 from storage_engine.net.responses import Exchange
-from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
+from storage_engine.net.serving import ServedListener
 from storage_engine.protocol.apis import (
     api_versions,
     describe_schemas,

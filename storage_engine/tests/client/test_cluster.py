@@ -101,8 +101,8 @@ def test_a_bootstrap_broker_that_comes_up_a_little_later_is_found(fake):
 
 
 async def _start(fake, port):
-    from storage_engine.net.served_listener import ServedListener
     from storage_engine.net.server import Server
+    from storage_engine.net.serving import ServedListener
 
     handle = partial(fake._handle, 1)
     server = Server(fake.loop, [ServedListener(host="127.0.0.1", port=port, handle=handle)])

@@ -13,8 +13,8 @@ from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.loop import new_event_loop
 from storage_engine.net.responses import Exchange
-from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
+from storage_engine.net.serving import ServedListener
 
 TIMEOUT_S = 60.0
 

@@ -5,8 +5,8 @@ import socket
 import struct
 
 from storage_engine.net.limits import UNSENT_RESPONSE_BUFFERS, ServerLimits
-from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
+from storage_engine.net.serving import ServedListener
 from storage_engine.tests.net.serving import Client, Holder, echo, eventually, framed, serving
 
 BAD_CLIENTS = 200

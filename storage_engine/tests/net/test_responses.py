@@ -8,8 +8,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from storage_engine.net.connection import Connection
-from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
+from storage_engine.net.serving import ServedListener
 
 
 class WatchedConnection(Connection):

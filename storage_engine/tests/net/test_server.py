@@ -13,8 +13,8 @@ import pytest
 
 from storage_engine.core.errors import HeadraceError, InvalidRequestError, LogStorageError
 from storage_engine.net.connection import Connection
-from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
+from storage_engine.net.serving import ServedListener
 from storage_engine.tests.net.serving import (
     TIMEOUT_S,
     Client,

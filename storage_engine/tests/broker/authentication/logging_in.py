@@ -12,8 +12,8 @@ from storage_engine.core.security.sasl_server import PlainServer
 from storage_engine.net.connection import Connection
 from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock
 from storage_engine.net.limits import ServerLimits
-from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
+from storage_engine.net.serving import ServedListener
 from storage_engine.protocol.framing import encode_request_frame, parse_response
 from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
 from storage_engine.protocol.messages.sasl_authenticate import (

@@ -16,8 +16,8 @@ from storage_engine.core.security.principal import ANONYMOUS
 from storage_engine.net import limits as net_limits
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
-from storage_engine.net.served_listener import ServedListener
 from storage_engine.net.server import Server
+from storage_engine.net.serving import ServedListener
 from storage_engine.net.tls import handshakes, hello_gate
 from storage_engine.net.tls.contexts import TlsOptions
 from storage_engine.net.tls.profile import ListenerTls
