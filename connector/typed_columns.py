@@ -10,22 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from connector.errors import OptionError
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    StructColumnField,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import METADATA_COLUMNS as METADATA_COLUMNS
 
 if TYPE_CHECKING:
@@ -65,77 +50,77 @@ def metadata_types() -> "Mapping[str, DataType]":
     }
 
 
-def spark_type(column_type: ColumnType) -> "DataType":
+def spark_type(column_type: types.ColumnType) -> "DataType":
     """Spark's type of a topic's column."""
     from pyspark.sql import types as spark
 
     match column_type:
-        case IntegerColumn(bits):
+        case types.IntegerColumn(bits):
             integers = {8: spark.ByteType, 16: spark.ShortType, 32: spark.IntegerType}
             return integers.get(bits, spark.LongType)()
-        case FloatColumn(bits):
+        case types.FloatColumn(bits):
             return spark.FloatType() if bits == 32 else spark.DoubleType()
-        case DecimalColumn(precision, scale):
+        case types.DecimalColumn(precision, scale):
             return spark.DecimalType(precision, scale)
-        case TimestampColumn(with_zone):
+        case types.TimestampColumn(with_zone):
             return spark.TimestampType() if with_zone else spark.TimestampNTZType()
-        case IntervalColumn():
+        case types.IntervalColumn():
             return spark.DayTimeIntervalType()
-        case ArrayColumn(element, _):
+        case types.ArrayColumn(element, _):
             return spark.ArrayType(spark_type(element))
-        case MapColumn(key, value, _):
+        case types.MapColumn(key, value, _):
             return spark.MapType(spark_type(key), spark_type(value))
-        case StructColumn(fields):
+        case types.StructColumn(fields):
             return spark.StructType(
                 [spark.StructField(each.name, spark_type(each.type)) for each in fields]
             )
     plain: dict[type, DataType] = {
-        BooleanColumn: spark.BooleanType(),
-        StringColumn: spark.StringType(),
-        BinaryColumn: spark.BinaryType(),
-        DateColumn: spark.DateType(),
+        types.BooleanColumn: spark.BooleanType(),
+        types.StringColumn: spark.StringType(),
+        types.BinaryColumn: spark.BinaryType(),
+        types.DateColumn: spark.DateType(),
     }
     return plain[type(column_type)]
 
 
-def column_type_of(name: str, data_type: "DataType") -> ColumnType:
+def column_type_of(name: str, data_type: "DataType") -> types.ColumnType:
     """A topic's type for a column of a DataFrame, nested parts nullable. OptionError BAD_COLUMN
     where no topic has such a type."""
     from pyspark.sql import types as spark
 
     match data_type:
         case spark.DecimalType():
-            return DecimalColumn(data_type.precision, data_type.scale)
+            return types.DecimalColumn(data_type.precision, data_type.scale)
         case spark.DayTimeIntervalType():
-            return IntervalColumn()
+            return types.IntervalColumn()
         case spark.ArrayType():
-            return ArrayColumn(column_type_of(name, data_type.elementType))
+            return types.ArrayColumn(column_type_of(name, data_type.elementType))
         case spark.MapType():
-            return MapColumn(
+            return types.MapColumn(
                 column_type_of(name, data_type.keyType), column_type_of(name, data_type.valueType)
             )
         case spark.StructType():
-            return StructColumn(
+            return types.StructColumn(
                 tuple(
-                    StructColumnField(each.name, column_type_of(name, each.dataType))
+                    types.StructColumnField(each.name, column_type_of(name, each.dataType))
                     for each in data_type.fields
                 )
             )
-    plain: dict[type[DataType], ColumnType] = {
-        spark.BooleanType: BooleanColumn(),
-        spark.ByteType: IntegerColumn(8),
-        spark.ShortType: IntegerColumn(16),
-        spark.IntegerType: IntegerColumn(32),
-        spark.LongType: IntegerColumn(64),
-        spark.FloatType: FloatColumn(32),
-        spark.DoubleType: FloatColumn(64),
-        spark.StringType: StringColumn(),
-        spark.VarcharType: StringColumn(),
-        spark.CharType: StringColumn(),
-        spark.BinaryType: BinaryColumn(),
-        spark.DateType: DateColumn(),
-        spark.TimestampType: TimestampColumn(True),
-        spark.TimestampNTZType: TimestampColumn(False),
+    plain: dict[type[DataType], types.ColumnType] = {
+        spark.BooleanType: types.BooleanColumn(),
+        spark.ByteType: types.IntegerColumn(8),
+        spark.ShortType: types.IntegerColumn(16),
+        spark.IntegerType: types.IntegerColumn(32),
+        spark.LongType: types.IntegerColumn(64),
+        spark.FloatType: types.FloatColumn(32),
+        spark.DoubleType: types.FloatColumn(64),
+        spark.StringType: types.StringColumn(),
+        spark.VarcharType: types.StringColumn(),
+        spark.CharType: types.StringColumn(),
+        spark.BinaryType: types.BinaryColumn(),
+        spark.DateType: types.DateColumn(),
+        spark.TimestampType: types.TimestampColumn(True),
+        spark.TimestampNTZType: types.TimestampColumn(False),
     }
     found = plain.get(type(data_type))
     if found is None:

@@ -19,16 +19,7 @@ from connector.typed_columns import (
     column_type_of,
     metadata_types,
 )
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    ColumnType,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    MapColumn,
-    StructColumn,
-    ddl_of,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion
 
 if TYPE_CHECKING:
@@ -88,7 +79,7 @@ def _check_type(topic: str, name: str, data_type: "DataType", column: SchemaColu
         raise OptionError(
             "BAD_COLUMN",
             f"the column '{name}' is {data_type.simpleString()}, and in the topic '{topic}' it is "
-            f"{ddl_of(column.type)}: cast it",
+            f"{types.ddl_of(column.type)}: cast it",
         )
 
 
@@ -127,30 +118,33 @@ def _not_there(topic: str, name: str, version: SchemaVersion, column: SchemaColu
     return f"the topic '{topic}' is typed and has no column '{name}'; {hint}"
 
 
-def holds_all(wanted: ColumnType, given: ColumnType) -> bool:
+def holds_all(wanted: types.ColumnType, given: types.ColumnType) -> bool:
     """Whether every value of `given` is one of `wanted`, where nothing is null."""
     match given, wanted:
         case _ if given == wanted:
             return True
-        case (IntegerColumn(bits), IntegerColumn(more)) | (FloatColumn(bits), FloatColumn(more)):
+        case (types.IntegerColumn(bits), types.IntegerColumn(more)) | (
+            types.FloatColumn(bits),
+            types.FloatColumn(more),
+        ):
             return more >= bits
-        case IntegerColumn(bits), FloatColumn(more):
+        case types.IntegerColumn(bits), types.FloatColumn(more):
             return bits <= _EXACT_BITS[more]
-        case IntegerColumn(bits), DecimalColumn(precision, scale):
+        case types.IntegerColumn(bits), types.DecimalColumn(precision, scale):
             return precision - scale >= _DIGITS[bits]
-        case DecimalColumn(), DecimalColumn():
+        case types.DecimalColumn(), types.DecimalColumn():
             digits = given.precision - given.scale
             return wanted.scale >= given.scale and wanted.precision - wanted.scale >= digits
-        case ArrayColumn(), ArrayColumn():
+        case types.ArrayColumn(), types.ArrayColumn():
             return holds_all(wanted.element, given.element)
-        case MapColumn(), MapColumn():
+        case types.MapColumn(), types.MapColumn():
             return holds_all(wanted.key, given.key) and holds_all(wanted.value, given.value)
-        case StructColumn(), StructColumn():
+        case types.StructColumn(), types.StructColumn():
             return _holds_struct(wanted, given)
     return False
 
 
-def _holds_struct(wanted: StructColumn, given: StructColumn) -> bool:
+def _holds_struct(wanted: types.StructColumn, given: types.StructColumn) -> bool:
     fields = {each.name.lower(): each for each in given.fields}
     if len(fields) != len(given.fields):
         return False

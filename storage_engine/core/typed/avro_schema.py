@@ -9,6 +9,7 @@ Source: the specification of Apache Avro 1.12, primitive, complex and logical ty
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import printable
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.bounded_json import (
     JsonObject,
     json_integer,
@@ -17,58 +18,36 @@ from storage_engine.core.typed.bounded_json import (
     json_text,
     load_json,
 )
-from storage_engine.core.typed.column_types import (
-    MAX_COLUMNS,
-    MAX_DEPTH,
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnSpec,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    StructColumnField,
-    TimestampColumn,
-    check_field_names,
-    parts_of,
-    too_deep,
-    too_many_columns,
-)
 
-_PRIMITIVES: dict[str, ColumnType] = {
-    "boolean": BooleanColumn(),
-    "int": IntegerColumn(32),
-    "long": IntegerColumn(64),
-    "float": FloatColumn(32),
-    "double": FloatColumn(64),
-    "bytes": BinaryColumn(),
-    "string": StringColumn(),
+_PRIMITIVES: dict[str, types.ColumnType] = {
+    "boolean": types.BooleanColumn(),
+    "int": types.IntegerColumn(32),
+    "long": types.IntegerColumn(64),
+    "float": types.FloatColumn(32),
+    "double": types.FloatColumn(64),
+    "bytes": types.BinaryColumn(),
+    "string": types.StringColumn(),
 }
 
-_LOGICAL: dict[tuple[str, str], ColumnType] = {
-    ("int", "date"): DateColumn(),
-    ("long", "timestamp-millis"): TimestampColumn(with_zone=True),
-    ("long", "timestamp-micros"): TimestampColumn(with_zone=True),
-    ("long", "local-timestamp-millis"): TimestampColumn(with_zone=False),
-    ("long", "local-timestamp-micros"): TimestampColumn(with_zone=False),
-    ("string", "uuid"): StringColumn(),
+_LOGICAL: dict[tuple[str, str], types.ColumnType] = {
+    ("int", "date"): types.DateColumn(),
+    ("long", "timestamp-millis"): types.TimestampColumn(with_zone=True),
+    ("long", "timestamp-micros"): types.TimestampColumn(with_zone=True),
+    ("long", "local-timestamp-millis"): types.TimestampColumn(with_zone=False),
+    ("long", "local-timestamp-micros"): types.TimestampColumn(with_zone=False),
+    ("string", "uuid"): types.StringColumn(),
 }
 
 _REFUSED = ("timestamp-nanos", "local-timestamp-nanos", "time-millis", "time-micros", "duration")
 
 
-def parse_avro(text: str) -> list[ColumnSpec]:
+def parse_avro(text: str) -> list[types.ColumnSpec]:
     """Return the columns; ConfigError names what can't be one."""
     content = json_object(load_json(text, "the Avro schema"), "the Avro schema")
     if content.get("type") != "record":
         raise ConfigError("the Avro schema must be a record: its fields are the columns")
     fields = _AvroReader().record(content, "", 0)
-    return [ColumnSpec(field.name, field.type, field.nullable) for field in fields]
+    return [types.ColumnSpec(field.name, field.type, field.nullable) for field in fields]
 
 
 class _AvroReader:
@@ -76,28 +55,28 @@ class _AvroReader:
 
     def __init__(self) -> None:
         self._count = 0
-        self._named: dict[str, ColumnType | None] = {}
+        self._named: dict[str, types.ColumnType | None] = {}
         """By full name; None: its definition is not over."""
         self._namespace = ""
         """Of the definition around what is read."""
 
-    def record(self, content: JsonObject, path: str, depth: int) -> list[StructColumnField]:
+    def record(self, content: JsonObject, path: str, depth: int) -> list[types.StructColumnField]:
         what = f"'{path}'" if path else "the Avro schema"
         full = self._define(content, what, None)
         around, self._namespace = self._namespace, full.rpartition(".")[0]
-        found: list[StructColumnField] = []
+        found: list[types.StructColumnField] = []
         for item in json_list(content.get("fields"), f"'fields' of {what}"):
             field = json_object(item, f"a field of {what}")
             name = json_text(field.get("name"), f"the name of a field of {what}")
             inner = printable(f"{path}.{name}"[-200:] if path else name[:200])
             column_type, nullable = self._type(field.get("type"), inner, depth + 1)
-            found.append(StructColumnField(name, column_type, nullable))
-        check_field_names(field.name for field in found)
+            found.append(types.StructColumnField(name, column_type, nullable))
+        types.check_field_names(field.name for field in found)
         self._namespace = around
-        self._named[full] = StructColumn(tuple(found))
+        self._named[full] = types.StructColumn(tuple(found))
         return found
 
-    def _type(self, value: object, path: str, depth: int) -> tuple[ColumnType, bool]:
+    def _type(self, value: object, path: str, depth: int) -> tuple[types.ColumnType, bool]:
         """Return the type, and whether it may be null."""
         if isinstance(value, list):
             others = [each for each in value if each != "null"]
@@ -108,7 +87,7 @@ class _AvroReader:
             return self._single(others[0], path, depth), len(others) < len(value)
         return self._single(value, path, depth), False
 
-    def _single(self, value: object, path: str, depth: int) -> ColumnType:
+    def _single(self, value: object, path: str, depth: int) -> types.ColumnType:
         self._step(depth)
         if isinstance(value, str):
             return self._by_name(value, path, depth)
@@ -121,16 +100,16 @@ class _AvroReader:
             return column_type
         match json_text(kind, f"the type of '{path}'"):
             case "record" | "error":
-                return StructColumn(tuple(self.record(content, path, depth)))
+                return types.StructColumn(tuple(self.record(content, path, depth)))
             case "array":
-                return ArrayColumn(*self._type(content.get("items"), path, depth + 1))
+                return types.ArrayColumn(*self._type(content.get("items"), path, depth + 1))
             case "map":
                 self._step(depth)
                 value_type, nullable = self._type(content.get("values"), path, depth + 1)
-                return MapColumn(StringColumn(), value_type, nullable)
+                return types.MapColumn(types.StringColumn(), value_type, nullable)
             case "enum":
-                self._define(content, f"'{path}'", StringColumn())
-                return StringColumn()
+                self._define(content, f"'{path}'", types.StringColumn())
+                return types.StringColumn()
             case "fixed":
                 column_type = _logical(content, "fixed", path)
                 self._define(content, f"'{path}'", column_type)
@@ -140,7 +119,7 @@ class _AvroReader:
                     return _logical(content, name, path)
                 return self._by_name(name, path, depth)
 
-    def _define(self, content: JsonObject, what: str, column_type: ColumnType | None) -> str:
+    def _define(self, content: JsonObject, what: str, column_type: types.ColumnType | None) -> str:
         """Return the full name of the definition."""
         name = json_text(content.get("name"), f"the name of the Avro type of {what}")
         space = content.get("namespace")
@@ -150,7 +129,7 @@ class _AvroReader:
         self._named[full] = column_type
         return full
 
-    def _by_name(self, name: str, path: str, depth: int) -> ColumnType:
+    def _by_name(self, name: str, path: str, depth: int) -> types.ColumnType:
         if name in _PRIMITIVES:
             return _PRIMITIVES[name]
         full = _full_name(name, self._namespace)
@@ -165,17 +144,17 @@ class _AvroReader:
         self._count_again(column_type, depth)
         return column_type
 
-    def _count_again(self, column_type: ColumnType, depth: int) -> None:
-        for part in parts_of(column_type):
+    def _count_again(self, column_type: types.ColumnType, depth: int) -> None:
+        for part in types.parts_of(column_type):
             self._step(depth + 1)
             self._count_again(part, depth + 1)
 
     def _step(self, depth: int) -> None:
         self._count += 1
-        if self._count > MAX_COLUMNS:
-            raise too_many_columns()
-        if depth > MAX_DEPTH:
-            raise too_deep()
+        if self._count > types.MAX_COLUMNS:
+            raise types.too_many_columns()
+        if depth > types.MAX_DEPTH:
+            raise types.too_deep()
 
 
 def _full_name(name: str, namespace: str) -> str:
@@ -183,14 +162,14 @@ def _full_name(name: str, namespace: str) -> str:
     return name.removeprefix(".") if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _logical(content: JsonObject, kind: str, path: str) -> ColumnType:
+def _logical(content: JsonObject, kind: str, path: str) -> types.ColumnType:
     logical = content.get("logicalType")
-    plain = _PRIMITIVES.get(kind, BinaryColumn())
+    plain = _PRIMITIVES.get(kind, types.BinaryColumn())
     if not isinstance(logical, str):
         return plain
     if logical == "decimal" and kind in ("bytes", "fixed"):
         try:
-            return DecimalColumn(
+            return types.DecimalColumn(
                 json_integer(content.get("precision"), f"the precision of '{path}'"),
                 json_integer(content.get("scale", 0), f"the scale of '{path}'"),
             )

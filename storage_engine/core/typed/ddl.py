@@ -8,54 +8,31 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.bounded_json import check_text_size
-from storage_engine.core.typed.column_types import (
-    MAX_COLUMNS,
-    MAX_DEPTH,
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnSpec,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    StructColumnField,
-    TimestampColumn,
-    check_field_names,
-    ddl_of,
-    quoted_name,
-    too_deep,
-    too_many_columns,
-)
 from storage_engine.core.typed.ddl_tokens import Token, TokenKind, Tokens
 
 T = TypeVar("T")
 
-_SIMPLE: dict[str, ColumnType] = {
-    "BOOLEAN": BooleanColumn(),
-    "TINYINT": IntegerColumn(8),
-    "BYTE": IntegerColumn(8),
-    "SMALLINT": IntegerColumn(16),
-    "SHORT": IntegerColumn(16),
-    "INT": IntegerColumn(32),
-    "INTEGER": IntegerColumn(32),
-    "BIGINT": IntegerColumn(64),
-    "LONG": IntegerColumn(64),
-    "FLOAT": FloatColumn(32),
-    "REAL": FloatColumn(32),
-    "DOUBLE": FloatColumn(64),
-    "STRING": StringColumn(),
-    "BINARY": BinaryColumn(),
-    "DATE": DateColumn(),
-    "TIMESTAMP": TimestampColumn(with_zone=True),
-    "TIMESTAMP_LTZ": TimestampColumn(with_zone=True),
-    "TIMESTAMP_NTZ": TimestampColumn(with_zone=False),
+_SIMPLE: dict[str, types.ColumnType] = {
+    "BOOLEAN": types.BooleanColumn(),
+    "TINYINT": types.IntegerColumn(8),
+    "BYTE": types.IntegerColumn(8),
+    "SMALLINT": types.IntegerColumn(16),
+    "SHORT": types.IntegerColumn(16),
+    "INT": types.IntegerColumn(32),
+    "INTEGER": types.IntegerColumn(32),
+    "BIGINT": types.IntegerColumn(64),
+    "LONG": types.IntegerColumn(64),
+    "FLOAT": types.FloatColumn(32),
+    "REAL": types.FloatColumn(32),
+    "DOUBLE": types.FloatColumn(64),
+    "STRING": types.StringColumn(),
+    "BINARY": types.BinaryColumn(),
+    "DATE": types.DateColumn(),
+    "TIMESTAMP": types.TimestampColumn(with_zone=True),
+    "TIMESTAMP_LTZ": types.TimestampColumn(with_zone=True),
+    "TIMESTAMP_NTZ": types.TimestampColumn(with_zone=False),
 }
 
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
@@ -72,18 +49,18 @@ _REFUSED = {
 }
 
 
-def parse_ddl(text: str) -> list[ColumnSpec]:
+def parse_ddl(text: str) -> list[types.ColumnSpec]:
     """Return the columns of a text; ConfigError, with the place, for one that can't be read."""
     check_text_size(text, "the DDL")
     reader = _DdlReader(Tokens(text, "the DDL"))
-    columns = [ColumnSpec(*part) for part in reader.columns()]
+    columns = [types.ColumnSpec(*part) for part in reader.columns()]
     reader.expect_end()
     return columns
 
 
-def parse_type(text: str, name: str = "") -> ColumnType:
+def parse_type(text: str, name: str = "") -> types.ColumnType:
     """Return the type that a text names; `name` is the column's, for errors."""
-    what = f"the type of column {quoted_name(name)}" if name else "the type"
+    what = f"the type of column {types.quoted_name(name)}" if name else "the type"
     check_text_size(text, what)
     reader = _DdlReader(Tokens(text, what))
     column_type = reader.type(1)
@@ -91,10 +68,10 @@ def parse_type(text: str, name: str = "") -> ColumnType:
     return column_type
 
 
-def render_ddl(columns: Iterable[ColumnSpec], *, exact: bool = False) -> str:
+def render_ddl(columns: Iterable[types.ColumnSpec], *, exact: bool = False) -> str:
     """Return the columns as `parse_ddl` reads them. `exact` is as in `ddl_of`."""
     return ", ".join(
-        f"{quoted_name(column.name)} {ddl_of(column.type, exact=exact)}"
+        f"{types.quoted_name(column.name)} {types.ddl_of(column.type, exact=exact)}"
         f"{'' if column.nullable else ' NOT NULL'}"
         for column in columns
     )
@@ -107,17 +84,17 @@ class _DdlReader:
         self._tokens = tokens
         self._count = 0
 
-    def columns(self) -> list[tuple[str, ColumnType, bool]]:
+    def columns(self) -> list[tuple[str, types.ColumnType, bool]]:
         """Return names, types and whether they are nullable, up to what is none of them."""
         return self._list(lambda: self._named(1))
 
-    def type(self, depth: int) -> ColumnType:
+    def type(self, depth: int) -> types.ColumnType:
         """Return the next type."""
         self._count += 1
-        if self._count > MAX_COLUMNS:
-            raise too_many_columns()
-        if depth > MAX_DEPTH:
-            raise too_deep()
+        if self._count > types.MAX_COLUMNS:
+            raise types.too_many_columns()
+        if depth > types.MAX_DEPTH:
+            raise types.too_deep()
         token = self._tokens.next()
         name = token.text.upper()
         if token.kind is not TokenKind.WORD:
@@ -131,7 +108,7 @@ class _DdlReader:
                 return self._interval()
             case "ARRAY":
                 element = self._inside(lambda: self._element(depth + 1))
-                return ArrayColumn(*element)
+                return types.ArrayColumn(*element)
             case "MAP":
                 return self._inside(lambda: self._map(depth + 1))
             case "STRUCT":
@@ -147,14 +124,14 @@ class _DdlReader:
         if self._tokens.peek.kind is not TokenKind.END:
             self._refuse(self._tokens.peek, "a comma or the end is expected")
 
-    def _simple(self, name: str) -> ColumnType:
+    def _simple(self, name: str) -> types.ColumnType:
         if self._tokens.peek.is_word("COLLATE"):
             self._refuse(self._tokens.peek, "collations are not kept: leave it out")
         if name == "TIMESTAMP" and self._tokens.peek.is_word("WITHOUT", "WITH"):
             self._refuse(self._tokens.peek, "write TIMESTAMP_NTZ or TIMESTAMP")
         return _SIMPLE[name]
 
-    def _decimal(self, token: Token) -> ColumnType:
+    def _decimal(self, token: Token) -> types.ColumnType:
         precision, scale = 10, 0
         if self._tokens.peek.is_sign("("):
             self._tokens.next()
@@ -164,36 +141,36 @@ class _DdlReader:
                 scale = self._integer()
             self._tokens.sign(")")
         try:
-            return DecimalColumn(precision, scale)
+            return types.DecimalColumn(precision, scale)
         except ConfigError as error:
             raise self._tokens.error(token, str(error)) from error
 
-    def _interval(self) -> ColumnType:
+    def _interval(self) -> types.ColumnType:
         words = [self._tokens.next() for _ in range(3) if self._tokens.peek.kind is TokenKind.WORD]
         if [word.text.upper() for word in words] != ["DAY", "TO", "SECOND"]:
             self._refuse(
                 self._tokens.peek, "of intervals only INTERVAL DAY TO SECOND can be stored"
             )
-        return IntervalColumn()
+        return types.IntervalColumn()
 
-    def _map(self, depth: int) -> ColumnType:
+    def _map(self, depth: int) -> types.ColumnType:
         key = self.type(depth)
         self._tokens.sign(",")
         value, nullable = self._element(depth)
-        return MapColumn(key, value, nullable)
+        return types.MapColumn(key, value, nullable)
 
-    def _struct(self, depth: int) -> ColumnType:
+    def _struct(self, depth: int) -> types.ColumnType:
         token = self._tokens.peek
         if token.is_sign("<>"):
             self._refuse(token, "a STRUCT needs a field")
         fields = self._inside(lambda: self._list(lambda: self._named(depth)))
         try:
-            check_field_names(name for name, _, _ in fields)
+            types.check_field_names(name for name, _, _ in fields)
         except ConfigError as error:
             raise self._tokens.error(token, str(error)) from error
-        return StructColumn(tuple(StructColumnField(*each) for each in fields))
+        return types.StructColumn(tuple(types.StructColumnField(*each) for each in fields))
 
-    def _named(self, depth: int) -> tuple[str, ColumnType, bool]:
+    def _named(self, depth: int) -> tuple[str, types.ColumnType, bool]:
         """Return a column or field: `name [:] type [NOT NULL] [COMMENT 'text']`."""
         token = self._tokens.next()
         if token.kind not in (TokenKind.WORD, TokenKind.QUOTED):
@@ -208,7 +185,7 @@ class _DdlReader:
             self._tokens.next()
         return token.text, column_type, nullable
 
-    def _element(self, depth: int) -> tuple[ColumnType, bool]:
+    def _element(self, depth: int) -> tuple[types.ColumnType, bool]:
         """Return a type, and whether its values may be null."""
         column_type = self.type(depth)
         if self._tokens.peek.is_word("NULL"):

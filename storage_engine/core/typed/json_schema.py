@@ -6,6 +6,7 @@ values are not kept; what decides on a type and can't be a column's is an error.
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import printable
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.bounded_json import (
     JsonObject,
     json_list,
@@ -14,33 +15,13 @@ from storage_engine.core.typed.bounded_json import (
     load_json,
     shown,
 )
-from storage_engine.core.typed.column_types import (
-    MAX_COLUMNS,
-    MAX_DEPTH,
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnSpec,
-    ColumnType,
-    DateColumn,
-    FloatColumn,
-    IntegerColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    StructColumnField,
-    TimestampColumn,
-    check_field_names,
-    too_deep,
-    too_many_columns,
-)
 
 _UNSUPPORTED = ("allOf", "not", "if", "then", "else", "dependentSchemas", "patternProperties")
 _MAX_REFERENCES = 64
 """How many references may lead from one to the next."""
 
 
-def parse_json_schema(text: str) -> list[ColumnSpec]:
+def parse_json_schema(text: str) -> list[types.ColumnSpec]:
     """Return the columns; ConfigError names what can't be one."""
     root = json_object(load_json(text, "the JSON Schema"), "the JSON Schema")
     return _JsonSchemaReader(root).columns()
@@ -53,15 +34,15 @@ class _JsonSchemaReader:
         self._root = root
         self._count = 0
 
-    def columns(self) -> list[ColumnSpec]:
+    def columns(self) -> list[types.ColumnSpec]:
         content, _ = self._resolved(self._root, "the JSON Schema")
         if "properties" not in content:
             raise ConfigError("the JSON Schema has no 'properties': its columns belong there")
-        return [ColumnSpec(*each) for each in self._properties(content, "", 1)]
+        return [types.ColumnSpec(*each) for each in self._properties(content, "", 1)]
 
     def _properties(
         self, content: JsonObject, path: str, depth: int
-    ) -> list[tuple[str, ColumnType, bool]]:
+    ) -> list[tuple[str, types.ColumnType, bool]]:
         where = f"'{path}'" if path else "the JSON Schema"
         properties = json_object(content.get("properties"), f"'properties' of {where}")
         required = {
@@ -73,20 +54,20 @@ class _JsonSchemaReader:
             raise ConfigError(
                 f"'required' of {where} names '{printable(unknown[0][:80])}', which is no property"
             )
-        found: list[tuple[str, ColumnType, bool]] = []
+        found: list[tuple[str, types.ColumnType, bool]] = []
         for name, value in properties.items():
             inner = f"{path}.{name}"[-200:] if path else name
             column_type, nullable = self._type(value, printable(inner), depth)
             found.append((name, column_type, nullable or name not in required))
         return found
 
-    def _type(self, value: object, path: str, depth: int) -> tuple[ColumnType, bool]:
+    def _type(self, value: object, path: str, depth: int) -> tuple[types.ColumnType, bool]:
         """Return the type, and whether it may be null."""
         self._count += 1
-        if self._count > MAX_COLUMNS:
-            raise too_many_columns()
-        if depth > MAX_DEPTH:
-            raise too_deep()
+        if self._count > types.MAX_COLUMNS:
+            raise types.too_many_columns()
+        if depth > types.MAX_DEPTH:
+            raise types.too_deep()
         content, nullable = self._resolved(json_object(value, f"'{path}'"), f"'{path}'")
         for word in _UNSUPPORTED:
             if word in content:
@@ -94,11 +75,11 @@ class _JsonSchemaReader:
         name, may_be_null = self._type_name(content, path)
         match name:
             case "boolean":
-                column_type: ColumnType = BooleanColumn()
+                column_type: types.ColumnType = types.BooleanColumn()
             case "integer":
-                column_type = IntegerColumn(64)
+                column_type = types.IntegerColumn(64)
             case "number":
-                column_type = FloatColumn(64)
+                column_type = types.FloatColumn(64)
             case "string":
                 column_type = _text_type(content)
             case "array":
@@ -112,21 +93,21 @@ class _JsonSchemaReader:
                 )
         return column_type, nullable or may_be_null
 
-    def _array(self, content: JsonObject, path: str, depth: int) -> ColumnType:
+    def _array(self, content: JsonObject, path: str, depth: int) -> types.ColumnType:
         if "items" not in content:
             raise ConfigError(f"'{path}' is an array without 'items': give it the elements' type")
-        return ArrayColumn(*self._type(content["items"], f"{path}[]"[-200:], depth + 1))
+        return types.ArrayColumn(*self._type(content["items"], f"{path}[]"[-200:], depth + 1))
 
-    def _object(self, content: JsonObject, path: str, depth: int) -> ColumnType:
+    def _object(self, content: JsonObject, path: str, depth: int) -> types.ColumnType:
         values = content.get("additionalProperties")
         if content.get("properties"):
             fields = self._properties(content, path, depth + 1)
-            check_field_names(name for name, _, _ in fields)
-            return StructColumn(tuple(StructColumnField(*each) for each in fields))
+            types.check_field_names(name for name, _, _ in fields)
+            return types.StructColumn(tuple(types.StructColumnField(*each) for each in fields))
         if isinstance(values, dict):
             self._count += 1
             value, nullable = self._type(values, f"{path}.*"[-200:], depth + 1)
-            return MapColumn(StringColumn(), value, nullable)
+            return types.MapColumn(types.StringColumn(), value, nullable)
         raise ConfigError(
             f"'{path}' is an object without 'properties': name them, or give the values' type in "
             "'additionalProperties'"
@@ -183,16 +164,16 @@ class _JsonSchemaReader:
         return place
 
 
-def _text_type(content: JsonObject) -> ColumnType:
+def _text_type(content: JsonObject) -> types.ColumnType:
     if content.get("contentEncoding") == "base64":
-        return BinaryColumn()
+        return types.BinaryColumn()
     match content.get("format"):
         case "date":
-            return DateColumn()
+            return types.DateColumn()
         case "date-time":
-            return TimestampColumn(with_zone=True)
+            return types.TimestampColumn(with_zone=True)
         case _:
-            return StringColumn()
+            return types.StringColumn()
 
 
 def _type_of_choices(content: JsonObject) -> object:

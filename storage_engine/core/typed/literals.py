@@ -9,18 +9,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from storage_engine.core.typed.column_types import (
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    StringColumn,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.comparisons import Literal
 from storage_engine.core.typed.ddl_tokens import Token, TokenKind
 
@@ -51,29 +40,29 @@ _TIME = re.compile(rf"({_DATE}(?:[T ]{_CLOCK})?) ?(Z|UTC|[+-]\d{{2}}:\d{{2}})?",
 
 
 def literal_of(
-    column_type: ColumnType, token: Token, prefix: str, *, needs_zone: bool = False
+    column_type: types.ColumnType, token: Token, prefix: str, *, needs_zone: bool = False
 ) -> Literal:
     """Return the value of a token for a column of that type. `prefix` is what stood before it: a
     sign, or the name of a type in capitals. ValueError, perhaps with a reason, for one of another
     type. A time without a zone is UTC, or refused with `needs_zone`."""
     match column_type:
-        case BooleanColumn():
+        case types.BooleanColumn():
             return _boolean(token, prefix)
-        case IntegerColumn(bits):
+        case types.IntegerColumn(bits):
             return _integer(token, prefix, bits)
-        case DecimalColumn():
+        case types.DecimalColumn():
             return _decimal(token, prefix, column_type)
-        case FloatColumn():
+        case types.FloatColumn():
             return _float(token, prefix)
-        case StringColumn():
+        case types.StringColumn():
             return _text(token, prefix, ("",))
-        case BinaryColumn():
+        case types.BinaryColumn():
             return bytes.fromhex(_text(token, prefix, ("X",)))
-        case DateColumn():
+        case types.DateColumn():
             return _days(_text(token, prefix, ("", "DATE")))
-        case TimestampColumn(with_zone):
+        case types.TimestampColumn(with_zone):
             return _microseconds(_text(token, prefix, ("", *_TIMES)), with_zone, needs_zone)
-        case IntervalColumn():
+        case types.IntervalColumn():
             return _interval(_text(token, prefix, ("INTERVAL",)))
         case _:
             raise ValueError("nested columns can only be compared with NULL")
@@ -103,7 +92,7 @@ def _integer(token: Token, prefix: str, bits: int) -> int:
     return int(number)
 
 
-def _decimal(token: Token, prefix: str, column_type: DecimalColumn) -> Decimal:
+def _decimal(token: Token, prefix: str, column_type: types.DecimalColumn) -> Decimal:
     number = _number(token, prefix)
     scale = column_type.scale
     sign, digits, exponent = number.as_tuple()

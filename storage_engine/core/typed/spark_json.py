@@ -2,6 +2,7 @@
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import printable
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.bounded_json import (
     JsonObject,
     json_boolean,
@@ -10,28 +11,15 @@ from storage_engine.core.typed.bounded_json import (
     json_text,
     load_json,
 )
-from storage_engine.core.typed.column_types import (
-    MAX_COLUMNS,
-    MAX_DEPTH,
-    ArrayColumn,
-    ColumnSpec,
-    ColumnType,
-    MapColumn,
-    StructColumn,
-    StructColumnField,
-    check_field_names,
-    too_deep,
-    too_many_columns,
-)
 from storage_engine.core.typed.ddl import parse_type
 
 
-def parse_spark_json(text: str) -> list[ColumnSpec]:
+def parse_spark_json(text: str) -> list[types.ColumnSpec]:
     """Return the columns; ConfigError names what can't be one."""
     what = "the Spark schema"
     content = json_object(load_json(text, what), what)
     fields = _SparkReader().fields(content, what, 1)
-    return [ColumnSpec(field.name, field.type, field.nullable) for field in fields]
+    return [types.ColumnSpec(field.name, field.type, field.nullable) for field in fields]
 
 
 class _SparkReader:
@@ -40,24 +28,24 @@ class _SparkReader:
     def __init__(self) -> None:
         self._count = 0
 
-    def fields(self, content: JsonObject, what: str, depth: int) -> list[StructColumnField]:
-        found: list[StructColumnField] = []
+    def fields(self, content: JsonObject, what: str, depth: int) -> list[types.StructColumnField]:
+        found: list[types.StructColumnField] = []
         for item in json_list(content.get("fields"), f"'fields' of {what}"):
             field = json_object(item, f"a field of {what}")
             name = json_text(field.get("name"), f"the name of a field of {what}")
             inner = f"field '{printable(name[:200])}'"
             nullable = json_boolean(field.get("nullable", True), f"'nullable' of {inner}")
             found.append(
-                StructColumnField(name, self._type(field.get("type"), inner, depth), nullable)
+                types.StructColumnField(name, self._type(field.get("type"), inner, depth), nullable)
             )
         return found
 
-    def _type(self, value: object, what: str, depth: int) -> ColumnType:
+    def _type(self, value: object, what: str, depth: int) -> types.ColumnType:
         self._count += 1
-        if self._count > MAX_COLUMNS:
-            raise too_many_columns()
-        if depth > MAX_DEPTH:
-            raise too_deep()
+        if self._count > types.MAX_COLUMNS:
+            raise types.too_many_columns()
+        if depth > types.MAX_DEPTH:
+            raise types.too_deep()
         if isinstance(value, str):
             try:
                 return parse_type(value)
@@ -67,15 +55,15 @@ class _SparkReader:
         match content.get("type"):
             case "array":
                 element = self._type(content.get("elementType"), what, depth + 1)
-                return ArrayColumn(element, _flag(content, "containsNull", what))
+                return types.ArrayColumn(element, _flag(content, "containsNull", what))
             case "map":
                 key = self._type(content.get("keyType"), what, depth + 1)
                 inner = self._type(content.get("valueType"), what, depth + 1)
-                return MapColumn(key, inner, _flag(content, "valueContainsNull", what))
+                return types.MapColumn(key, inner, _flag(content, "valueContainsNull", what))
             case "struct":
                 fields = self.fields(content, what, depth + 1)
-                check_field_names(field.name for field in fields)
-                return StructColumn(tuple(fields))
+                types.check_field_names(field.name for field in fields)
+                return types.StructColumn(tuple(fields))
             case _:
                 raise ConfigError(
                     f"{what} has a type that no column can have: use Spark's own types"

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.printable import printable
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.bounded_json import (
     check_text_size,
     json_boolean,
@@ -30,19 +31,6 @@ from storage_engine.core.typed.bounded_json import (
     load_json,
     only_fields,
     shown,
-)
-from storage_engine.core.typed.column_types import (
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    IntegerColumn,
-    StringColumn,
-    TimestampColumn,
-    check_name,
-    check_types,
-    ddl_of,
 )
 from storage_engine.core.typed.column_types import ColumnSpec as ColumnSpec
 from storage_engine.core.typed.ddl import parse_type
@@ -60,13 +48,13 @@ MAX_COLUMN_ID = 2**31 - 1
 _FORMAT = 1
 
 _KEY_TYPES = (
-    BooleanColumn,
-    IntegerColumn,
-    DecimalColumn,
-    StringColumn,
-    BinaryColumn,
-    DateColumn,
-    TimestampColumn,
+    types.BooleanColumn,
+    types.IntegerColumn,
+    types.DecimalColumn,
+    types.StringColumn,
+    types.BinaryColumn,
+    types.DateColumn,
+    types.TimestampColumn,
 )
 """What a key may consist of: types whose values are equal exactly when their texts are."""
 
@@ -88,7 +76,7 @@ class SchemaColumn:
     column_id: int
     """1 or more; never given to another column of the topic."""
     name: str
-    type: ColumnType
+    type: types.ColumnType
     nullable: bool
     hidden: bool = False
     """Producers don't write a hidden column; readers get it where they name it."""
@@ -329,7 +317,7 @@ def _following(
 
 
 def _check_added(column: SchemaColumn, *, is_first_version: bool) -> None:
-    check_name(column.name, what="column")
+    types.check_name(column.name, what="column")
     if column.name.lower() in METADATA_COLUMNS:
         raise ConfigError(
             f"column '{printable(column.name)}': {', '.join(METADATA_COLUMNS)} tell where a row "
@@ -387,9 +375,9 @@ def _check_key(schema: TopicSchema) -> None:
             raise ConfigError(f"the key names column id {column_id}, which version 1 does not have")
         if not isinstance(column.type, _KEY_TYPES):
             raise ConfigError(
-                f"column '{printable(column.name)}' is {ddl_of(column.type)[:80]}, which can't "
-                "belong to a key: use BOOLEAN, whole numbers, DECIMAL, STRING, BINARY, DATE or "
-                "TIMESTAMP"
+                f"column '{printable(column.name)}' is {types.ddl_of(column.type)[:80]}, which "
+                "can't belong to a key: use BOOLEAN, whole numbers, DECIMAL, STRING, BINARY, DATE "
+                "or TIMESTAMP"
             )
         if column.nullable:
             raise ConfigError(
@@ -400,7 +388,7 @@ def _check_key(schema: TopicSchema) -> None:
 def _checked(schema: TopicSchema) -> TopicSchema:
     """Return the schema if its last version, which is the largest, is within all limits."""
     columns = schema.latest.columns
-    check_types(column.type for column in columns)
+    types.check_types(column.type for column in columns)
     _check_names([column.name for column in columns])
     check_text_size(schema.to_json(), "the schema with all of its versions")
     return schema
@@ -412,7 +400,7 @@ def _checked(schema: TopicSchema) -> TopicSchema:
 def _check_specs(columns: Sequence[ColumnSpec]) -> None:
     if not columns:
         raise ConfigError("the schema has no columns: name at least one")
-    check_types(spec.type for spec in columns)
+    types.check_types(spec.type for spec in columns)
     _check_names([spec.name for spec in columns])
 
 
@@ -462,7 +450,7 @@ def _as_json(column: SchemaColumn) -> dict[str, object]:
     content: dict[str, object] = {
         "id": column.column_id,
         "name": column.name,
-        "type": ddl_of(column.type, exact=True),
+        "type": types.ddl_of(column.type, exact=True),
     }
     if not column.nullable:
         content["nullable"] = False

@@ -2,16 +2,7 @@
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import printable
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    ColumnType,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    MapColumn,
-    StructColumn,
-    ddl_of,
-)
+from storage_engine.core.typed import column_types as types
 
 _REMEDY = (
     "whole numbers may become larger ones, FLOAT may become DOUBLE, and DECIMAL may get more "
@@ -19,22 +10,27 @@ _REMEDY = (
 )
 
 
-def check_widening(old: ColumnType, new: ColumnType, name: str) -> None:
+def check_widening(old: types.ColumnType, new: types.ColumnType, name: str) -> None:
     """ConfigError unless every value of `old` is one of `new`; `name` is the column's. Nested types
     keep their form, and may be wider inside."""
     match old, new:
         case _ if old == new:
             return
-        case (IntegerColumn(was), IntegerColumn(bits)) | (FloatColumn(was), FloatColumn(bits)):
+        case (types.IntegerColumn(was), types.IntegerColumn(bits)) | (
+            types.FloatColumn(was),
+            types.FloatColumn(bits),
+        ):
             is_wider = bits > was
-        case DecimalColumn(), DecimalColumn():
+        case types.DecimalColumn(), types.DecimalColumn():
             is_wider = new.scale == old.scale and new.precision > old.precision
-        case ArrayColumn(), ArrayColumn() if old.element_nullable == new.element_nullable:
+        case types.ArrayColumn(), types.ArrayColumn() if (
+            old.element_nullable == new.element_nullable
+        ):
             return check_widening(old.element, new.element, f"{name}.element")
-        case MapColumn(), MapColumn() if old.value_nullable == new.value_nullable:
+        case types.MapColumn(), types.MapColumn() if old.value_nullable == new.value_nullable:
             check_widening(old.key, new.key, f"{name}.key")
             return check_widening(old.value, new.value, f"{name}.value")
-        case StructColumn(), StructColumn() if _same_fields(old, new):
+        case types.StructColumn(), types.StructColumn() if _same_fields(old, new):
             for was_field, field in zip(old.fields, new.fields, strict=True):
                 check_widening(was_field.type, field.type, f"{name}.{printable(field.name)}")
             return None
@@ -46,11 +42,11 @@ def check_widening(old: ColumnType, new: ColumnType, name: str) -> None:
         )
 
 
-def _same_fields(old: StructColumn, new: StructColumn) -> bool:
+def _same_fields(old: types.StructColumn, new: types.StructColumn) -> bool:
     was = [(field.name, field.nullable) for field in old.fields]
     return was == [(field.name, field.nullable) for field in new.fields]
 
 
-def _shown(column_type: ColumnType) -> str:
-    text = ddl_of(column_type, exact=True)
+def _shown(column_type: types.ColumnType) -> str:
+    text = types.ddl_of(column_type, exact=True)
     return printable(text if len(text) <= 200 else f"{text[:197]}...")

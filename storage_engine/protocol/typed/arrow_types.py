@@ -20,21 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import SchemaColumn
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.typed.directory import HEADERS, OFFSETS, TIMESTAMPS, TOMBSTONES
@@ -48,32 +34,32 @@ SYSTEM_TYPES = {
 
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _FLOATS = {32: pa.float32(), 64: pa.float64()}
-_SINGLE: dict[ColumnType, Any] = {
-    BooleanColumn(): pa.bool_(),
-    StringColumn(): pa.string(),
-    BinaryColumn(): pa.binary(),
-    DateColumn(): pa.date32(),
-    TimestampColumn(with_zone=True): pa.timestamp("us", tz="UTC"),
-    TimestampColumn(with_zone=False): pa.timestamp("us"),
-    IntervalColumn(): pa.duration("us"),
+_SINGLE: dict[types.ColumnType, Any] = {
+    types.BooleanColumn(): pa.bool_(),
+    types.StringColumn(): pa.string(),
+    types.BinaryColumn(): pa.binary(),
+    types.DateColumn(): pa.date32(),
+    types.TimestampColumn(with_zone=True): pa.timestamp("us", tz="UTC"),
+    types.TimestampColumn(with_zone=False): pa.timestamp("us"),
+    types.IntervalColumn(): pa.duration("us"),
 }
 
 
 @lru_cache(maxsize=4096)
-def arrow_type(column_type: ColumnType) -> Any:
+def arrow_type(column_type: types.ColumnType) -> Any:
     """Return the pa.DataType."""
     match column_type:
-        case IntegerColumn(bits):
+        case types.IntegerColumn(bits):
             return _INTEGERS[bits]
-        case FloatColumn(bits):
+        case types.FloatColumn(bits):
             return _FLOATS[bits]
-        case DecimalColumn(precision, scale):
+        case types.DecimalColumn(precision, scale):
             return pa.decimal128(precision, scale)
-        case ArrayColumn(element, _):
+        case types.ArrayColumn(element, _):
             return pa.list_(pa.field("element", arrow_type(element)))
-        case MapColumn(key, value, _):
+        case types.MapColumn(key, value, _):
             return pa.map_(arrow_type(key), arrow_type(value))
-        case StructColumn(fields):
+        case types.StructColumn(fields):
             return pa.struct([pa.field(each.name, arrow_type(each.type)) for each in fields])
         case _:
             return _SINGLE[column_type]

@@ -5,16 +5,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    ColumnType,
-    DateColumn,
-    FloatColumn,
-    IntervalColumn,
-    MapColumn,
-    StructColumn,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.protocol.records.arrow_kernels import kernel
 from storage_engine.protocol.typed.arrays.plain_numbers import plain_values
 from storage_engine.protocol.typed.directory import (
@@ -37,10 +28,10 @@ class ColumnBounds(NamedTuple):
 NO_BOUNDS = ColumnBounds(0, b"", b"")
 
 
-def bounds_of(array: Any, column_type: ColumnType) -> ColumnBounds:
+def bounds_of(array: Any, column_type: types.ColumnType) -> ColumnBounds:
     """Return the bounds of an array of this type; for a pa.DictionaryArray those of its values,
     each of which some row has."""
-    if isinstance(column_type, ArrayColumn | MapColumn | StructColumn):
+    if isinstance(column_type, types.ArrayColumn | types.MapColumn | types.StructColumn):
         return NO_BOUNDS
     if pa.types.is_dictionary(array.type):
         array = array.dictionary
@@ -55,11 +46,14 @@ def bounds_of(array: Any, column_type: ColumnType) -> ColumnBounds:
                 encode_bound(largest, column_type)[0],
             )
     flags = 0
-    if isinstance(column_type, DateColumn):
+    if isinstance(column_type, types.DateColumn):
         array = array.view(pa.int32())
-    elif isinstance(column_type, TimestampColumn | IntervalColumn):
+    elif isinstance(column_type, types.TimestampColumn | types.IntervalColumn):
         array = array.view(pa.int64())
-    elif isinstance(column_type, FloatColumn) and kernel("any", kernel("is_nan", array)).as_py():
+    elif (
+        isinstance(column_type, types.FloatColumn)
+        and kernel("any", kernel("is_nan", array)).as_py()
+    ):
         flags = HAS_NAN
     found = kernel("min_max", array)
     least, largest = found["min"].as_py(), found["max"].as_py()

@@ -49,19 +49,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.typed.column_types import (
-    MAX_COLUMNS,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    StringColumn,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.comparisons import ColumnStatistics, Literal
 from storage_engine.protocol.records.record_batch import BytesLike
 
@@ -91,7 +79,7 @@ MAXIMUM_SHORTENED = 4
 HAS_NAN = 8
 _ALL_FLAGS = HAS_BOUNDS | MINIMUM_SHORTENED | MAXIMUM_SHORTENED | HAS_NAN
 
-MAX_ENTRIES = MAX_COLUMNS + len(SYSTEM_COLUMNS)
+MAX_ENTRIES = types.MAX_COLUMNS + len(SYSTEM_COLUMNS)
 MAX_ROWS = 4 << 20
 """The most rows of a batch: rows of nulls take no bytes here, but memory where they are read."""
 MAX_BOUND_BYTES = 32
@@ -394,7 +382,7 @@ def seal_directory(buffer: bytearray | memoryview, position: int, size: int) -> 
 
 
 def statistics_of(
-    entry: ColumnEntry | None, column_type: ColumnType, rows: int
+    entry: ColumnEntry | None, column_type: types.ColumnType, rows: int
 ) -> ColumnStatistics | None:
     """Return what is known of a column's values; None, as nothing is, when the bounds that its
     producer gave don't fit its type. `entry` None stands for a column that the batch leaves out,
@@ -420,37 +408,42 @@ def statistics_of(
     )
 
 
-def decode_bound(data: bytes, column_type: ColumnType) -> Literal:
+def decode_bound(data: bytes, column_type: types.ColumnType) -> Literal:
     """Return a minimum or maximum; CorruptRecordError when it does not fit the type."""
     try:
         match column_type:
-            case BooleanColumn():
+            case types.BooleanColumn():
                 return bool(_INT64.unpack(data)[0])
-            case IntegerColumn() | DateColumn() | TimestampColumn() | IntervalColumn():
+            case (
+                types.IntegerColumn()
+                | types.DateColumn()
+                | types.TimestampColumn()
+                | types.IntervalColumn()
+            ):
                 return int(_INT64.unpack(data)[0])
-            case FloatColumn():
+            case types.FloatColumn():
                 return float(_DOUBLE.unpack(data)[0])
-            case DecimalColumn(_, scale) if len(data) == _DECIMAL_BYTES:
+            case types.DecimalColumn(_, scale) if len(data) == _DECIMAL_BYTES:
                 unscaled = int.from_bytes(data, "big", signed=True)
                 return Decimal(unscaled).scaleb(-scale, _EXACT)
-            case StringColumn():
+            case types.StringColumn():
                 return data.decode()
-            case BinaryColumn():
+            case types.BinaryColumn():
                 return data
     except (struct.error, UnicodeDecodeError):
         pass
     raise _damaged(f"a minimum or maximum of {len(data)} bytes does not fit the column's type")
 
 
-def encode_bound(value: Literal, column_type: ColumnType) -> tuple[bytes, bool]:
+def encode_bound(value: Literal, column_type: types.ColumnType) -> tuple[bytes, bool]:
     """Return the bytes of a minimum or maximum, and whether it is shortened."""
     match column_type:
-        case FloatColumn():
+        case types.FloatColumn():
             return _DOUBLE.pack(value), False
-        case DecimalColumn(_, scale):
+        case types.DecimalColumn(_, scale):
             unscaled = int(Decimal(str(value)).scaleb(scale, _EXACT))
             return unscaled.to_bytes(_DECIMAL_BYTES, "big", signed=True), False
-        case StringColumn() | BinaryColumn():
+        case types.StringColumn() | types.BinaryColumn():
             data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[arg-type]
             if len(data) <= MAX_BOUND_BYTES:
                 return data, False

@@ -13,23 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    StructColumnField,
-    TimestampColumn,
-    ddl_of,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import SchemaColumn
 from storage_engine.protocol.typed.row_errors import shown
 
@@ -98,10 +82,10 @@ class _Members(list[tuple[str, Any]]):
             seen.add(name)
 
 
-def _check(value: Any, column_type: ColumnType, path: str) -> None:
+def _check(value: Any, column_type: types.ColumnType, path: str) -> None:
     """_FaultError when the value is not one of the type."""
     match column_type:
-        case ArrayColumn(element, _):
+        case types.ArrayColumn(element, _):
             _check_kind(
                 value,
                 isinstance(value, list) and not isinstance(value, _Members),
@@ -111,16 +95,18 @@ def _check(value: Any, column_type: ColumnType, path: str) -> None:
             for each in value:
                 if each is not None:
                     _check(each, element, f"{path}.element")
-        case MapColumn(StringColumn(), inner, _):
+        case types.MapColumn(types.StringColumn(), inner, _):
             _check_kind(value, isinstance(value, _Members), path, column_type)
             value.check(None, f"{path}.")
             for name, each in value:
                 if each is not None:
                     _check(each, inner, f"{path}.{name}")
-        case MapColumn(key, inner, _):
-            entry = StructColumn((StructColumnField("key", key), StructColumnField("value", inner)))
-            _check(value, ArrayColumn(entry), path)
-        case StructColumn(fields):
+        case types.MapColumn(key, inner, _):
+            entry = types.StructColumn(
+                (types.StructColumnField("key", key), types.StructColumnField("value", inner))
+            )
+            _check(value, types.ArrayColumn(entry), path)
+        case types.StructColumn(fields):
             _check_kind(value, isinstance(value, _Members), path, column_type)
             known = {field.name: field for field in fields}
             value.check(known, f"{path}.")
@@ -132,31 +118,31 @@ def _check(value: Any, column_type: ColumnType, path: str) -> None:
                 _check_kind(value, False, path, column_type)
 
 
-def _check_kind(value: Any, is_right: bool, path: str, column_type: ColumnType) -> None:
+def _check_kind(value: Any, is_right: bool, path: str, column_type: types.ColumnType) -> None:
     if not is_right:
         raise _FaultError(
-            path, f"of type {ddl_of(column_type)} can't hold {shown(_written(value))}"
+            path, f"of type {types.ddl_of(column_type)} can't hold {shown(_written(value))}"
         )
 
 
-def _is_valid(value: Any, column_type: ColumnType) -> bool:
+def _is_valid(value: Any, column_type: types.ColumnType) -> bool:
     is_text = isinstance(value, str) and not isinstance(value, _Number)
     match column_type:
-        case BooleanColumn():
+        case types.BooleanColumn():
             return isinstance(value, bool)
-        case IntegerColumn() | IntervalColumn():
-            bits = column_type.bits if isinstance(column_type, IntegerColumn) else 64
+        case types.IntegerColumn() | types.IntervalColumn():
+            bits = column_type.bits if isinstance(column_type, types.IntegerColumn) else 64
             return isinstance(value, _Number) and _fits_integer(value, bits)
-        case FloatColumn(bits):
+        case types.FloatColumn(bits):
             if is_text:
                 return value in _NO_NUMBERS
             if not isinstance(value, _Number):
                 return False
             number = float(value)
             return (bits == 64 and math.isfinite(number)) or abs(number) < _FLOAT_MAX
-        case DecimalColumn():
+        case types.DecimalColumn():
             return isinstance(value, str) and _fits_decimal(value, column_type)
-        case StringColumn():
+        case types.StringColumn():
             return is_text
         case _:
             return is_text and _fits_text(value, column_type)
@@ -170,7 +156,7 @@ def _fits_integer(value: str, bits: int) -> bool:
     return -(1 << (bits - 1)) <= int(number) < 1 << (bits - 1)
 
 
-def _fits_decimal(value: str, column_type: DecimalColumn) -> bool:
+def _fits_decimal(value: str, column_type: types.DecimalColumn) -> bool:
     try:
         number = Decimal(value)
     except InvalidOperation:
@@ -183,14 +169,14 @@ def _fits_decimal(value: str, column_type: DecimalColumn) -> bool:
     return -exponent <= column_type.scale and whole <= column_type.precision - column_type.scale
 
 
-def _fits_text(value: str, column_type: ColumnType) -> bool:
+def _fits_text(value: str, column_type: types.ColumnType) -> bool:
     try:
         match column_type:
-            case BinaryColumn():
+            case types.BinaryColumn():
                 base64.b64decode(value, validate=True)
-            case DateColumn():
+            case types.DateColumn():
                 date.fromisoformat(value)
-            case TimestampColumn(with_zone):
+            case types.TimestampColumn(with_zone):
                 datetime.fromisoformat(value)
                 return bool(_ZONE.search(value)) == with_zone
     except (ValueError, binascii.Error):

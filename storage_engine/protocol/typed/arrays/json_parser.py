@@ -13,20 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    BinaryColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    MapColumn,
-    StructColumn,
-    StructColumnField,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import SchemaColumn
 from storage_engine.protocol.records.arrow_binary import as_column, binary_array
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
@@ -62,9 +49,9 @@ class JsonReader:
 
     def __init__(self, columns: tuple[SchemaColumn, ...]) -> None:
         self._columns = columns
-        fields = tuple(StructColumnField(each.name, each.type) for each in columns)
-        record = StructColumn(fields)
-        self._shape = JsonShape.of(StructColumn((StructColumnField(_FRAME, record),)))
+        fields = tuple(types.StructColumnField(each.name, each.type) for each in columns)
+        record = types.StructColumn(fields)
+        self._shape = JsonShape.of(types.StructColumn((types.StructColumnField(_FRAME, record),)))
         self._schema = _schema_of(record, pa.int64())
         self._has_integers = _schema_of(record, _ANY_INTEGER) != self._schema
         self._record = record
@@ -170,56 +157,56 @@ def _source(texts: Any, shape: JsonShape) -> Any:
     return pa.py_buffer(prepared(np.frombuffer(bytearray(source), np.uint8), shape))
 
 
-def _schema_of(record: StructColumn, integers: Any) -> Any:
+def _schema_of(record: types.StructColumn, integers: Any) -> Any:
     return pa.schema([pa.field(_FRAME, _parsed_type(record, integers))])
 
 
-def _parsed_type(column_type: ColumnType, integers: Any) -> Any:
+def _parsed_type(column_type: types.ColumnType, integers: Any) -> Any:
     """Return the type as which Arrow reads the JSON of a type. `integers`: int64 for the types of
     the columns, else the one that all of them are read as."""
     match column_type:
-        case BinaryColumn() | DateColumn() | TimestampColumn():
+        case types.BinaryColumn() | types.DateColumn() | types.TimestampColumn():
             return pa.string()
-        case IntervalColumn():
+        case types.IntervalColumn():
             return integers
-        case IntegerColumn() if integers != pa.int64():
+        case types.IntegerColumn() if integers != pa.int64():
             return integers
-        case FloatColumn():
+        case types.FloatColumn():
             return pa.float64()
-        case ArrayColumn(element, _):
+        case types.ArrayColumn(element, _):
             return pa.list_(pa.field("element", _parsed_type(element, integers)))
-        case MapColumn(key, value, _):
+        case types.MapColumn(key, value, _):
             inner = (_parsed_type(key, integers), _parsed_type(value, integers))
             return pa.list_(pa.struct(list(zip(("key", "value"), inner, strict=True))))
-        case StructColumn(fields):
+        case types.StructColumn(fields):
             return pa.struct([pa.field(e.name, _parsed_type(e.type, integers)) for e in fields])
         case _:
             return arrow_type(column_type)
 
 
-def _as(array: Any, column_type: ColumnType) -> Any:
+def _as(array: Any, column_type: types.ColumnType) -> Any:
     """Make an array of `arrow_type` of one of `_parsed_type`."""
     match column_type:
-        case BinaryColumn():
+        case types.BinaryColumn():
             return _bytes_of_base64(array)
-        case IntegerColumn():
+        case types.IntegerColumn():
             return _integers(array, arrow_type(column_type))
-        case IntervalColumn():
+        case types.IntervalColumn():
             return _integers(array, pa.int64()).view(pa.duration("us"))
-        case FloatColumn(bits_count):
+        case types.FloatColumn(bits_count):
             return _floats(array, bits_count)
-        case ArrayColumn(element, _):
+        case types.ArrayColumn(element, _):
             return _lists(array, arrow_type(column_type), _as(array.flatten(), element))
-        case MapColumn():
+        case types.MapColumn():
             return _maps(array, column_type)
-        case StructColumn(fields):
+        case types.StructColumn(fields):
             parts = [
                 _as(part, each.type) for part, each in zip(array.flatten(), fields, strict=True)
             ]
             kind = arrow_type(column_type)
             mask = kernel("is_null", array) if array.null_count else None
             return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
-        case DecimalColumn():
+        case types.DecimalColumn():
             # The parser leaves the number of digits to us.
             array.validate(full=True)
             return array
@@ -257,7 +244,7 @@ def _lists(array: Any, kind: Any, elements: Any) -> Any:
     )
 
 
-def _maps(array: Any, column_type: MapColumn) -> Any:
+def _maps(array: Any, column_type: types.MapColumn) -> Any:
     entries = array.flatten()
     if entries.null_count:
         raise UnreadableJsonError("an entry of a MAP is null")
@@ -271,8 +258,12 @@ def _maps(array: Any, column_type: MapColumn) -> Any:
     return _lists(array, kind, pairs)
 
 
-def _check_distinct(keys: Any, lengths: Any, key_type: ColumnType) -> None:
-    if not len(keys) or lengths.max() < 2 or isinstance(key_type, ArrayColumn | StructColumn):
+def _check_distinct(keys: Any, lengths: Any, key_type: types.ColumnType) -> None:
+    if (
+        not len(keys)
+        or lengths.max() < 2
+        or isinstance(key_type, types.ArrayColumn | types.StructColumn)
+    ):
         return
     encoded = kernel("dictionary_encode", keys)
     places = np.frombuffer(encoded.indices.buffers()[1], np.int32)[: len(keys)].astype(np.int64)
@@ -323,22 +314,22 @@ def _any(array: Any) -> bool:
     return bool(kernel("any", array).as_py())
 
 
-def _leaves(column_type: ColumnType) -> int:
+def _leaves(column_type: types.ColumnType) -> int:
     """Return how many values one value of the type has at least, with all that is inside of
     structs."""
-    if isinstance(column_type, StructColumn):
+    if isinstance(column_type, types.StructColumn):
         return 1 + sum(_leaves(each.type) for each in column_type.fields)
     return 1
 
 
-def _nested_leaves(column_type: ColumnType) -> int:
+def _nested_leaves(column_type: types.ColumnType) -> int:
     """Return the most values that a struct inside of the type has."""
     match column_type:
-        case ArrayColumn(element, _):
+        case types.ArrayColumn(element, _):
             return _nested_leaves(element)
-        case MapColumn(key, value, _):
+        case types.MapColumn(key, value, _):
             return max(2, _nested_leaves(key), _nested_leaves(value))
-        case StructColumn(fields):
+        case types.StructColumn(fields):
             inside = max((_nested_leaves(each.type) for each in fields), default=0)
             return max(_leaves(column_type), inside)
         case _:

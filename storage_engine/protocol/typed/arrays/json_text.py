@@ -27,21 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.protocol.records.arrow_binary import as_column, binary_array, binary_scalar
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
 from storage_engine.protocol.typed.arrays.kernel_options import (
@@ -82,24 +68,29 @@ def joined(*parts: Any) -> Any:
     return kernel("binary_join_element_wise", *parts, _EMPTY)
 
 
-def json_texts(array: Any, column_type: ColumnType) -> Any:
+def json_texts(array: Any, column_type: types.ColumnType) -> Any:
     """Return a pa.StringArray with the JSON of each value. No text is null."""
     match column_type:
-        case ArrayColumn(element, _):
+        case types.ArrayColumn(element, _):
             texts = _lists(array, json_texts(array.flatten(), element), "[", "]")
-        case MapColumn():
+        case types.MapColumn():
             texts = _maps(array, column_type)
-        case StructColumn(fields):
+        case types.StructColumn(fields):
             parts = [array.field(n) for n in range(len(fields))]
             names = [field.name for field in fields]
             texts = json_objects(
                 names, [json_texts(p, f.type) for p, f in zip(parts, fields, strict=True)]
             )
-        case StringColumn():
+        case types.StringColumn():
             texts = joined(_QUOTE, _with_text(_escaped(array)), _QUOTE)
-        case BooleanColumn() | IntegerColumn() | DecimalColumn() | IntervalColumn():
+        case (
+            types.BooleanColumn()
+            | types.IntegerColumn()
+            | types.DecimalColumn()
+            | types.IntervalColumn()
+        ):
             return _with_text(plain_texts(array, column_type), "null")
-        case FloatColumn():
+        case types.FloatColumn():
             return _with_text(_floats(array), "null")
         case _:
             texts = joined(_QUOTE, _with_text(plain_texts(array, column_type)), _QUOTE)
@@ -116,22 +107,22 @@ def json_objects(names: Sequence[str], columns: Sequence[Any]) -> Any:
     return joined(*parts, text("}"))
 
 
-def plain_texts(array: Any, column_type: ColumnType) -> Any:
+def plain_texts(array: Any, column_type: types.ColumnType) -> Any:
     """Return the texts of values that are not nested, without quotes and escapes; null for a
     null."""
     match column_type:
-        case StringColumn():
+        case types.StringColumn():
             return array
-        case BinaryColumn():
+        case types.BinaryColumn():
             return _base64(array)
-        case IntervalColumn():
+        case types.IntervalColumn():
             return cast(array.view(pa.int64()), pa.string())
-        case DecimalColumn(_, scale):
+        case types.DecimalColumn(_, scale):
             return _decimals(array, scale)
-        case DateColumn():
+        case types.DateColumn():
             days = array.view(pa.int32())
             return _times(cast(array, pa.string()), cast(days, pa.int64()), "D", 1)
-        case TimestampColumn(with_zone):
+        case types.TimestampColumn(with_zone):
             times = array.view(pa.int64())
             texts = cast(times.view(pa.timestamp("us")), pa.string())
             texts = kernel("binary_replace_slice", texts, options=_TIME_SEPARATOR)
@@ -205,12 +196,12 @@ def _lists(array: Any, elements: Any, opening: str, closing: str) -> Any:
     return joined(text(opening), kernel("binary_join", lists, _COMMA), text(closing))
 
 
-def _maps(array: Any, column_type: MapColumn) -> Any:
+def _maps(array: Any, column_type: types.MapColumn) -> Any:
     entries = map_as_list(array)
     parts = entries.flatten()
     keys, values = parts.field(0), json_texts(parts.field(1), column_type.value)
     names = json_texts(keys, column_type.key)
-    if isinstance(column_type.key, StringColumn):
+    if isinstance(column_type.key, types.StringColumn):
         return _lists(entries, joined(names, text(":"), values), "{", "}")
     return _lists(entries, json_objects(("key", "value"), (names, values)), "[", "]")
 

@@ -14,19 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.core.errors import InvalidRequestError
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    ddl_of,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.comparisons import Comparison, Literal, Operator
 from storage_engine.protocol.records.arrow_binary import binary_scalar
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
@@ -50,17 +38,17 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _EXACT = Context(prec=80)
 
 
-def matching_rows(array: Any, column_type: ColumnType, comparison: Comparison) -> Any:
+def matching_rows(array: Any, column_type: types.ColumnType, comparison: Comparison) -> Any:
     """Return a numpy column that is true for each value of the array that meets the comparison."""
     operator = comparison.operator
     if operator is Operator.IS_NULL:
         return bits(kernel("is_null", array))
     if operator is Operator.IS_NOT_NULL:
         return bits(kernel("is_valid", array))
-    if isinstance(column_type, ArrayColumn | MapColumn | StructColumn):
+    if isinstance(column_type, types.ArrayColumn | types.MapColumn | types.StructColumn):
         raise InvalidRequestError(
-            f"a filter can't compare values of type {ddl_of(column_type)}: it can ask for IS NULL,"
-            " or compare the rest after reading"
+            f"a filter can't compare values of type {types.ddl_of(column_type)}: it can ask for "
+            "IS NULL, or compare the rest after reading"
         )
     found = np.zeros(len(array), np.bool_)
     comparable = _comparable(array, column_type)
@@ -69,45 +57,47 @@ def matching_rows(array: Any, column_type: ColumnType, comparison: Comparison) -
     return found
 
 
-def _comparable(array: Any, column_type: ColumnType) -> Any:
+def _comparable(array: Any, column_type: types.ColumnType) -> Any:
     """Return an array that compares by the kernels: whole numbers, doubles, binaries, decimals."""
     match column_type:
-        case FloatColumn():
+        case types.FloatColumn():
             return cast(array, pa.float64())
-        case StringColumn():
+        case types.StringColumn():
             return array.view(pa.binary())
-        case BinaryColumn() | BooleanColumn():
+        case types.BinaryColumn() | types.BooleanColumn():
             return array
-        case DecimalColumn():
+        case types.DecimalColumn():
             return array
-        case IntegerColumn():
+        case types.IntegerColumn():
             return cast(array, pa.int64())
         case _:
             width = arrow_type(column_type).bit_width
             return cast(array.view(pa.int32() if width == 32 else pa.int64()), pa.int64())
 
 
-def _compared(array: Any, column_type: ColumnType, operator: Operator, value: Literal) -> Any:
+def _compared(array: Any, column_type: types.ColumnType, operator: Operator, value: Literal) -> Any:
     """Compare with one value. Nulls give False."""
     match column_type:
-        case FloatColumn():
+        case types.FloatColumn():
             return _compared_floats(array, operator, float(value))
-        case StringColumn() | BinaryColumn():
+        case types.StringColumn() | types.BinaryColumn():
             data = value.encode() if isinstance(value, str) else value
             if not isinstance(data, bytes):
                 raise _wrong_value(value, column_type)
             return _truth(kernel(_KERNELS[operator], array, binary_scalar(data)))
-        case BooleanColumn():
+        case types.BooleanColumn():
             if not isinstance(value, bool):
                 raise _wrong_value(value, column_type)
             return _truth(kernel(_KERNELS[operator], array, one_value(pa.bool_(), bytes((value,)))))
-        case DecimalColumn():
+        case types.DecimalColumn():
             return _compared_decimals(array, column_type, operator, value)
         case _:
             return _compared_integers(array, column_type, operator, value)
 
 
-def _compared_integers(array: Any, column_type: ColumnType, operator: Operator, value: Any) -> Any:
+def _compared_integers(
+    array: Any, column_type: types.ColumnType, operator: Operator, value: Any
+) -> Any:
     if isinstance(value, str | bytes):
         raise _wrong_value(value, column_type)
     if isinstance(value, float) and not math.isfinite(value):
@@ -146,7 +136,7 @@ def _against(array: Any, operator: Operator | None, scalar: Any) -> Any:
 
 
 def _compared_decimals(
-    array: Any, column_type: DecimalColumn, operator: Operator, value: Any
+    array: Any, column_type: types.DecimalColumn, operator: Operator, value: Any
 ) -> Any:
     if isinstance(value, str | bytes):
         raise _wrong_value(value, column_type)
@@ -200,8 +190,8 @@ def _truth(array: Any) -> Any:
     return found
 
 
-def _wrong_value(value: Any, column_type: ColumnType) -> InvalidRequestError:
+def _wrong_value(value: Any, column_type: types.ColumnType) -> InvalidRequestError:
     return InvalidRequestError(
-        f"a filter compares a column of type {ddl_of(column_type)} with {value!r:.80}: give a value"
-        " of that type"
+        f"a filter compares a column of type {types.ddl_of(column_type)} with {value!r:.80}: give "
+        "a value of that type"
     )

@@ -9,16 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import ConfigError, InvalidRequestError
-from storage_engine.core.typed.column_types import (
-    BinaryColumn,
-    BooleanColumn,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    StringColumn,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.core.typed.topic_schema import ColumnSpec, new_schema
 from storage_engine.protocol.records.record_batch import iter_headers
@@ -46,16 +37,16 @@ LITERALS = st.one_of(
 )
 TEXTS = st.text("ab\U00010000\uffff", max_size=3) | st.just("a" * 40) | st.just("a" * 40 + "\uffff")
 COLUMNS = {
-    IntegerColumn(8): (st.integers(-3, 3), LITERALS),
-    IntegerColumn(64): (st.integers(-3, 3) | st.just((1 << 63) - 1), LITERALS),
-    FloatColumn(32): (st.floats(width=32) | st.integers(-2, 2).map(float), LITERALS),
-    FloatColumn(64): (st.floats() | st.integers(-2, 2).map(float), LITERALS),
-    DecimalColumn(4, 2): (st.decimals(-3, 3, places=2), LITERALS),
-    StringColumn(): (TEXTS, TEXTS),
-    BinaryColumn(): (TEXTS.map(str.encode), TEXTS.map(str.encode)),
-    BooleanColumn(): (st.booleans(), st.booleans()),
-    DateColumn(): (st.integers(-3, 3), st.integers(-3, 3)),
-    TimestampColumn(True): (st.integers(-3, 3), st.integers(-3, 3)),
+    types.IntegerColumn(8): (st.integers(-3, 3), LITERALS),
+    types.IntegerColumn(64): (st.integers(-3, 3) | st.just((1 << 63) - 1), LITERALS),
+    types.FloatColumn(32): (st.floats(width=32) | st.integers(-2, 2).map(float), LITERALS),
+    types.FloatColumn(64): (st.floats() | st.integers(-2, 2).map(float), LITERALS),
+    types.DecimalColumn(4, 2): (st.decimals(-3, 3, places=2), LITERALS),
+    types.StringColumn(): (TEXTS, TEXTS),
+    types.BinaryColumn(): (TEXTS.map(str.encode), TEXTS.map(str.encode)),
+    types.BooleanColumn(): (st.booleans(), st.booleans()),
+    types.DateColumn(): (st.integers(-3, 3), st.integers(-3, 3)),
+    types.TimestampColumn(True): (st.integers(-3, 3), st.integers(-3, 3)),
 }
 OPERATORS = [each for each in Operator if each not in (Operator.IS_NULL, Operator.IS_NOT_NULL)]
 
@@ -155,7 +146,9 @@ def test_a_filter_goes_by_columns_that_are_not_read():
 
 def test_columns_added_later_are_null_in_old_batches_for_filters_too():
     schema = schema_of("id BIGINT")
-    later = schema.evolved([ColumnSpec("id", IntegerColumn(64)), ColumnSpec("n", StringColumn())])
+    later = schema.evolved(
+        [ColumnSpec("id", types.IntegerColumn(64)), ColumnSpec("n", types.StringColumn())]
+    )
     log = log_of(encoded(rows_from(schema, [{"id": 1}]), schema))
     for operator, expected in ((Operator.IS_NULL, [1]), (Operator.IS_NOT_NULL, [])):
         read_plan = plan(later, ["id"], filter=[Comparison(2, operator)])
@@ -165,7 +158,9 @@ def test_columns_added_later_are_null_in_old_batches_for_filters_too():
 
 def test_batches_of_a_version_that_the_broker_does_not_know_yet_are_sent():
     schema = schema_of("id BIGINT")
-    later = schema.evolved([ColumnSpec("id", IntegerColumn(64)), ColumnSpec("n", StringColumn())])
+    later = schema.evolved(
+        [ColumnSpec("id", types.IntegerColumn(64)), ColumnSpec("n", types.StringColumn())]
+    )
     log = log_of(encoded(rows_from(later, [{"id": 1}]), later))
     read_plan = plan(later, filter=[Comparison(1, Operator.EQ, (2,))])
     assert [frame.kind for frame in iter_frames(frames_of(log, read_plan, schema))] == [PROJECTED]

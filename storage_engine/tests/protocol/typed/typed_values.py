@@ -7,59 +7,44 @@ from decimal import Decimal
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from storage_engine.core.typed.column_types import (
-    ArrayColumn,
-    BinaryColumn,
-    BooleanColumn,
-    ColumnType,
-    DateColumn,
-    DecimalColumn,
-    FloatColumn,
-    IntegerColumn,
-    IntervalColumn,
-    MapColumn,
-    StringColumn,
-    StructColumn,
-    StructColumnField,
-    TimestampColumn,
-)
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import ColumnSpec, new_schema
 from storage_engine.protocol.typed.arrow_types import arrow_type
 
 NAMES = st.sampled_from(["a", "b", "key", "value", "größe", 'q"q', "\\", "record", "NaN"])
 DECIMALS = st.integers(1, 38).flatmap(
-    lambda precision: st.builds(DecimalColumn, st.just(precision), st.integers(0, precision))
+    lambda precision: st.builds(types.DecimalColumn, st.just(precision), st.integers(0, precision))
 )
 PLAIN_TYPES = st.one_of(
-    st.just(BooleanColumn()),
-    st.builds(IntegerColumn, st.sampled_from([8, 16, 32, 64])),
-    st.builds(FloatColumn, st.sampled_from([32, 64])),
+    st.just(types.BooleanColumn()),
+    st.builds(types.IntegerColumn, st.sampled_from([8, 16, 32, 64])),
+    st.builds(types.FloatColumn, st.sampled_from([32, 64])),
     DECIMALS,
-    st.just(StringColumn()),
-    st.just(BinaryColumn()),
-    st.just(DateColumn()),
-    st.builds(TimestampColumn, st.booleans()),
-    st.just(IntervalColumn()),
+    st.just(types.StringColumn()),
+    st.just(types.BinaryColumn()),
+    st.just(types.DateColumn()),
+    st.builds(types.TimestampColumn, st.booleans()),
+    st.just(types.IntervalColumn()),
 )
 MAP_KEYS = st.one_of(
-    st.just(StringColumn()),
-    st.just(StringColumn()),
-    st.builds(IntegerColumn, st.sampled_from([32, 64])),
-    st.just(DateColumn()),
+    st.just(types.StringColumn()),
+    st.just(types.StringColumn()),
+    st.builds(types.IntegerColumn, st.sampled_from([32, 64])),
+    st.just(types.DateColumn()),
 )
 
 
-def _nested(inner: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnType]:
+def _nested(inner: st.SearchStrategy[types.ColumnType]) -> st.SearchStrategy[types.ColumnType]:
     fields = st.lists(
-        st.builds(StructColumnField, NAMES, inner, st.booleans()),
+        st.builds(types.StructColumnField, NAMES, inner, st.booleans()),
         min_size=1,
         max_size=3,
         unique_by=lambda field: field.name.casefold(),
     )
     return st.one_of(
-        st.builds(ArrayColumn, inner, st.booleans()),
-        st.builds(MapColumn, MAP_KEYS, inner, st.booleans()),
-        st.builds(StructColumn, fields.map(tuple)),
+        st.builds(types.ArrayColumn, inner, st.booleans()),
+        st.builds(types.MapColumn, MAP_KEYS, inner, st.booleans()),
+        st.builds(types.StructColumn, fields.map(tuple)),
     )
 
 
@@ -88,36 +73,38 @@ STRINGS = st.one_of(
 
 
 WHOLE = {
-    BooleanColumn(): st.booleans(),
-    StringColumn(): STRINGS,
-    BinaryColumn(): st.binary(max_size=40),
-    DateColumn(): st.dates(date(1, 1, 1), date(9999, 12, 31)),
-    IntervalColumn(): st.integers(-(1 << 60), 1 << 60).map(lambda us: timedelta(microseconds=us)),
+    types.BooleanColumn(): st.booleans(),
+    types.StringColumn(): STRINGS,
+    types.BinaryColumn(): st.binary(max_size=40),
+    types.DateColumn(): st.dates(date(1, 1, 1), date(9999, 12, 31)),
+    types.IntervalColumn(): st.integers(-(1 << 60), 1 << 60).map(
+        lambda us: timedelta(microseconds=us)
+    ),
 }
 
 
-def values(column_type: ColumnType) -> st.SearchStrategy:
+def values(column_type: types.ColumnType) -> st.SearchStrategy:
     """Values as `pa.array` takes them, none of them null outside."""
     match column_type:
-        case IntegerColumn(bits):
+        case types.IntegerColumn(bits):
             return st.integers(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-        case FloatColumn(bits):
+        case types.FloatColumn(bits):
             return st.floats(width=bits)
-        case DecimalColumn(precision, scale):
+        case types.DecimalColumn(precision, scale):
             most = 10**precision - 1
             return st.integers(-most, most).map(
                 lambda n: Decimal(n).scaleb(-scale, decimal.Context(prec=60))
             )
-        case TimestampColumn(with_zone):
+        case types.TimestampColumn(with_zone):
             moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
             return moments.map(lambda at: at.replace(tzinfo=UTC)) if with_zone else moments
-        case ArrayColumn(element, nullable):
+        case types.ArrayColumn(element, nullable):
             return st.lists(maybe(element, nullable), max_size=3)
-        case MapColumn(key, value, nullable):
+        case types.MapColumn(key, value, nullable):
             return st.dictionaries(values(key), maybe(value, nullable), max_size=3).map(
                 lambda entries: list(entries.items())
             )
-        case StructColumn(fields):
+        case types.StructColumn(fields):
             return st.fixed_dictionaries(
                 {field.name: maybe(field.type, field.nullable) for field in fields}
             )
@@ -125,7 +112,7 @@ def values(column_type: ColumnType) -> st.SearchStrategy:
             return WHOLE[column_type]
 
 
-def maybe(column_type: ColumnType, nullable: bool) -> st.SearchStrategy:
+def maybe(column_type: types.ColumnType, nullable: bool) -> st.SearchStrategy:
     return st.none() | values(column_type) if nullable else values(column_type)
 
 
