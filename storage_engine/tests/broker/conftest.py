@@ -1,18 +1,12 @@
 """A cluster of three simulated brokers, as most tests of brokers want it."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path)
-    yield made
-    made.close()
+cluster = cluster_fixture()
 
 
 @pytest.fixture

@@ -1,4 +1,10 @@
-"""What tests of simulated brokers ask them for."""
+"""Simulated brokers for tests, and what these ask them for."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
@@ -14,3 +20,28 @@ def disk_of(cluster: SimulatedCluster, broker: int = 1) -> SimulatedDisk:
     disk = cluster[broker].disk
     assert isinstance(disk, SimulatedDisk)
     return disk
+
+
+def cluster_fixture(
+    *topics: str,
+    brokers: int = 3,
+    prepare: Callable[[SimulatedCluster], object] | None = None,
+    simulated_disk: bool = False,
+    **settings: Any,
+) -> Any:
+    """A fixture: a cluster with these topics. `prepare` does more with it; `settings` are those of
+    SimulatedCluster."""
+
+    @pytest.fixture
+    def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
+        if simulated_disk:
+            settings["disk"] = lambda _broker: SimulatedDisk(tmp_path)
+        made = SimulatedCluster(tmp_path, brokers, **settings)
+        for topic in topics:
+            assert made.create_topic(topic).error_code == 0
+        if prepare is not None:
+            prepare(made)
+        yield made
+        made.close()
+
+    return cluster

@@ -1,7 +1,7 @@
 """An exception that nobody expects ends one thing, is told with its trace, and leaves nothing under
 way: whatever else waits goes on, and the one thing is tried again or answered."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ from storage_engine.protocol.messages import (
     init_producer_id,
     write_txn_markers,
 )
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_transactions import settle
 
 A = TopicPartition("a", 0)
@@ -48,17 +49,12 @@ def as_in_production(monkeypatch) -> None:
     monkeypatch.setattr(unexpected, "is_fatal", False)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions="1",
-        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
-        auto_leader_rebalance_enable="false",
-    )
-    assert made.create_topic("a").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    transaction_state_log_num_partitions="1",
+    transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
+    auto_leader_rebalance_enable="false",
+)
 
 
 def once(original: Callable[..., Any], applies: Callable[..., bool] = lambda *_: True) -> Any:

@@ -1,7 +1,6 @@
 """A topic in use, and what other programs do to its nodes in ZooKeeper."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
@@ -16,11 +16,7 @@ PATH = TopicZNode.path("t")
 RECORDS = 5
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, min_insync_replicas="2", replica_lag_time_max_ms="2000")
-    yield made
-    made.close()
+cluster = cluster_fixture(min_insync_replicas="2", replica_lag_time_max_ms="2000")
 
 
 @pytest.fixture

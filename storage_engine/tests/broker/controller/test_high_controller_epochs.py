@@ -5,6 +5,7 @@ import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
@@ -12,11 +13,7 @@ TP = TopicPartition("t", 0)
 STATE = PartitionStateZNode.path("t", 0)
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    made = SimulatedCluster(tmp_path, min_insync_replicas="2")
-    yield made
-    made.close()
+cluster = cluster_fixture(min_insync_replicas="2")
 
 
 def next_controller(cluster: SimulatedCluster, *, epoch: int | None = None) -> None:

@@ -1,13 +1,11 @@
 """A topic is deleted while a broker with one of its replicas is dead: its node stays in ZooKeeper
 until that broker is back, and what was written to it in a transaction holds up nobody."""
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.broker.transactions.marker_messages import (
     response_of_codes,
@@ -20,6 +18,7 @@ from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.core.transactions.transaction_state import TransactionState
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_batch_commits import commit, joined
 from storage_engine.tests.broker.transactions.test_transactions import log_of, producer, settle
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
@@ -29,13 +28,7 @@ from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, transaction_state_log_num_partitions="3")
-    for topic in ("a", "b"):
-        assert made.create_topic(topic).error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture("a", "b", transaction_state_log_num_partitions="3")
 
 
 def kill_a_replica(cluster, coordinator: int) -> int:

@@ -2,7 +2,6 @@
 
 import errno
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,6 +18,7 @@ from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.protocol.messages import init_producer_id
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.tests.broker.groups.test_consumer_groups import A, GroupClient
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     Task,
     code_of,
@@ -30,19 +30,14 @@ STATE = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions="1",
-        offsets_topic_num_partitions="1",
-        auto_leader_rebalance_enable="false",
-        log_scrub_interval_ms="0",
-        min_insync_replicas="2",
-    )
-    assert made.create_topic("a").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    transaction_state_log_num_partitions="1",
+    offsets_topic_num_partitions="1",
+    auto_leader_rebalance_enable="false",
+    log_scrub_interval_ms="0",
+    min_insync_replicas="2",
+)
 
 
 def next_leader(cluster: SimulatedCluster, tp: TopicPartition) -> int:

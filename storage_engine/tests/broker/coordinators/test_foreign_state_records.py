@@ -1,7 +1,6 @@
 """Records in the logs of coordinators that are sound bytes and mean nothing here: a later version
 wrote them, or a broken one. What they are about is refused; all else is served."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -30,6 +29,7 @@ from storage_engine.tests.broker.groups.test_consumer_groups import (
     GroupClient,
     offsets_partition,
 )
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     QUERY,
     SINK,
@@ -51,18 +51,13 @@ NEGATIVE = b"\0\1" + b"\xff" * 40
 ENDS_EARLY = b"\0"
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions="1",
-        offsets_topic_num_partitions="3",
-        auto_leader_rebalance_enable="false",
-    )
-    for topic in ("a", "b"):
-        assert made.create_topic(topic).error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    "b",
+    transaction_state_log_num_partitions="1",
+    offsets_topic_num_partitions="3",
+    auto_leader_rebalance_enable="false",
+)
 
 
 def write(cluster: SimulatedCluster, tp: TopicPartition, *entries: tuple[bytes, bytes]) -> None:

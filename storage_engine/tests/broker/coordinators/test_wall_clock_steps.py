@@ -1,14 +1,13 @@
 """The wall clock of a coordinator's broker is set: by NTP, or since its machine was suspended. How
 long something takes is measured by the monotonic one."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from simulation.clients.transactional_client import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     STATE_PARTITIONS,
     Task,
@@ -22,16 +21,11 @@ HOUR_MS = 3_600_000
 both_ways = pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS], ids=["forward", "back"])
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions=str(STATE_PARTITIONS),
-        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
-    )
-    assert made.create_topic("a").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    transaction_state_log_num_partitions=str(STATE_PARTITIONS),
+    transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
+)
 
 
 def set_wall_clocks(cluster: SimulatedCluster, step_ms: int) -> None:

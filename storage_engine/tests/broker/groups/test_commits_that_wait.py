@@ -1,7 +1,6 @@
 """A commit of offsets waits while the group's coordinator reads its log. What was right when it
 came may be wrong when it is stepped: its transaction has ended, or its topic is gone."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,23 +22,19 @@ from storage_engine.tests.broker.groups.test_consumer_groups import (
     GroupClient,
     offsets_partition,
 )
+from storage_engine.tests.broker.support import cluster_fixture
 
 LOAD_MS = 4_000
 """Less than requests wait for a load."""
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        offsets_topic_num_partitions=str(PARTITIONS),
-        transaction_state_log_num_partitions=str(PARTITIONS),
-        min_insync_replicas="2",
-        auto_leader_rebalance_enable="false",
-    )
-    assert made.create_topic("a").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    offsets_topic_num_partitions=str(PARTITIONS),
+    transaction_state_log_num_partitions=str(PARTITIONS),
+    min_insync_replicas="2",
+    auto_leader_rebalance_enable="false",
+)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Groups in a simulated cluster: requests on the wire, failovers, too few replicas, bad input."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from storage_engine.protocol.messages import (
     sync_group,
     txn_offset_commit,
 )
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.core.groups.group_bench import subscription
 
 A = TopicPartition("a", 0)
@@ -41,19 +41,14 @@ RETRIED = {
 }
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        offsets_topic_num_partitions=str(PARTITIONS),
-        transaction_state_log_num_partitions=str(PARTITIONS),
-        offsets_retention_check_interval_ms="1000",
-        group_initial_rebalance_delay_ms="500",
-        min_insync_replicas="2",
-    )
-    assert made.create_topic("a").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    offsets_topic_num_partitions=str(PARTITIONS),
+    transaction_state_log_num_partitions=str(PARTITIONS),
+    offsets_retention_check_interval_ms="1000",
+    group_initial_rebalance_delay_ms="500",
+    min_insync_replicas="2",
+)
 
 
 class GroupClient:

@@ -1,11 +1,8 @@
 """A topic is deleted while its groups' coordinator is away: the next coordinator finds out, and the
 next topic of that name does not begin at the old offsets."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
-
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_lookup import GONE, FoundTopic
 from storage_engine.broker.groups.deleted_topics import RETRY_MS, DeletedTopics, TopicPorts
@@ -17,21 +14,17 @@ from storage_engine.tests.broker.groups.test_consumer_groups import (
     GroupClient,
     offsets_partition,
 )
+from storage_engine.tests.broker.support import cluster_fixture
 
 CONTROLLER = BrokerId(1)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        offsets_topic_num_partitions=str(PARTITIONS),
-        offsets_retention_check_interval_ms="1000",
-        min_insync_replicas="2",
-    )
-    assert made.create_topic("a").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    offsets_topic_num_partitions=str(PARTITIONS),
+    offsets_retention_check_interval_ms="1000",
+    min_insync_replicas="2",
+)
 
 
 def fails_over(cluster) -> int:

@@ -1,17 +1,14 @@
 """Static members come back with so much data that the log could not hold their group's record: they
 are refused, and the coordinator goes on, for them and for the other groups of its partition."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
 from storage_engine.protocol.messages import join_group, sync_group
 from storage_engine.tests.broker.groups.test_consumer_groups import GROUP, GroupClient
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.core.groups.group_bench import subscription
 
 OFFSETS = TopicPartition(GROUP_OFFSETS_TOPIC, 0)
@@ -20,12 +17,7 @@ DATA_BYTES = 7 << 20
 GATHERED_MS = 60_000
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, offsets_topic_num_partitions="1")
-    assert made.create_topic("a").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture("a", offsets_topic_num_partitions="1")
 
 
 def join_request(number: int, data: bytes = b"") -> Any:

@@ -1,16 +1,14 @@
 """Leadership that had to wait for descriptors and can't be taken up then: the controller hears of
 it, and nothing else is lost (R-CTL3)."""
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import unexpected
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import LogShortageError, LogStorageError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 
 PARTITIONS = [TopicPartition("made", number) for number in range(4)]
 
@@ -19,13 +17,9 @@ class OurBugError(Exception):
     """Nothing that the program knows of."""
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path, 2, default_replication_factor="2", auto_leader_rebalance_enable="false"
-    )
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    brokers=2, default_replication_factor="2", auto_leader_rebalance_enable="false"
+)
 
 
 def make_topic(cluster: SimulatedCluster) -> None:

@@ -1,8 +1,6 @@
 """A request of a transaction whose partitions are verified one after another."""
 
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from simulation.clients.transactional_client import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
@@ -12,22 +10,18 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT
+from storage_engine.tests.broker.support import cluster_fixture
 
 FIRST, SECOND = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions="3",
-        auto_leader_rebalance_enable="false",
-        min_insync_replicas="2",
-    )
-    for topic in ("a", "b"):
-        assert made.create_topic(topic).error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    "b",
+    transaction_state_log_num_partitions="3",
+    auto_leader_rebalance_enable="false",
+    min_insync_replicas="2",
+)
 
 
 def lead(cluster: SimulatedCluster, tp: TopicPartition, *replicas: int) -> None:

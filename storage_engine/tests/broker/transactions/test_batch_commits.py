@@ -2,7 +2,6 @@
 docs/sink-protocol.md with a broker around them. The rules by themselves are judged in `tests/core`.
 Source: R-SPARK2."""
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +23,7 @@ from storage_engine.protocol.apis import (
     join_batch,
 )
 from storage_engine.protocol.messages import init_producer_id
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_transactions import (
     aborted,
     log_of,
@@ -38,17 +38,12 @@ STATE_PARTITIONS = 3
 STATE = TopicPartition(TRANSACTION_STATE_TOPIC, state_partition(SINK, STATE_PARTITIONS))
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions=str(STATE_PARTITIONS),
-        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
-    )
-    for topic in ("a", "b"):
-        assert made.create_topic(topic).error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    "b",
+    transaction_state_log_num_partitions=str(STATE_PARTITIONS),
+    transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
+)
 
 
 class Task(SimulatedProducer):

@@ -2,7 +2,6 @@
 coordinator knows, or might know, never is."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,6 +14,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
 from storage_engine.core.transactions.sink_names import member_transactional_id
 from storage_engine.core.transactions.transaction_search import SEARCH_PREFIX, search_name
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.enlisting_support import (
     OFFSETS,
     commit_offsets,
@@ -33,18 +33,13 @@ LONG_MS = 60_000
 """More than a hundred looks."""
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions="3",
-        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
-        offsets_topic_num_partitions="1",
-    )
-    for topic in ("a", "b"):
-        assert made.create_topic(topic).error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    "b",
+    transaction_state_log_num_partitions="3",
+    transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
+    offsets_topic_num_partitions="1",
+)
 
 
 def lose_state(cluster: SimulatedCluster, *partitions: TopicPartition) -> None:

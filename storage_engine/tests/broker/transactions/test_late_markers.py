@@ -2,7 +2,7 @@
 markers, which are then sent again; the copy that was under way arrives when the producer's next
 transaction is open, and ends nothing of it (WriteTxnMarkers 2, KIP-1228)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -11,6 +11,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of, settle
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -18,19 +19,14 @@ AWAY_MS = 10_000
 """Somebody else leads and coordinates by then."""
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions="3",
-        min_insync_replicas="2",
-        replica_lag_time_max_ms="2000",
-        auto_leader_rebalance_enable="false",
-    )
-    for topic in ("a", "b"):
-        assert made.create_topic(topic).error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    "b",
+    transaction_state_log_num_partitions="3",
+    min_insync_replicas="2",
+    replica_lag_time_max_ms="2000",
+    auto_leader_rebalance_enable="false",
+)
 
 
 class Network:

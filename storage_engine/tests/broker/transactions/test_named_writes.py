@@ -2,7 +2,6 @@
 outlive their ledgers and their coordinators. Source: R-SPARK2."""
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID
 
@@ -22,6 +21,7 @@ from storage_engine.protocol.apis import (
     join_batch,
     wire,
 )
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     SINK,
     STATE,
@@ -36,12 +36,7 @@ RUN, LATER_RUN = UUID(int=1), UUID(int=2)
 SOURCE = TopicPartition("source", 0)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, transaction_state_log_num_partitions=str(STATE_PARTITIONS))
-    assert made.create_topic("a").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture("a", transaction_state_log_num_partitions=str(STATE_PARTITIONS))
 
 
 class Job(Task):

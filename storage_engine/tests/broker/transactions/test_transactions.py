@@ -1,8 +1,6 @@
 """Transactions of producers in a simulated cluster, from FindCoordinator to the markers (KIP-98,
 KIP-360, KIP-890)."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from simulation.clients.transactional_client import SimulatedProducer
@@ -19,22 +17,18 @@ from storage_engine.protocol.messages import (
     end_txn,
     list_transactions,
 )
+from storage_engine.tests.broker.support import cluster_fixture
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 STATE_PARTITIONS = 3
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions=str(STATE_PARTITIONS),
-        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
-    )
-    for topic in ("a", "b"):
-        assert made.create_topic(topic).error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "a",
+    "b",
+    transaction_state_log_num_partitions=str(STATE_PARTITIONS),
+    transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
+)
 
 
 def producer(cluster, name: str = "p", **how) -> SimulatedProducer:

@@ -1,13 +1,12 @@
 """Clients that know no typed batches get records of JSON, checked again after the wait for them."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
-from simulation.world.disk import SimulatedDisk
 from simulation.world.network import CLIENT
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.requests import json_answers
@@ -24,7 +23,7 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.records.record_batch import crc_matches, iter_headers
 from storage_engine.protocol.records.records import decode_batches
-from storage_engine.tests.broker.support import disk_of
+from storage_engine.tests.broker.support import cluster_fixture, disk_of
 from storage_engine.tests.broker.typed_topics.typed_support import (
     DDL,
     SCHEMA,
@@ -40,17 +39,9 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
 ROWS = 100
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        1,
-        disk=lambda _b: SimulatedDisk(tmp_path),
-        default_replication_factor="1",
-    )
-    create_typed(made)
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    brokers=1, prepare=create_typed, simulated_disk=True, default_replication_factor="1"
+)
 
 
 def fill(cluster: SimulatedCluster, batches: int, rows: int = ROWS, **named) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +22,7 @@ from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.typed.directory import read_directory
 from storage_engine.protocol.typed.typed_batch import directory_of, is_typed
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.typed_topics.typed_support import (
     DDL,
     SCHEMA,
@@ -36,13 +36,7 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
     typed_batch,
 )
 
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
-    create_typed(made)
-    yield made
-    made.close()
+cluster = cluster_fixture(brokers=1, prepare=create_typed, default_replication_factor="1")
 
 
 def json_batch(*rows: Any, keys: Any = None, **named: Any) -> bytearray:

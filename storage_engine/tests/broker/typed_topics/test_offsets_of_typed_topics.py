@@ -1,15 +1,13 @@
 """Offsets in typed topics: by time, after records are deleted, and those of leader epochs."""
 
-from collections.abc import Iterator
-
 import pyarrow as pa
-import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.typed.frames import iter_frames
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.typed_topics.typed_support import (
     TRIPS,
     columns,
@@ -23,12 +21,7 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
 MAX_TIMESTAMP = -3
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
-    create_typed(made)
-    yield made
-    made.close()
+cluster = cluster_fixture(brokers=1, prepare=create_typed, default_replication_factor="1")
 
 
 def produce_at(cluster: SimulatedCluster, first: int, times: list[int]) -> None:

@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simulation.world.cluster import SimulatedCluster
-from simulation.world.disk import SimulatedDisk
 from storage_engine.broker.requests.typed_reads import LookBudget
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
@@ -18,7 +17,7 @@ from storage_engine.protocol.apis.fetch import API, BY_NAME, FetchPartition, Fet
 from storage_engine.protocol.typed.frames import PROJECTED, SKIPPED, WHOLE, iter_frames
 from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
-from storage_engine.tests.broker.support import disk_of
+from storage_engine.tests.broker.support import cluster_fixture, disk_of
 from storage_engine.tests.broker.typed_topics.typed_support import (
     SCHEMA,
     TRIPS,
@@ -36,17 +35,9 @@ ROWS = 1000
 """Of a batch: its columns are a few kilobytes."""
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        1,
-        disk=lambda _b: SimulatedDisk(tmp_path),
-        default_replication_factor="1",
-    )
-    create_typed(made)
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    brokers=1, prepare=create_typed, simulated_disk=True, default_replication_factor="1"
+)
 
 
 def fill(cluster: SimulatedCluster, batches: int, rows: int = ROWS) -> None:

@@ -1,16 +1,15 @@
 """Typed batches from producers that know the schema: a leader's checks, by header and directory."""
 
-from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
 
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header, seal
 from storage_engine.protocol.typed.directory import encode_directory, read_directory
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.typed_topics.typed_support import (
     SCHEMA,
     TRIPS,
@@ -25,12 +24,7 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
 PLAIN = TopicPartition("plain", 0)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
-    create_typed(made)
-    yield made
-    made.close()
+cluster = cluster_fixture(brokers=1, prepare=create_typed, default_replication_factor="1")
 
 
 def resealed(batch: bytearray, **changes) -> bytearray:
