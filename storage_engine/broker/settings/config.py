@@ -5,6 +5,7 @@ is `core.settings`.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +55,44 @@ _EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST, SettingType.
 log = logging.getLogger(__name__)
 
 
-class BrokerConfig:
+class TypedReads(ABC):
+    """The table of settings says which type a value has; to ask for another is a mistake here."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self, key: str) -> SettingValue:
+        """KeyError for a key that is in no table. With a listener's prefix: what counts for that
+        one."""
+
+    def integer(self, key: str) -> int:
+        value = self.get(key)
+        assert isinstance(value, int), key
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.get(key)
+        assert isinstance(value, bool), key
+        return value
+
+    def text(self, key: str) -> str:
+        value = self.get(key)
+        assert isinstance(value, str), key
+        return value
+
+    def items(self, key: str) -> tuple[str, ...]:
+        """The items of a list; none when it is not set."""
+        value = self.get(key)
+        assert value is None or isinstance(value, tuple), key
+        return value or ()
+
+    def secret(self, key: str) -> Secret | None:
+        value = self.get(key)
+        assert value is None or isinstance(value, Secret), key
+        return value
+
+
+class BrokerConfig(TypedReads):
     """All settings of a broker, by their names in `server.properties`. Does not change."""
 
     __slots__ = (
@@ -127,38 +165,12 @@ class BrokerConfig:
             return self.of_listener(parsed.listener, parsed.key, parsed.mechanism)
         return self._values[key]
 
-    def integer(self, key: str) -> int:
-        value = self.get(key)
-        assert isinstance(value, int), key
-        return value
-
     def optional_integer(self, key: str) -> int | None:
         return None if self.get(key) is None else self.integer(key)
 
     def number(self, key: str) -> float:
         value = self._values[key]
         assert isinstance(value, int | float), key
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self._values[key]
-        assert isinstance(value, bool), key
-        return value
-
-    def text(self, key: str) -> str:
-        value = self.get(key)
-        assert isinstance(value, str), key
-        return value
-
-    def items(self, key: str) -> tuple[str, ...]:
-        """The items of a list; none when it is not set."""
-        value = self.get(key)
-        assert value is None or isinstance(value, tuple), key
-        return value or ()
-
-    def secret(self, key: str) -> Secret | None:
-        value = self.get(key)
-        assert value is None or isinstance(value, Secret), key
         return value
 
     @property

@@ -10,10 +10,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from storage_engine.broker.settings.config import BrokerConfig, check_relations, log_without_effect
+from storage_engine.broker.settings.config import (
+    BrokerConfig,
+    TypedReads,
+    check_relations,
+    log_without_effect,
+)
 from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import Secret
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.setting import (
     Setting,
@@ -36,7 +40,7 @@ class SourcedValue(NamedTuple):
 _OWNERS = {ConfigSource.BROKER: "this broker", ConfigSource.ALL_BROKERS: "all brokers"}
 
 
-class DynamicConfig:
+class DynamicConfig(TypedReads):
     """The settings that are in effect, by the names of `server.properties`."""
 
     def __init__(self, static: BrokerConfig) -> None:
@@ -55,32 +59,6 @@ class DynamicConfig:
         """KeyError for a key that is in no table. With a listener's prefix: what counts for that
         one."""
         return self.chain(key)[0].value
-
-    def integer(self, key: str) -> int:
-        value = self.get(key)
-        assert isinstance(value, int), key
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self.get(key)
-        assert isinstance(value, bool), key
-        return value
-
-    def text(self, key: str) -> str:
-        value = self.get(key)
-        assert isinstance(value, str), key
-        return value
-
-    def items(self, key: str) -> tuple[str, ...]:
-        """The items of a list; none when it is not set."""
-        value = self.get(key)
-        assert value is None or isinstance(value, tuple), key
-        return value or ()
-
-    def secret(self, key: str) -> Secret | None:
-        value = self.get(key)
-        assert value is None or isinstance(value, Secret), key
-        return value
 
     def is_set(self, key: str) -> bool:
         """Whether the key itself is set anywhere, rather than a more general one."""

@@ -27,7 +27,7 @@ CACHED_MAX = 50_000
 CACHED_NAME_MAX = 255
 """The longest name whose answer is kept: a group's may have 32,767 bytes."""
 
-_Question = tuple[Principal, str, int, int, str]
+_Question = tuple[Principal, str, AclOperation, ResourceType, str]
 
 
 class Authorizer:
@@ -73,7 +73,7 @@ class Authorizer:
         known = self._cache.get(question)
         if known is not None:
             return known
-        answer = self._decide(principal, host, operation, kind, name)
+        answer = self._decide(question)
         if len(name) <= CACHED_NAME_MAX:
             if len(self._cache) >= CACHED_MAX:
                 self._cache.clear()
@@ -90,7 +90,7 @@ class Authorizer:
     ) -> bool:
         """Whether `principal` may do it by a rule, or as a super user: not only because nobody has
         a rule about the resource."""
-        return self._by_rule(principal, host, operation, kind, name) is True
+        return self._by_rule((principal, host, operation, kind, name)) is True
 
     def allows_some(
         self, principal: Principal, host: str, operation: AclOperation, kind: ResourceType
@@ -113,26 +113,13 @@ class Authorizer:
             if self.allows(principal, host, operation, kind, name)
         )
 
-    def _decide(
-        self,
-        principal: Principal,
-        host: str,
-        operation: AclOperation,
-        kind: ResourceType,
-        name: str,
-    ) -> bool:
-        found = self._by_rule(principal, host, operation, kind, name)
+    def _decide(self, question: _Question) -> bool:
+        found = self._by_rule(question)
         return self._allow_if_no_rule if found is None else found
 
-    def _by_rule(
-        self,
-        principal: Principal,
-        host: str,
-        operation: AclOperation,
-        kind: ResourceType,
-        name: str,
-    ) -> bool | None:
+    def _by_rule(self, question: _Question) -> bool | None:
         """None where nobody has a rule about the resource."""
+        principal, host, operation, kind, name = question
         if principal in self._super_users:
             return True
         if not self._are_rules_known:
