@@ -24,9 +24,9 @@ import argparse
 import time
 from dataclasses import dataclass
 
+from benchmarks.arguments import add_numbers, scratch
 from benchmarks.largest.requests import TOPIC, largest_requests
 from benchmarks.largest.states import LARGEST, built, costs_of_steps
-from benchmarks.arguments import add_numbers, scratch
 from simulation.record_steps import RecordSteps
 from simulation.request_costs import CostMeter
 from storage_engine.broker.garbage_collection import collect_seldom

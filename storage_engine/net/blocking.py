@@ -13,8 +13,7 @@ from typing import Protocol, TypeVar
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
-from storage_engine.net.frame_length import LENGTH, LENGTH_BYTES
-from storage_engine.net.limits import IOV_BUFFERS, RESPONSE_MAX_BYTES
+from storage_engine.net.limits import IOV_BUFFERS, LENGTH, LENGTH_BYTES, RESPONSE_MAX_BYTES
 from storage_engine.net.pieces import Piece, as_buffer
 
 _SCRATCH_BYTES = 64 * 1024

@@ -13,8 +13,7 @@ import asyncio
 from collections.abc import Callable
 
 from storage_engine.net.buffers import BufferPool
-from storage_engine.net.frame_length import LENGTH, LENGTH_BYTES
-from storage_engine.net.limits import EXACT_RECEIVE_BYTES, SCRATCH_BYTES
+from storage_engine.net.limits import EXACT_RECEIVE_BYTES, LENGTH, LENGTH_BYTES, SCRATCH_BYTES
 
 _NOTHING = memoryview(b"")
 

@@ -3,8 +3,15 @@
 Source: R-NET1, R-NET3.
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+LENGTH = struct.Struct(">I")
+"""The length in front of every frame. Read unsigned: a negative length is then just one that is too
+large."""
+
+LENGTH_BYTES = 4
 
 SCRATCH_BYTES = 1024 * 1024
 """The size of one read from a socket. It holds several of the usual large frames of 128 KiB, so
