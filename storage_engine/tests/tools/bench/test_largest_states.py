@@ -25,7 +25,8 @@ GROUP_STEPS: dict[str, tuple[int, float]] = {
     "the record is replicated": (50, 0),
     "a static member comes back": (4_000, 22),
     "restored": (120 * PIECE, 0),
-    "sessions end": (80 * DUE_MAX, 0),
+    # A rebalance begins, with the longest timeout of all.
+    "sessions end": (60 * DUE_MAX, 5),
 }
 ROWS: dict[str, tuple[object, int, dict[str, tuple[int, float]]]] = {
     "Members": ("GROUP_MAX_SIZE_REACHED", 1_900, GROUP_STEPS),
