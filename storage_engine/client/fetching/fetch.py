@@ -328,21 +328,8 @@ class BatchFetcher:
         if failure is not None:
             raise failure
         for broker_id in busy.values():
-            self._check_silent(broker_id)
-
-    def _check_silent(self, broker_id: int) -> None:
-        """Leave a leader that has not answered where that is no use any more."""
-        leader = self._leaders[broker_id]
-        oldest = leader.sent[0]
-        what = "no answer"
-        if not oldest.deadline.passed:
-            if monotonic_ms() < oldest.check_at_ms:
-                return
-            oldest.check_again()
-            if not self._cluster.has_moved(oldest.asks, broker_id, leader.connection):
-                return
-            what = "it does not answer"
-        self._lost(broker_id, DeadlineExceededError(f"{leader.connection.name}: {what}"))
+            if (problem := self._leaders[broker_id].problem(self._cluster)) is not None:
+                self._lost(broker_id, DeadlineExceededError(problem))
 
     def _answered(self, broker_id: int) -> None:
         leader = self._leaders[broker_id]
@@ -357,13 +344,13 @@ class BatchFetcher:
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             refused = KafkaError(f"fetch: {code.meaning}", code)
-            self._all_failed(self._waiting_for(fetch.asks.values()), refused)
+            self._all_failed(self._waiting_for(fetch.parts.values()), refused)
         failure: HeadraceError | None = None
         try:
             if self._topic_ids is not None and not leader.names_by_id:
                 self._check_ids_behind(response)
             for answer in response.partitions:
-                ask = fetch.asks.get(TopicPartition(answer.topic, answer.partition))
+                ask = fetch.parts.get(TopicPartition(answer.topic, answer.partition))
                 if ask is None or not self._waiting_for([ask]):
                     continue
                 try:
@@ -371,7 +358,7 @@ class BatchFetcher:
                 except HeadraceError as raised:
                     failure = failure or raised
         finally:
-            for ask in fetch.asks.values():
+            for ask in fetch.parts.values():
                 if ask.answer is None:
                     ask.cursor.drop_from(ask)
         if failure is not None:
@@ -403,7 +390,7 @@ class BatchFetcher:
         if leader is not None:
             leader.connection.close()
             for fetch in leader.sent:
-                cursors |= {each.tp: each for each in self._waiting_for(fetch.asks.values())}
+                cursors |= {each.tp: each for each in self._waiting_for(fetch.parts.values())}
         self._all_failed(cursors.values(), error)
 
     def _take_answer(

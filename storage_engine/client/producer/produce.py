@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.in_flight import InFlight, LeaderRequests
 from storage_engine.client.producer.delivery import PartitionDelivery
-from storage_engine.client.producer.leader_connection import LeaderConnection, ProduceInFlight
 from storage_engine.client.producer.leader_lookup import LeaderLookup
 from storage_engine.client.producer.produce_queue import (
     NEWEST_OF_ENLISTED,
@@ -38,7 +38,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable, wait_readable
-from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.net.deadline import monotonic_ms, sleep_ms
 from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import (
@@ -72,6 +72,8 @@ arrive."""
 
 _LONGEST_WAIT_MS = 100
 """Timers (retries, expiry) are looked at this often."""
+
+Request = InFlight[PendingBatch]
 
 
 class BatchWriter(Closing):
@@ -121,7 +123,7 @@ class BatchWriter(Closing):
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # Partitions with batches that wait or are set aside, in the order of their turn.
         self._turns: dict[TopicPartition, PartitionQueue] = {}
-        self._leaders: dict[int, LeaderConnection] = {}
+        self._leaders: dict[int, LeaderRequests[PendingBatch]] = {}
         self._buffered_bytes = 0
         self._unworked_bytes = 0
         self._worked_at_ms = 0
@@ -177,7 +179,7 @@ class BatchWriter(Closing):
 
     def sockets(self) -> list[Readable]:
         """The connections on which answers may come."""
-        return [leader.connection for leader in self._leaders.values() if leader.requests]
+        return [leader.connection for leader in self._leaders.values() if leader.sent]
 
     @property
     def idle(self) -> bool:
@@ -208,9 +210,8 @@ class BatchWriter(Closing):
     def abandon(self) -> None:
         """Drop what is not acknowledged; it may or may not arrive."""
         self._closed = True
-        for leader in self._leaders.values():
-            self._cluster.give_back(leader.connection)
-        self._leaders.clear()
+        while self._leaders:
+            self._cluster.give_back(self._leaders.popitem()[1].connection)
         self._turns.clear()
 
     def _close_after_error(self) -> None:
@@ -250,9 +251,8 @@ class BatchWriter(Closing):
         """The first final error ends everything: what is in flight is abandoned."""
         if self._failure is None:
             self._failure = error
-        for leader in self._leaders.values():
-            leader.connection.close()
-        self._leaders.clear()
+        while self._leaders:
+            self._leaders.popitem()[1].connection.close()
         self._turns.clear()
         self._buffered_bytes = 0
 
@@ -311,17 +311,16 @@ class BatchWriter(Closing):
 
     def _has_room(self, broker_id: int) -> bool:
         leader = self._leaders.get(broker_id)
-        return leader is None or len(leader.requests) < self._max_in_flight
+        return leader is None or len(leader.sent) < self._max_in_flight
 
     def _send(self, broker_id: int, batches: dict[TopicPartition, PendingBatch]) -> None:
-        deadline = Deadline.after(self._request_timeout_ms + _ANSWER_GRACE_MS)
-        request = ProduceInFlight(batches, deadline)
+        request = InFlight(batches, self._request_timeout_ms + _ANSWER_GRACE_MS)
         leader = self._leaders.get(broker_id)
         try:
             if leader is None:
-                connection = self._cluster.take(broker_id, deadline)
-                leader = self._leaders[broker_id] = LeaderConnection(broker_id, connection)
-            leader.requests.append(request)
+                connection = self._cluster.take(broker_id, request.deadline)
+                leader = self._leaders[broker_id] = LeaderRequests(broker_id, connection)
+            leader.sent.append(request)
             version = leader.connection.version_for(PRODUCE)
             name = None if self._transaction is None else self._transaction.transactional_id
             if name is not None:
@@ -333,7 +332,7 @@ class BatchWriter(Closing):
                 [ProducePartition(*tp, batch.data) for tp, batch in batches.items()],
             )
             leader.connection.send(
-                PRODUCE, message, deadline, version=version, answered=self._acks != 0
+                PRODUCE, message, request.deadline, version=version, answered=self._acks != 0
             )
         except (KafkaError, DeadlineExceededError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
@@ -344,13 +343,13 @@ class BatchWriter(Closing):
                 self._drop(leader, str(error))
             return
         if self._acks == 0:
-            leader.requests.pop()
+            leader.sent.pop()
             for tp, batch in batches.items():
                 self._delivered(tp, batch, -1)
 
     def _collect(self, wait_ms: int) -> None:
         """Processes the answers that have arrived; waits up to `wait_ms` for the first."""
-        busy = {each.connection: each for each in self._leaders.values() if each.requests}
+        busy = {each.connection: each for each in self._leaders.values() if each.sent}
         wait_ms = min(wait_ms, self._next_timer_ms(monotonic_ms()))
         if busy:
             for connection in wait_readable(busy, wait_ms):
@@ -368,8 +367,8 @@ class BatchWriter(Closing):
             timers.append(self._lookup.due_at_ms)
         return min([at_ms - now_ms for at_ms in timers if at_ms > now_ms], default=_LONGEST_WAIT_MS)
 
-    def _receive(self, leader: LeaderConnection) -> None:
-        while leader.requests:
+    def _receive(self, leader: LeaderRequests[PendingBatch]) -> None:
+        while leader.sent:
             try:
                 response = leader.connection.receive_nowait()
             except (KafkaError, DeadlineExceededError) as error:
@@ -377,18 +376,18 @@ class BatchWriter(Closing):
                 return
             if response is None:
                 return
-            self._answered(leader.requests.popleft(), response)
+            self._answered(leader.sent.popleft(), response)
 
-    def _drop(self, leader: LeaderConnection, reason: str) -> None:
+    def _drop(self, leader: LeaderRequests[PendingBatch], reason: str) -> None:
         """The connection is lost, and with it the knowledge of what the leader has."""
         leader.connection.close()
         self._leaders.pop(leader.broker_id, None)
-        for request in leader.requests:
+        for request in leader.sent:
             self._set_aside(request, reason, perhaps_appended=True)
-        leader.requests.clear()
+        leader.sent.clear()
 
-    def _set_aside(self, request: ProduceInFlight, reason: str, *, perhaps_appended: bool) -> None:
-        for tp, batch in request.batches.items():
+    def _set_aside(self, request: Request, reason: str, *, perhaps_appended: bool) -> None:
+        for tp, batch in request.parts.items():
             self._retry(tp, batch, reason, perhaps_appended=perhaps_appended)
 
     def _retry(
@@ -418,11 +417,11 @@ class BatchWriter(Closing):
 
     # Answers.
 
-    def _answered(self, request: ProduceInFlight, response: ProduceResponse) -> None:
+    def _answered(self, request: Request, response: ProduceResponse) -> None:
         self._cluster.figures.send_ns.observe(time.perf_counter_ns() - request.begun_ns)
         for answer in response.partitions:
             tp = TopicPartition(answer.topic, answer.partition)
-            batch = request.batches.pop(tp, None)
+            batch = request.parts.pop(tp, None)
             if batch is not None:
                 self._settle(tp, batch, answer, response.nodes)
         self._set_aside(request, "the leader's answer left it out", perhaps_appended=True)

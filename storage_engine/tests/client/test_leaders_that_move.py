@@ -6,12 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.client import retry
+from storage_engine.client import in_flight, retry
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.fetching import leader_fetches
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.metadata import Leader
-from storage_engine.client.producer import leader_connection
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
@@ -106,7 +104,7 @@ def silent(broker_id, api):
 
 
 def test_a_producer_leaves_a_leader_that_hangs_once_another_leads(fake, monkeypatch):
-    monkeypatch.setattr(leader_connection, "SILENT_MS", 100)
+    monkeypatch.setattr(in_flight, "SILENT_MS", 100)
     fake.add_topic("t", [1])
     fake.fault = silent(1, "Produce")
     with (
@@ -126,7 +124,7 @@ def test_a_producer_leaves_a_leader_that_hangs_once_another_leads(fake, monkeypa
 
 @pytest.mark.parametrize("most_in_flight", [0, 4])
 def test_a_reader_leaves_a_leader_that_hangs_once_another_leads(fake, monkeypatch, most_in_flight):
-    monkeypatch.setattr(leader_fetches, "SILENT_MS", 100)
+    monkeypatch.setattr(in_flight, "SILENT_MS", 100)
     fake.add_topic("t", [1])
     fill(fake, 2)
 

@@ -13,7 +13,7 @@ from storage_engine.client.fetching import fetch, fetch_cursor, fetch_window
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.fetching.fetch_cursor import Cursor
 from storage_engine.client.fetching.fetch_window import FetchWindow
-from storage_engine.client.fetching.leader_fetches import FetchInFlight
+from storage_engine.client.in_flight import InFlight
 from storage_engine.core.errors import ErrorCode, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.client.fetching.leader_in_memory import (
@@ -175,8 +175,8 @@ def _gone(request):
 
 PLACES = [
     (Cursor, "add"),
-    (FetchInFlight, "__init__"),
-    (FetchInFlight, "wait"),
+    (InFlight, "__init__"),
+    (InFlight, "wait"),
     (_Connection, "receive"),
 ]
 

@@ -1,0 +1,58 @@
+"""The requests in flight on one connection to a leader, which answers them in the order in which
+they were sent, so that an answer is that of the oldest.
+"""
+
+import time
+from collections import deque
+from typing import Generic, TypeVar
+
+from storage_engine.client.cluster import SILENT_CHECK_MS, SILENT_MS, Cluster
+from storage_engine.client.connection import BrokerConnection
+from storage_engine.core.ids import TopicPartition
+from storage_engine.net.deadline import Deadline, monotonic_ms
+
+Part = TypeVar("Part")
+
+
+class InFlight(Generic[Part]):
+    """A request to a leader: what it is for each of its partitions."""
+
+    __slots__ = ("begun_ns", "deadline", "parts", "silent_at_ms")
+
+    def __init__(
+        self, parts: dict[TopicPartition, Part], timeout_ms: int, *, held_ms: int = 0
+    ) -> None:
+        """`held_ms`: for so long a leader that is well holds it."""
+        self.parts = parts
+        self.begun_ns = time.perf_counter_ns()
+        self.wait(timeout_ms, held_ms=held_ms)
+
+    def wait(self, timeout_ms: int, *, held_ms: int = 0) -> None:
+        """From now on."""
+        self.deadline = Deadline.after(timeout_ms)
+        self.silent_at_ms = monotonic_ms() + held_ms + SILENT_MS
+        """When to look for other leaders, since this one may hang."""
+
+
+class LeaderRequests(Generic[Part]):
+    """`sent`: the oldest first. Only the oldest is waited for."""
+
+    def __init__(self, broker_id: int, connection: BrokerConnection) -> None:
+        self.broker_id = broker_id
+        self.connection = connection
+        self.sent: deque[InFlight[Part]] = deque()
+        self._checked_at_ms = 0
+
+    def problem(self, cluster: Cluster) -> str | None:
+        """Why no answer is to be waited for any more; None while one is."""
+        if not self.sent:
+            return None
+        oldest, now_ms = self.sent[0], monotonic_ms()
+        if oldest.deadline.passed:
+            return f"{self.connection.name}: no answer in time"
+        if now_ms < max(oldest.silent_at_ms, self._checked_at_ms + SILENT_CHECK_MS):
+            return None
+        self._checked_at_ms = now_ms
+        if not cluster.has_moved(oldest.parts, self.broker_id, self.connection):
+            return None
+        return f"{self.connection.name}: it does not answer, and others lead by now"
