@@ -13,12 +13,12 @@ left out where it has its default (KIP-482); `null_from` is the first version in
 null. `struct_codec` reads and writes messages along these.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from storage_engine.protocol.apis.wire import NO_TOPIC_ID
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer
 
 Value = TypeVar("Value")
 Struct = TypeVar("Struct")
@@ -29,10 +29,21 @@ WIRE = "wire"
 """The key of a `Wire` in the metadata of a dataclass's field."""
 
 
+class Kind(NamedTuple):
+    """How a value is read and written."""
+
+    read: Callable[[Reader], Any]
+    write: Callable[[Writer, Any], None]
+    least_bytes: int
+    """The fewest bytes that it takes."""
+    packed: str = ""
+    """The format with which `struct` packs it among its neighbours, if it does."""
+
+
 class Wire(NamedTuple):
     """One field on the wire."""
 
-    kind: str | type
+    kind: str | type | Kind
     """The name of a primitive type, or the class of a struct."""
     first: int
     last: int
@@ -93,6 +104,15 @@ def string(first: int = 0, last: int = NEWEST, *, default: str = "") -> str:
     return _value(default, "string", first, last)
 
 
+def name() -> str:
+    """A string that repeats, as the name of a topic does."""
+    return _value("", "name", 0, NEWEST)
+
+
+def nullable_name() -> str | None:
+    return _value(None, "name", 0, NEWEST, None, 0)
+
+
 def nullable_string(
     first: int = 0, last: int = NEWEST, *, default: str | None = "", null_from: int = 0
 ) -> str | None:
@@ -130,6 +150,10 @@ def strings(first: int = 0, last: int = NEWEST) -> Sequence[str]:
     return _array("string", first, last)
 
 
+def names() -> Sequence[str]:
+    return _array("name", 0, NEWEST)
+
+
 def nullable_strings(first: int = 0, last: int = NEWEST) -> Sequence[str] | None:
     return _nullable_array("string", first, last, 0, is_null=False)
 
@@ -149,3 +173,14 @@ def nullable_structs(
     is_null: bool = False,
 ) -> Sequence[Struct] | None:
     return _nullable_array(of, first, last, null_from, is_null)
+
+
+def custom(
+    read: Callable[[Reader], Value],
+    write: Callable[[Writer, Value], None],
+    least_bytes: int,
+    make: Callable[[], Value],
+) -> Value:
+    """A field with a form of its own, in all versions; `make` makes its default."""
+    wire = Wire(Kind(read, write, least_bytes), 0, NEWEST)
+    return field(default_factory=make, metadata={WIRE: wire})

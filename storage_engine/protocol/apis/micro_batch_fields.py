@@ -6,7 +6,7 @@ and an answer that is an error code alone.
     claim      micro_batch int64; attempt, write uuid; all zeros: none
     committed  owner string; run uuid, or zeros; rows, winner int64: -1 where unknown
 
-All of these APIs are Headrace's own, and flexible (KIP-482) from version 0 on. Source: R-SPARK2.
+All of these APIs are Headrace's own, and flexible (KIP-482). Source: R-SPARK2.
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.spec import Buffer
-from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently
-
-FIRST_FLEXIBLE = 0
+from storage_engine.protocol.apis.fields import custom, int16, nullable_string
+from storage_engine.protocol.apis.wire import Reader, Writer
 
 UNKNOWN_ROWS = -1
 NOBODY = -1
@@ -36,8 +34,8 @@ Origins = Mapping[TopicPartition, int]
 class BatchResponse:
     """An answer that has nothing but an error code and its message."""
 
-    error_code: int = 0
-    error_message: str | None = None
+    error_code: int = int16()
+    error_message: str | None = nullable_string(default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,52 +66,52 @@ class ClaimedBy:
     """The write within it, which no other one shares."""
 
 
-def write_committed(writer: Writer, committed: CommittedBy) -> None:
+def _write_committed(writer: Writer, committed: CommittedBy) -> None:
     writer.string(committed.owner)
-    write_run(writer, committed.run)
+    _write_run(writer, committed.run)
     writer.int64(committed.rows)
     writer.int64(committed.winner)
 
 
-def read_committed(reader: Reader) -> CommittedBy:
-    return CommittedBy(reader.name(), read_run(reader), reader.int64(), reader.int64())
+def _read_committed(reader: Reader) -> CommittedBy:
+    return CommittedBy(reader.name(), _read_run(reader), reader.int64(), reader.int64())
 
 
 _NO_RUN = UUID(int=0)
 
 
-def write_run(writer: Writer, run: UUID | None) -> None:
+def _write_run(writer: Writer, run: UUID | None) -> None:
     writer.uuid(run or _NO_RUN)
 
 
-def read_run(reader: Reader) -> UUID | None:
+def _read_run(reader: Reader) -> UUID | None:
     run = reader.uuid()
     return None if run == _NO_RUN else run
 
 
-def write_claim(writer: Writer, claim: ClaimedBy | None) -> None:
+def _write_claim(writer: Writer, claim: ClaimedBy | None) -> None:
     writer.int64(0 if claim is None else claim.micro_batch)
     writer.uuid(_NO_RUN if claim is None else claim.attempt)
     writer.uuid(_NO_RUN if claim is None else claim.write)
 
 
-def read_claim(reader: Reader) -> ClaimedBy | None:
+def _read_claim(reader: Reader) -> ClaimedBy | None:
     claim = ClaimedBy(reader.int64(), reader.uuid(), reader.uuid())
     return None if _NO_RUN in (claim.attempt, claim.write) else claim
 
 
-def write_members(writer: Writer, members: Members) -> None:
+def _write_members(writer: Writer, members: Members) -> None:
     writer.count(len(members))
     for producer_id, epoch in sorted(members):
         writer.int64(producer_id)
         writer.int16(epoch)
 
 
-def read_members(reader: Reader) -> Members:
+def _read_members(reader: Reader) -> Members:
     return frozenset(reader.array(MEMBER_BYTES, lambda: (reader.int64(), reader.int16())))
 
 
-def write_origins(writer: Writer, origins: Origins) -> None:
+def _write_origins(writer: Writer, origins: Origins) -> None:
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for source, offset in sorted(origins.items()):
         by_topic.setdefault(source.topic, []).append((source.partition, offset))
@@ -126,7 +124,7 @@ def write_origins(writer: Writer, origins: Origins) -> None:
             writer.int64(offset)
 
 
-def read_origins(reader: Reader) -> Origins:
+def _read_origins(reader: Reader) -> Origins:
     origins: dict[TopicPartition, int] = {}
     for _ in range(reader.count(2)):
         topic = reader.name()
@@ -136,19 +134,22 @@ def read_origins(reader: Reader) -> Origins:
     return origins
 
 
-def encode_outcome(_version: int, response: BatchResponse) -> list[Buffer]:
-    writer = Writer(flexible=True)
-    writer.int16(response.error_code)
-    writer.nullable_string(response.error_message)
-    writer.tags()
-    return [writer.data]
+def committed() -> CommittedBy:
+    return custom(_read_committed, _write_committed, 33, CommittedBy)
 
 
-def decode_outcome(what: str, body: memoryview) -> BatchResponse:
-    return decode_leniently(what, body, True, _read_outcome)
+def uuid_or_none() -> UUID | None:
+    """A UUID; None is written as zeros."""
+    return custom(_read_run, _write_run, 16, lambda: None)
 
 
-def _read_outcome(reader: Reader) -> BatchResponse:
-    response = BatchResponse(error_code=reader.int16(), error_message=reader.nullable_string())
-    reader.tags()
-    return response
+def claim() -> ClaimedBy | None:
+    return custom(_read_claim, _write_claim, 40, lambda: None)
+
+
+def members() -> Members:
+    return custom(_read_members, _write_members, 1, frozenset)
+
+
+def origins() -> Origins:
+    return custom(_read_origins, _write_origins, 1, dict)

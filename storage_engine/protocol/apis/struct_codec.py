@@ -10,10 +10,10 @@ import struct
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from storage_engine.core.errors import InvalidRequestError
-from storage_engine.protocol.apis.fields import WIRE, Wire
+from storage_engine.protocol.apis.fields import WIRE, Kind, Wire
 from storage_engine.protocol.apis.registry import APIS
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer, Decode, Req, Resp
 from storage_engine.protocol.apis.wire import (
@@ -26,9 +26,6 @@ from storage_engine.protocol.apis.wire import (
     decode_with,
     uvarint,
 )
-
-Read = Callable[[Reader], Any]
-Write = Callable[[Writer, Any], None]
 
 
 def api(
@@ -91,26 +88,18 @@ def _codec(struct_class: Any, version: int, flexible: bool) -> "_StructCodec":
     return codec
 
 
-class _Kind(NamedTuple):
-    """How a value is read and written."""
-
-    read: Read
-    write: Write
-    least_bytes: int
-    """The fewest bytes that it takes."""
-    packed: str = ""
-    """The format with which `struct` packs it among its neighbours, if it does."""
-
-
 class _StructCodec:
     """Reads and writes one class in one version."""
 
     def __init__(self, struct_class: Any, version: int, flexible: bool) -> None:
         self._struct_class = struct_class
-        self._steps: list[_Step] = []
-        self._tagged: dict[int, tuple[Field[Any], _Kind]] = {}
+        self._reads: list[tuple[str, tuple[str, ...] | None, Callable[[Reader], Any]]] = []
+        """A field's name, or the names of a run of fields of fixed size, whose values are a tuple;
+        and what reads it."""
+        self._writes: list[tuple[Callable[[Any], Any], Callable[[Writer, Any], None]]] = []
+        self._tagged: dict[int, tuple[Field[Any], Kind]] = {}
         self.least_bytes = 1 if flexible else 0
-        run: list[tuple[str, _Kind]] = []
+        run: list[tuple[str, Kind]] = []
         for each in fields(struct_class):
             wire: Wire = each.metadata[WIRE]
             if not wire.first <= version <= wire.last:
@@ -121,19 +110,27 @@ class _StructCodec:
                 continue
             self.least_bytes += kind.least_bytes
             if run and not (kind.packed and run[-1][1].packed):
-                self._steps.append(_step(run))
+                self._add(run)
                 run = []
             run.append((each.name, kind))
         if run:
-            self._steps.append(_step(run))
+            self._add(run)
+
+    def _add(self, run: list[tuple[str, Kind]]) -> None:
+        names = tuple(name for name, _ in run)
+        kind = run[0][1]
+        if len(run) > 1:
+            kind = _packed("".join(kind.packed for _, kind in run))
+        self._reads.append((names[0], names if len(run) > 1 else None, kind.read))
+        self._writes.append((attrgetter(*names), kind.write))
 
     def read(self, reader: Reader) -> Any:
         values: dict[str, Any] = {}
-        for step in self._steps:
-            if step.names is None:
-                values[step.name] = step.read(reader)
+        for name, names, read in self._reads:
+            if names is None:
+                values[name] = read(reader)
             else:
-                values.update(zip(step.names, step.read(reader), strict=True))
+                values.update(zip(names, read(reader), strict=True))
         for tag, data in reader.tags().items():
             if tag in self._tagged:
                 each, kind = self._tagged[tag]
@@ -145,8 +142,8 @@ class _StructCodec:
         return self._struct_class(**values)
 
     def write(self, writer: Writer, message: Any) -> None:
-        for step in self._steps:
-            step.write(writer, step.get(message))
+        for get, write in self._writes:
+            write(writer, get(message))
         if writer.flexible:
             writer.tags(self._tags(message) if self._tagged else ())
 
@@ -164,23 +161,9 @@ class _StructCodec:
         return tags
 
 
-class _Step(NamedTuple):
-    """Reads and writes a field, or a run of fields of fixed size."""
-
-    name: str
-    names: tuple[str, ...] | None
-    """Of a run, whose values are tuples."""
-    read: Read
-    get: Callable[[Any], Any]
-    write: Write
-
-
-def _step(run: list[tuple[str, _Kind]]) -> _Step:
-    names = tuple(name for name, _ in run)
-    if len(run) == 1:
-        kind = run[0][1]
-        return _Step(names[0], None, kind.read, attrgetter(names[0]), kind.write)
-    packed = struct.Struct(">" + "".join(kind.packed for _, kind in run))
+def _packed(formats: str) -> Kind:
+    """A run of values of fixed size."""
+    packed = struct.Struct(">" + formats)
 
     def read(reader: Reader) -> tuple[Any, ...]:
         position = reader.position
@@ -190,30 +173,43 @@ def _step(run: list[tuple[str, _Kind]]) -> _Step:
     def write(writer: Writer, values: tuple[Any, ...]) -> None:
         writer.data += packed.pack(*values)
 
-    return _Step("", names, read, attrgetter(*names), write)
+    return Kind(read, write, packed.size)
 
 
-def _kind_of(wire: Wire, version: int, flexible: bool) -> _Kind:
+def _kind_of(wire: Wire, version: int, flexible: bool) -> Kind:
     nullable = version >= wire.null_from
+    if isinstance(wire.kind, Kind):
+        return wire.kind
     if isinstance(wire.kind, str):
         kind = _PRIMITIVES.get(wire.kind) or _sized(wire.kind, nullable, flexible)
     else:
-        codec = _codec(wire.kind, version, flexible)
-        kind = _Kind(codec.read, codec.write, codec.least_bytes)
+        kind = struct_kind(wire.kind, version, flexible)
         if nullable and not wire.is_array:
             return _nullable_struct(kind)
     return _array(kind, nullable, flexible) if wire.is_array else kind
 
 
-def _sized(kind: str, nullable: bool, flexible: bool) -> _Kind:
+def struct_kind(struct_class: type, version: int, flexible: bool) -> Kind:
+    """Return how a struct is read and written."""
+    codec = _codec(struct_class, version, flexible)
+    return Kind(codec.read, codec.write, codec.least_bytes)
+
+
+def _sized(kind: str, nullable: bool, flexible: bool) -> Kind:
     if kind == "string":
         read = Reader.nullable_string if nullable else Reader.string
-        return _Kind(read, _write_string, 1 if flexible else 2)
+        return Kind(read, _write_string, 1 if flexible else 2)
+    if kind == "name":
+        if nullable:
+            return Kind(Reader.nullable_name, Writer.nullable_string, 1 if flexible else 2)
+        return Kind(Reader.name, Writer.string, 1 if flexible else 2)
     assert kind == "bytes"
-    return _Kind(_read_bytes, _write_bytes, 1 if flexible else 4)
+    return Kind(_read_bytes, _write_bytes, 1 if flexible else 4)
 
 
-def _array(kind: _Kind, nullable: bool, flexible: bool) -> _Kind:
+def _array(kind: Kind, nullable: bool, flexible: bool) -> Kind:
+    if kind.packed == "i" and not nullable:
+        return Kind(Reader.int32s, Writer.int32s, 1 if flexible else 4)
     read_item, write_item, item_bytes, _packed = kind
 
     def read(reader: Reader) -> list[Any] | None:
@@ -228,10 +224,10 @@ def _array(kind: _Kind, nullable: bool, flexible: bool) -> _Kind:
         for item in items:
             write_item(writer, item)
 
-    return _Kind(read, write, 1 if flexible else 4)
+    return Kind(read, write, 1 if flexible else 4)
 
 
-def _nullable_struct(kind: _Kind) -> _Kind:
+def _nullable_struct(kind: Kind) -> Kind:
     """A struct behind a marker byte: -1 for null, 1 for a value (KIP-893)."""
 
     def read(reader: Reader) -> Any:
@@ -245,7 +241,7 @@ def _nullable_struct(kind: _Kind) -> _Kind:
         if value is not None:
             kind.write(writer, value)
 
-    return _Kind(read, write, 1)
+    return Kind(read, write, 1)
 
 
 def _write_string(writer: Writer, value: str | None) -> None:
@@ -276,12 +272,12 @@ def _write_float64(writer: Writer, value: float) -> None:
     writer.data += FLOAT64.pack(value)
 
 
-_PRIMITIVES: dict[str, _Kind] = {
-    "bool": _Kind(Reader.boolean, Writer.boolean, 1, "?"),
-    "int8": _Kind(Reader.int8, Writer.int8, 1, "b"),
-    "int16": _Kind(Reader.int16, Writer.int16, 2, "h"),
-    "int32": _Kind(Reader.int32, Writer.int32, 4, "i"),
-    "int64": _Kind(Reader.int64, Writer.int64, 8, "q"),
-    "float64": _Kind(Reader.float64, _write_float64, 8, "d"),
-    "uuid": _Kind(Reader.uuid, Writer.uuid, 16),
+_PRIMITIVES: dict[str, Kind] = {
+    "bool": Kind(Reader.boolean, Writer.boolean, 1, "?"),
+    "int8": Kind(Reader.int8, Writer.int8, 1, "b"),
+    "int16": Kind(Reader.int16, Writer.int16, 2, "h"),
+    "int32": Kind(Reader.int32, Writer.int32, 4, "i"),
+    "int64": Kind(Reader.int64, Writer.int64, 8, "q"),
+    "float64": Kind(Reader.float64, _write_float64, 8, "d"),
+    "uuid": Kind(Reader.uuid, Writer.uuid, 16),
 }

@@ -1,51 +1,83 @@
 """UpdateMetadata: the controller sends every broker the metadata that answers Metadata requests
 (R-CTL2).
 
-A message of our own under Kafka's api key 6, not flexible. Field order:
-
-    request    controller_id int32, controller_epoch int32, broker_epoch int64, order number
-               int64, full bool, part int32, goes_on bool,
-               [id int32, host string, port int32, rack nullable string, epoch int64,
-                [listener string, host string, port int32]],
-               removed topics [string],
-               [topic string, topic_id uuid, partition int32, leader int32, leader_epoch int32,
-                isr [int32], replicas [int32], offline_replicas [int32]]
-    response   error_code int16
+A message of our own under Kafka's api key 6, not flexible.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import overload
 from uuid import UUID
 
 from storage_engine.core.control.cluster_state import BrokerEndpoint
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
-from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import (
-    NO_TOPIC_ID,
-    Reader,
-    Writer,
-    decode_leniently,
-    decode_with,
+from storage_engine.protocol.apis.fields import (
+    boolean,
+    custom,
+    int16,
+    int32,
+    int64,
+    name,
+    names,
+    nullable_name,
+    structs,
 )
+from storage_engine.protocol.apis.spec import Buffer
+from storage_engine.protocol.apis.struct_codec import api, struct_kind
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer
 
 ANY_BROKER_EPOCH = BrokerEpoch(-1)
 """Matches any incarnation of the receiver."""
+
+
+def _read_endpoints(reader: Reader) -> tuple[BrokerEndpoint, ...]:
+    return tuple(
+        reader.array(
+            8,
+            lambda: BrokerEndpoint(listener=reader.name(), host=reader.name(), port=reader.int32()),
+        )
+    )
+
+
+def _write_endpoints(writer: Writer, endpoints: tuple[BrokerEndpoint, ...]) -> None:
+    writer.count(len(endpoints))
+    for endpoint in endpoints:
+        writer.string(endpoint.listener)
+        writer.string(endpoint.host)
+        writer.int32(endpoint.port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataBroker:
     """A live broker."""
 
-    broker_id: BrokerId
-    host: str
-    port: int
-    epoch: BrokerEpoch
-    rack: str | None = None
-    endpoints: tuple[BrokerEndpoint, ...] = ()
+    broker_id: BrokerId = BrokerId(int32())
+    host: str = name()
+    port: int = int32()
+    rack: str | None = nullable_name()
+    epoch: BrokerEpoch = BrokerEpoch(int64())
+    endpoints: tuple[BrokerEndpoint, ...] = custom(_read_endpoints, _write_endpoints, 4, tuple)
     """See `BrokerInfo`."""
+
+
+# Brokers keep what they read here, of every partition of the cluster. There are few ways to place
+# replicas, and few topics: what is equal is kept once.
+
+
+def _broker_ids() -> tuple[BrokerId, ...]:
+    return custom(lambda reader: _shared_replicas(tuple(reader.int32s())), Writer.int32s, 4, tuple)
+
+
+@lru_cache(4096)
+def _shared_replicas(brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
+
+
+@lru_cache(64)
+def _shared_id(topic_id: UUID) -> UUID:
+    return topic_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +85,19 @@ class UpdateMetadataPartition:
     """The part of a partition's state that clients may see. A broker keeps it, and partitions with
     the same replicas share one tuple of them."""
 
-    topic: str
-    partition: int
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
-    replicas: tuple[BrokerId, ...]
-    offline_replicas: tuple[BrokerId, ...] = ()
-    topic_id: UUID = NO_TOPIC_ID
+    topic: str = custom(lambda reader: sys.intern(reader.name()), Writer.string, 2, str)
+    topic_id: UUID = custom(
+        lambda reader: _shared_id(reader.uuid()), Writer.uuid, 16, lambda: NO_TOPIC_ID
+    )
+    partition: int = int32()
+    leader: BrokerId = BrokerId(int32())
+    leader_epoch: LeaderEpoch = LeaderEpoch(int32())
+    isr: tuple[BrokerId, ...] = _broker_ids()
+    replicas: tuple[BrokerId, ...] = _broker_ids()
+    offline_replicas: tuple[BrokerId, ...] = _broker_ids()
+
+
+_PARTITION = struct_kind(UpdateMetadataPartition, 0, flexible=False)
 
 
 class SharedPartitions(Sequence[UpdateMetadataPartition]):
@@ -114,169 +151,57 @@ class SharedPartitions(Sequence[UpdateMetadataPartition]):
         return self._writer.data
 
 
+def _read_partitions(reader: Reader) -> Sequence[UpdateMetadataPartition]:
+    return reader.array(_PARTITION.least_bytes, lambda: _PARTITION.read(reader))
+
+
+def _write_count(writer: Writer, partitions: Sequence[UpdateMetadataPartition]) -> None:
+    writer.count(len(partitions))
+    if not isinstance(partitions, SharedPartitions):
+        _write_partitions(writer, partitions)
+
+
+def _write_partitions(writer: Writer, partitions: Iterable[UpdateMetadataPartition]) -> None:
+    for partition in partitions:
+        _PARTITION.write(writer, partition)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataRequest:
     """`brokers` are always all live ones; with `full`, `partitions` are all partitions of the
     cluster."""
 
-    controller_id: BrokerId
-    controller_epoch: ControllerEpoch
-    brokers: Sequence[UpdateMetadataBroker]
-    partitions: Sequence[UpdateMetadataPartition] = ()
-    removed_topics: Sequence[str] = ()
-    full: bool = False
-    broker_epoch: BrokerEpoch = ANY_BROKER_EPOCH
+    controller_id: BrokerId = BrokerId(int32())
+    controller_epoch: ControllerEpoch = ControllerEpoch(int32())
+    broker_epoch: BrokerEpoch = BrokerEpoch(int64(default=ANY_BROKER_EPOCH))
     """The incarnation of the receiver that the order is for (R-CTL4)."""
-    order_number: int = 0
+    order_number: int = int64()
     """Grows with each delivery of one controller epoch: an order with a smaller number was given up
     (R-CTL1)."""
-    part: int = 0
+    full: bool = boolean()
+    part: int = int32()
     """The number, from 0 on, of the part of a full order that is too long for one request."""
-    goes_on: bool = False
+    goes_on: bool = boolean()
     """True when another part follows."""
+    brokers: Sequence[UpdateMetadataBroker] = structs(UpdateMetadataBroker)
+    removed_topics: Sequence[str] = names()
+    partitions: Sequence[UpdateMetadataPartition] = custom(_read_partitions, _write_count, 4, list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataResponse:
     """Answer to an UpdateMetadataRequest."""
 
-    error_code: int = 0
+    error_code: int = int16()
 
 
-def decode_request(_version: int, body: memoryview) -> UpdateMetadataRequest:
-    return decode_with("UpdateMetadata request", body, False, _read_request)
-
-
-# Keyword arguments are evaluated in the order in which they stand, which is that of the wire.
-
-
-def _read_request(reader: Reader) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest(
-        controller_id=BrokerId(reader.int32()),
-        controller_epoch=ControllerEpoch(reader.int32()),
-        broker_epoch=BrokerEpoch(reader.int64()),
-        order_number=reader.int64(),
-        full=reader.boolean(),
-        part=reader.int32(),
-        goes_on=reader.boolean(),
-        brokers=reader.array(24, lambda: _read_broker(reader)),
-        removed_topics=reader.array(2, reader.name),
-        partitions=reader.array(42, lambda: _read_partition(reader)),
-    )
-
-
-def _read_broker(reader: Reader) -> UpdateMetadataBroker:
-    return UpdateMetadataBroker(
-        broker_id=BrokerId(reader.int32()),
-        host=reader.name(),
-        port=reader.int32(),
-        rack=reader.nullable_name(),
-        epoch=BrokerEpoch(reader.int64()),
-        endpoints=tuple(reader.array(8, lambda: _read_endpoint(reader))),
-    )
-
-
-def _read_endpoint(reader: Reader) -> BrokerEndpoint:
-    return BrokerEndpoint(listener=reader.name(), host=reader.name(), port=reader.int32())
-
-
-def _read_partition(reader: Reader) -> UpdateMetadataPartition:
-    return UpdateMetadataPartition(
-        topic=sys.intern(reader.name()),
-        topic_id=_shared_id(reader.uuid()),
-        partition=reader.int32(),
-        leader=BrokerId(reader.int32()),
-        leader_epoch=LeaderEpoch(reader.int32()),
-        isr=_read_broker_ids(reader),
-        replicas=_read_broker_ids(reader),
-        offline_replicas=_read_broker_ids(reader),
-    )
-
-
-def _read_broker_ids(reader: Reader) -> tuple[BrokerId, ...]:
-    return _shared_replicas(tuple(reader.int32s()))
-
-
-# Brokers keep what they read here, of every partition of the cluster. There are few ways to place
-# replicas, and few topics: what is equal is kept once.
-
-
-@lru_cache(4096)
-def _shared_replicas(brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
-    return tuple(map(BrokerId, brokers))
-
-
-@lru_cache(64)
-def _shared_id(topic_id: UUID) -> UUID:
-    return topic_id
-
-
-def encode_request(_version: int, request: UpdateMetadataRequest) -> list[Buffer]:
-    writer = Writer(flexible=False)
-    writer.int32(request.controller_id)
-    writer.int32(request.controller_epoch)
-    writer.int64(request.broker_epoch)
-    writer.int64(request.order_number)
-    writer.boolean(request.full)
-    writer.int32(request.part)
-    writer.boolean(request.goes_on)
-    writer.count(len(request.brokers))
-    for broker in request.brokers:
-        writer.int32(broker.broker_id)
-        writer.string(broker.host)
-        writer.int32(broker.port)
-        writer.nullable_string(broker.rack)
-        writer.int64(broker.epoch)
-        writer.count(len(broker.endpoints))
-        for endpoint in broker.endpoints:
-            writer.string(endpoint.listener)
-            writer.string(endpoint.host)
-            writer.int32(endpoint.port)
-    writer.count(len(request.removed_topics))
-    for topic in request.removed_topics:
-        writer.string(topic)
-    writer.count(len(request.partitions))
+def _encode_request(version: int, request: UpdateMetadataRequest) -> list[Buffer]:
+    """The bytes of partitions that requests share are not copied."""
+    buffers = _API.encode_request(version, request)
     if isinstance(request.partitions, SharedPartitions):
-        return [writer.data, request.partitions.encoded()]
-    _write_partitions(writer, request.partitions)
-    return [writer.data]
+        buffers.append(request.partitions.encoded())
+    return buffers
 
 
-def _write_partitions(writer: Writer, partitions: Iterable[UpdateMetadataPartition]) -> None:
-    for partition in partitions:
-        writer.string(partition.topic)
-        writer.uuid(partition.topic_id)
-        writer.int32(partition.partition)
-        writer.int32(partition.leader)
-        writer.int32(partition.leader_epoch)
-        writer.int32s(partition.isr)
-        writer.int32s(partition.replicas)
-        writer.int32s(partition.offline_replicas)
-
-
-def decode_response(version: int, body: memoryview) -> UpdateMetadataResponse:
-    return decode_leniently(
-        f"UpdateMetadata response of version {version}",
-        body,
-        False,
-        lambda reader: UpdateMetadataResponse(error_code=reader.int16()),
-    )
-
-
-def encode_response(version: int, response: UpdateMetadataResponse) -> list[Buffer]:
-    writer = Writer(flexible=False)
-    writer.int16(response.error_code)
-    return [writer.data]
-
-
-API = ApiSpec(
-    key=6,
-    name="UpdateMetadata",
-    min_version=0,
-    max_version=0,
-    first_flexible_version=None,
-    decode_request=decode_request,
-    encode_request=encode_request,
-    decode_response=decode_response,
-    encode_response=encode_response,
-)
+_API = api(6, UpdateMetadataRequest, UpdateMetadataResponse)
+API = replace(_API, encode_request=_encode_request)

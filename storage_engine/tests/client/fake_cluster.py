@@ -176,7 +176,7 @@ class FakeCluster:
         self.asked: list[Asked] = []
         self.api_versions = {
             **SERVED_RANGES,
-            describe_schemas.KEY: describe_schemas.API.versions,
+            describe_schemas.API.key: describe_schemas.API.versions,
         }
         self.admin: Callable[[int, str, Any], Any] | None = None
         """Answers the APIs that are not served here: (broker, name, request) -> response."""

@@ -152,7 +152,7 @@ def test_a_version_that_brokers_tell_late_is_waited_for_and_no_row_is_lost(fille
 
 
 def test_brokers_without_schemas_have_records(filled, consumer):
-    del filled.api_versions[describe_schemas.KEY]
+    del filled.api_versions[describe_schemas.API.key]
     filled.add_topic("u", [1])
     append_plain(filled, "u", [b"a"])
     consumer.assign([U0])

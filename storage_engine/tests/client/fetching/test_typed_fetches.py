@@ -152,7 +152,7 @@ def test_a_log_that_lost_what_was_skipped_or_read_is_noticed(filled, cluster, wh
 
 def test_a_broker_without_schemas_is_never_asked_for_columns(filled):
     reading = reading_of(filled, ["id"])
-    del filled.api_versions[describe_schemas.KEY]
+    del filled.api_versions[describe_schemas.API.key]
     with (
         Cluster(filled.bootstrap_servers, deadline_ms=2000) as cluster,
         pytest.raises(UnsupportedVersionError, match="serves DescribeSchemas not at all"),

@@ -56,9 +56,11 @@ def test_partitions_share_their_replicas_and_nobody_can_change_them() -> None:
     request = REQUESTS[6]
     other = replace(request.partitions[0], partition=7)
     body = joined(
-        update_metadata.encode_request(0, replace(request, partitions=[*request.partitions, other]))
+        update_metadata.API.encode_request(
+            0, replace(request, partitions=[*request.partitions, other])
+        )
     )
-    first, second = update_metadata.decode_request(0, memoryview(body)).partitions
+    first, second = update_metadata.API.decode_request(0, memoryview(body)).partitions
     assert first.replicas is second.replicas
     shared = (first.isr, first.replicas, first.offline_replicas)
     assert [type(each) for each in shared] == [tuple, tuple, tuple]
@@ -68,5 +70,5 @@ def test_update_metadata_is_for_any_incarnation_unless_it_names_one() -> None:
     request = update_metadata.UpdateMetadataRequest(
         controller_id=BrokerId(1), controller_epoch=ControllerEpoch(1), brokers=[]
     )
-    data = joined(update_metadata.encode_request(0, request))
-    assert update_metadata.decode_request(0, memoryview(data)).broker_epoch == -1
+    data = joined(update_metadata.API.encode_request(0, request))
+    assert update_metadata.API.decode_request(0, memoryview(data)).broker_epoch == -1
