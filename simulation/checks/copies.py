@@ -40,6 +40,8 @@ class NotedLog:
         self.notes: list[BatchNote] = []
         self.place_of_end: dict[int, int] = {0: -1}
         """The index of the note that ends at an offset, by that end offset."""
+        self.begun_at = 0
+        """Where the log began anew, behind records that were deleted elsewhere; 0: nowhere."""
 
     @property
     def end_offset(self) -> int:
@@ -81,6 +83,7 @@ class NotedLog:
         cut = self.cut_to(end_offset) if end_offset < self.end_offset else []
         if committed is not None and log.log_start_offset > self.end_offset:
             # It has begun anew, behind records that were deleted: nothing is left of what it had.
+            self.begun_at = log.log_start_offset
             cut += self.cut_to(0)
         if end_offset == self.end_offset:
             return cut, []

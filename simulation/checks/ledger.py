@@ -55,6 +55,8 @@ class PartitionRecord:
     next_sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     """(producer id, producer epoch) -> the first sequence of the producer's next committed
     batch."""
+    last_ends: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(producer id, producer epoch) -> the end offset of the producer's last committed batch."""
     on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
     """Called with each committed batch, in order, and the broker that leads."""
 
@@ -138,7 +140,7 @@ class PartitionRecord:
         for note in copy.notes[len(self.committed.notes) :]:
             if note.end_offset > high_watermark:
                 break
-            self._check_sequence(note)
+            self._check_sequence(note, copy)
             self.committed.add(note)
             if self.on_committed is not None:
                 self.on_committed(self.partition, note, broker)
@@ -208,18 +210,21 @@ class PartitionRecord:
         self.cut.discard(broker)
         self.before_cut.pop(broker, None)
 
-    def _check_sequence(self, note: BatchNote) -> None:
+    def _check_sequence(self, note: BatchNote, leader: NotedLog) -> None:
         """Check that no batch of an idempotent producer is committed twice or out of order
-        (R-CLI7)."""
+        (R-CLI7). As in Kafka, a leader whose log began behind deleted records does not know the
+        producers that wrote nothing since, and takes a batch of theirs again."""
         producer_id, producer_epoch, sequence = note.producer
         if producer_id < 0 or note.marker_commits is not None:
             return
         key = producer_id, producer_epoch
         expected = self.next_sequences.get(key, 0)
-        if sequence != expected:
+        is_forgotten = self.last_ends.get(key, 0) <= leader.begun_at
+        if sequence > expected or (sequence < expected and not is_forgotten):
             raise InvariantViolation(
                 "an idempotent producer's batches are committed once and in order",
                 f"{self.partition} at {note}: producer {producer_id} has sequence {sequence},"
                 f" {expected} comes next",
             )
         self.next_sequences[key] = sequence + note.end_offset - note.base_offset
+        self.last_ends[key] = note.end_offset
