@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import subprocess
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -73,3 +74,30 @@ def disk(tmp_path) -> Iterator[LoopDisk]:
     yield made
     with contextlib.suppress(subprocess.CalledProcessError):
         made.unmount()
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The session of all Spark tests of a run: it takes seconds to start."""
+    from integration_tests.support.spark_support import new_session
+
+    session = new_session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def spark_cluster(cluster):
+    """Three brokers that other files use, too."""
+    return cluster
+
+
+@pytest.fixture
+def servers(spark_cluster):
+    return spark_cluster.bootstrap_servers
+
+
+@pytest.fixture
+def topic():
+    """A name that no other test uses."""
+    return f"t-{uuid.uuid4().hex[:12]}"

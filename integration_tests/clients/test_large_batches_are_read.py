@@ -11,12 +11,9 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.command_line import succeed
-from integration_tests.support.spark_support import servers, spark, spark_cluster
 from storage_engine.client import AsyncConsumer, BulkReader, Consumer, TopicPartition
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.sampling import ALL_FAULTS
-
-__all__ = ["servers", "spark", "spark_cluster"]
 
 pytestmark = pytest.mark.slow
 

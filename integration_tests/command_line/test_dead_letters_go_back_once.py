@@ -12,7 +12,7 @@ import pytest
 
 from integration_tests.forks.forked import run
 from integration_tests.support.cluster_support import create_topic, running_cluster
-from integration_tests.support.spark_support import consume, produce, servers, topic
+from integration_tests.support.spark_support import consume, produce
 from storage_engine.client.cluster import Cluster
 from storage_engine.letter_replay.replay import ConcurrentReplayError, LetterReplay
 from storage_engine.letter_replay.selection import LetterSelection
@@ -25,8 +25,6 @@ from storage_engine.protocol.dead_letter_headers import (
 )
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
-
-__all__ = ["servers", "topic"]
 
 PARTITIONS = 2
 LETTERS = 40

@@ -9,15 +9,7 @@ from pyspark.sql import functions as F
 from connector import QueryMetrics
 from connector.tests.console_in_memory import console_in_memory
 from integration_tests.support.cluster_support import create_topic, wait_until
-from integration_tests.support.spark_support import (
-    consume,
-    produce,
-    spark,
-    spark_cluster,
-    topic,
-)
-
-__all__ = ["spark", "spark_cluster", "topic"]
+from integration_tests.support.spark_support import consume, produce
 
 ROWS = 30
 

@@ -25,14 +25,12 @@ from integration_tests.support.cluster_support import (
     running_cluster,
     wait_until,
 )
-from integration_tests.support.spark_support import consume, servers, topic
+from integration_tests.support.spark_support import consume
 from storage_engine.client.cluster import LATEST
 from storage_engine.client.micro_batches import CommitOutcome, MicroBatches
 from storage_engine.client.producer.produce import WORK_MS
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.local.local_cluster import LocalCluster
-
-__all__ = ["servers", "topic"]
 
 TIMEOUT_MS = 3_000
 ROWS = 10

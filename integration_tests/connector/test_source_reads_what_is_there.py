@@ -20,7 +20,7 @@ from integration_tests.support.cluster_support import (
     create_topic,
     wait_until,
 )
-from integration_tests.support.spark_support import consume, produce, produce_apart, topic
+from integration_tests.support.spark_support import consume, produce, produce_apart
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.client.fetching.fetch import BatchFetcher
 
@@ -32,8 +32,6 @@ COMPACTED = {
 KEPT = {"retention.ms": "-1"}
 TIME_MS = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-__all__ = ["topic"]
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,8 @@ from integration_tests.support.cluster_support import (
     create_topic,
     wait_until,
 )
-from integration_tests.support.spark_support import produce, topic
+from integration_tests.support.spark_support import produce
 from storage_engine.core.transactions.transaction_state import state_partition
-
-__all__ = ["topic"]
 
 
 @pytest.fixture(scope="module")

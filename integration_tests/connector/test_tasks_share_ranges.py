@@ -18,7 +18,7 @@ from integration_tests.support.cluster_support import (
     leader_of,
     wait_until,
 )
-from integration_tests.support.spark_support import produce, topic
+from integration_tests.support.spark_support import produce
 
 PARTITIONS = 6
 RECORDS = 8_000
@@ -28,8 +28,6 @@ BATCH_RECORDS = 300
 
 SMALL_FETCHES = {"kafka.max.partition.fetch.bytes": "16384"}
 IN_ONE_TASK = {"minRecordsPerPartition": "1000000"}
-
-__all__ = ["topic"]
 
 
 @pytest.fixture(scope="module", autouse=True)

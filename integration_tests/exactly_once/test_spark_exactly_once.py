@@ -17,12 +17,11 @@ from integration_tests.exactly_once.sink_faults import (
     all_cases,
     typed_cases,
 )
-from integration_tests.support.spark_support import needs_limits, spark
+from integration_tests.support.spark_support import needs_limits
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = [pytest.mark.slow, needs_limits]
 
-__all__ = ["spark"]
 
 HARDEST = Case(Fault.PARALLELISM, Stage.BEFORE_COMMIT, "random")
 """The replay has other rows in other tasks, which only the coordinator's record keeps apart."""

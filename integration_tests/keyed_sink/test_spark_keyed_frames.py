@@ -8,11 +8,10 @@ from contextlib import closing
 import pytest
 
 from connector import KeyedSink
-from integration_tests.support.spark_support import QUERY_TIMEOUT_S, spark
+from integration_tests.support.spark_support import QUERY_TIMEOUT_S
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["spark"]
 
 ROWS = 6
 

@@ -44,12 +44,12 @@ from integration_tests.support.cluster_support import (
 )
 from integration_tests.support.fault_proxy import FaultProxy
 from integration_tests.support.proxied_cluster import ProxiedCluster, running_proxied_cluster
-from integration_tests.support.spark_support import produce, spark, topic
+from integration_tests.support.spark_support import produce
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["database_url", "mariadb_server", "postgres_server", "spark", "topic"]
+__all__ = ["database_url", "mariadb_server", "postgres_server"]
 
 CASES = all_cases() if ALL_FAULTS else sample(SEED)
 BATCHES = 3

@@ -9,11 +9,9 @@ from decimal import Decimal
 import pytest
 
 from connector import ConnectorError, KeyedSink
-from integration_tests.support.spark_support import spark
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["spark"]
 
 ROWS = """
 SELECT timestamp'2026-11-01 04:30:00Z' + make_dt_interval(0, n) AS at,

@@ -13,7 +13,7 @@ import pytest
 from connector.spark_version import limits_micro_batches
 from integration_tests.support import spark_versions
 from integration_tests.support.cluster_support import create_topic
-from integration_tests.support.spark_support import consume, servers, spark_cluster, topic
+from integration_tests.support.spark_support import consume
 from storage_engine.client import Admin, NewTopic
 from storage_engine.tests.sampling import ALL_FAULTS
 
@@ -25,7 +25,6 @@ pytestmark = [
     ),
 ]
 
-__all__ = ["servers", "spark_cluster", "topic"]
 
 TIMEOUT_S = 600
 

@@ -19,12 +19,11 @@ import pytest
 
 from integration_tests.support import spark_versions
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
-from integration_tests.support.spark_support import consume, last_line, produce, servers, topic
+from integration_tests.support.spark_support import consume, last_line, produce
 from storage_engine.tests.sampling import in_full
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "topic"]
 
 RUN_TIMEOUT_S = 300
 BEFORE, MEANWHILE, MORE = range(0, 100), range(100, 2100), range(2100, 3000)

@@ -13,11 +13,8 @@ import pytest
 
 from integration_tests.security import spark_job
 from integration_tests.security.secured_cluster import SECRET, properties_file, secured_cluster
-from integration_tests.support.spark_support import spark
 from storage_engine.client import Admin, NewTopic
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
-
-__all__ = ["spark"]
 
 ROOT = Path(__file__).parents[2]
 JOB_TIMEOUT_S = 600

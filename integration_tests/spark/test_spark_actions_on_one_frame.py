@@ -15,18 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from integration_tests.support.cluster_support import create_topic
-from integration_tests.support.spark_support import (
-    produce,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
-)
+from integration_tests.support.spark_support import produce
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 FRAMES = 100 if ALL_FAULTS else 8

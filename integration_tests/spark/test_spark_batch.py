@@ -17,10 +17,6 @@ from integration_tests.support.spark_support import (
     last_line,
     per_batch,
     produce,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
 )
 from storage_engine.tests.sampling import ALL_FAULTS
 
@@ -28,7 +24,6 @@ SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from integration_tests.support.spark_support import spark
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["spark"]
 
 Bench = Callable[..., list[dict[str, Any]]]
 SMALL = ["--rounds=1", "--warm-up-rounds=0", "--warm-up-triggers=1", "--json"]

@@ -11,13 +11,10 @@ from typing import Any
 import pyspark
 import pytest
 
-from integration_tests.support.spark_support import spark
 from integration_tests.support.spark_versions import python_path
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main
 from storage_engine.tools.spark_check import session
-
-__all__ = ["spark"]
 
 pytestmark = pytest.mark.slow
 

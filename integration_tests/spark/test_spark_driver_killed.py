@@ -21,19 +21,12 @@ from chispa import assert_df_equality
 
 from integration_tests.spark.spark_driver import start
 from integration_tests.support.cluster_support import create_topic, wait_until
-from integration_tests.support.spark_support import (
-    produce,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
-)
+from integration_tests.support.spark_support import produce
 from storage_engine.client import Admin
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 ROOT = Path(__file__).parents[2]
 RUN_TIMEOUT_S = 300

@@ -13,20 +13,11 @@ import pytest
 
 from integration_tests.spark.several_writes import PER_BATCH, WRITES, start, topics
 from integration_tests.support.cluster_support import create_topic, wait_until
-from integration_tests.support.spark_support import (
-    QUERY_TIMEOUT_S,
-    consume,
-    produce,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
-)
+from integration_tests.support.spark_support import QUERY_TIMEOUT_S, consume, produce
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "spark.md"

@@ -29,17 +29,11 @@ from integration_tests.support.spark_support import (
     needs_limits,
     per_batch,
     produce,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
 )
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
-
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 
 def copy(spark, servers, topic, checkpoint, **options):

@@ -13,21 +13,12 @@ import pytest
 
 from connector import in_session
 from integration_tests.support.cluster_support import create_topic
-from integration_tests.support.spark_support import (
-    QUERY_TIMEOUT_S,
-    consume,
-    produce,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
-)
+from integration_tests.support.spark_support import QUERY_TIMEOUT_S, consume, produce
 from integration_tests.support.spark_versions import python_path
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 ROOT = Path(__file__).parents[2]
 PROPERTY = "headrace.test"

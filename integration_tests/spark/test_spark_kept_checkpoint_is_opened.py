@@ -11,11 +11,10 @@ from integration_tests.kept_data.make import (
     copy_orders,
     fill_orders,
 )
-from integration_tests.support.spark_support import consume, per_batch, spark
+from integration_tests.support.spark_support import consume, per_batch
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["spark"]
 
 MORE = 15
 

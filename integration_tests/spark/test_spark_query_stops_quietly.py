@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from integration_tests.support.cluster_support import create_topic
-from integration_tests.support.spark_support import servers, spark_cluster, topic
 from integration_tests.support.spark_versions import python_path
 from storage_engine.tests.sampling import ALL_FAULTS
 
@@ -19,7 +18,6 @@ pytestmark = [
     pytest.mark.skipif(not ALL_FAULTS, reason="a Spark of its own: with HEADRACE_FAULTS=full"),
 ]
 
-__all__ = ["servers", "spark_cluster", "topic"]
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 600

@@ -29,18 +29,12 @@ from integration_tests.support.spark_support import (
     last_line,
     needs_limits,
     produce,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
 )
 
 IDS_PER_SECOND = 1000
 SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 
 pytestmark = pytest.mark.slow
-
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 
 class WatchedSink(HeadraceDataSource):

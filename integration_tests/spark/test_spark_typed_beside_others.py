@@ -7,13 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from integration_tests.support.cluster_support import create_topic, wait_until
-from integration_tests.support.spark_support import (
-    per_batch,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
-)
+from integration_tests.support.spark_support import per_batch
 from integration_tests.typed_topics.everyones_rows import (
     ARROW,
     PARTITIONS,
@@ -30,7 +24,6 @@ from storage_engine.tests.sampling import in_full
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 LIMIT_S = 300.0
 

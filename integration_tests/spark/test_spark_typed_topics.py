@@ -14,15 +14,7 @@ from pyspark.sql import functions as F
 from connector import with_dead_letters
 from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.random_frames import random_frame
-from integration_tests.support.spark_support import (
-    consume,
-    last_line,
-    produce,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
-)
+from integration_tests.support.spark_support import consume, last_line, produce
 from storage_engine.client import Admin
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.typed.ddl import parse_ddl
@@ -31,7 +23,6 @@ from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 FRAMES = 40 if ALL_FAULTS else 2
 TRIPS = "id BIGINT NOT NULL, fare DOUBLE, name STRING, at TIMESTAMP"

@@ -11,18 +11,11 @@ from pyspark.sql import functions as F
 
 from connector import in_session
 from integration_tests.support.cluster_support import create_topic
-from integration_tests.support.spark_support import (
-    consume,
-    servers,
-    spark,
-    spark_cluster,
-    topic,
-)
+from integration_tests.support.spark_support import consume
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "spark_cluster", "topic"]
 
 ROWS = 40
 TASKS = 4

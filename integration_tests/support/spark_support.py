@@ -6,7 +6,6 @@ import itertools
 import os
 import sys
 import time
-import uuid
 from collections.abc import Iterable
 from typing import Any
 
@@ -64,31 +63,6 @@ def new_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
-
-
-@pytest.fixture(scope="session")
-def spark():
-    """The session of all Spark tests of a run: it takes seconds to start."""
-    session = new_session()
-    yield session
-    session.stop()
-
-
-@pytest.fixture(scope="module")
-def spark_cluster(cluster):
-    """Three brokers that other files use, too."""
-    return cluster
-
-
-@pytest.fixture
-def servers(spark_cluster):
-    return spark_cluster.bootstrap_servers
-
-
-@pytest.fixture
-def topic():
-    """A name that no other test uses."""
-    return f"t-{uuid.uuid4().hex[:12]}"
 
 
 def produce(

@@ -32,12 +32,10 @@ from integration_tests.support.cluster_support import (
     leader_of,
     wait_for_isr,
 )
-from integration_tests.support.spark_support import consume, description_of, servers, topic
+from integration_tests.support.spark_support import consume, description_of
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
-
-__all__ = ["servers", "topic"]
 
 ROUNDS = 20 if ALL_FAULTS else 1
 ROWS = 10

@@ -19,7 +19,6 @@ from integration_tests.support.cluster_support import (
     make_whole,
     wait_for_isr,
 )
-from integration_tests.support.spark_support import servers, topic
 from integration_tests.transactions.test_named_writes_count_each_number import (
     ROWS,
     STATE,
@@ -29,8 +28,6 @@ from integration_tests.transactions.test_named_writes_count_each_number import (
 )
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tools.local.local_cluster import LocalCluster
-
-__all__ = ["servers", "topic"]
 
 SECOND = r"^\[BATCH_ID_TAKEN\] .*a second write under one name in micro-batch 0"
 

@@ -16,7 +16,6 @@ from connector.options.sink_options import parse_sink_options
 from connector.sink.stream_writer import HeadraceStreamWriter
 from integration_tests.forks.forked import run
 from integration_tests.support.cluster_support import create_topic
-from integration_tests.support.spark_support import servers, topic
 from integration_tests.transactions.test_named_writes_count_each_number import (
     ROWS,
     WAIT_S,
@@ -24,8 +23,6 @@ from integration_tests.transactions.test_named_writes_count_each_number import (
     read,
 )
 from storage_engine.tools.local.local_cluster import LocalCluster
-
-__all__ = ["servers", "topic"]
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame
 
+from integration_tests.conftest import servers, spark, topic
 from integration_tests.support.cluster_support import create_topic, running_cluster
-from integration_tests.support.spark_support import consume, produce, servers, spark, topic
+from integration_tests.support.spark_support import consume, produce
 from integration_tests.support.spark_versions import python_path
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
 from storage_engine.tests.sampling import in_full

@@ -10,28 +10,20 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
-from integration_tests.security.clients.cells import (
-    EXPIRED_BROKER,
-    EXPIRED_CLIENT,
-    NO_CERTIFICATE,
-    OTHER_HOST,
-    UNKNOWN_BROKER,
-    UNKNOWN_CLIENT,
-    WRONG_SECRET,
-)
+from integration_tests.security.clients import cells
 from integration_tests.security.clients.clients_cluster import TOPIC, Way
 from integration_tests.security.clients.kafka_python_client import logged
 
 TIMEOUT_S = 30
 
 SAYS = {
-    WRONG_SECRET: "authentication failed|invalid_token",
-    UNKNOWN_BROKER: "unable to get local issuer|self-signed certificate",
-    OTHER_HOST: "IP address mismatch",
-    EXPIRED_BROKER: "certificate has expired",
-    NO_CERTIFICATE: "alert (certificate required|handshake failure)",
-    UNKNOWN_CLIENT: "alert unknown ca",
-    EXPIRED_CLIENT: "alert certificate expired",
+    cells.WRONG_SECRET: "authentication failed|invalid_token",
+    cells.UNKNOWN_BROKER: "unable to get local issuer|self-signed certificate",
+    cells.OTHER_HOST: "IP address mismatch",
+    cells.EXPIRED_BROKER: "certificate has expired",
+    cells.NO_CERTIFICATE: "alert (certificate required|handshake failure)",
+    cells.UNKNOWN_CLIENT: "alert unknown ca",
+    cells.EXPIRED_CLIENT: "alert certificate expired",
 }
 
 

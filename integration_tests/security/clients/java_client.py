@@ -11,15 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from integration_tests.security.clients.cells import (
-    EXPIRED_BROKER,
-    EXPIRED_CLIENT,
-    NO_CERTIFICATE,
-    OTHER_HOST,
-    UNKNOWN_BROKER,
-    UNKNOWN_CLIENT,
-    WRONG_SECRET,
-)
+from integration_tests.security.clients import cells
 from integration_tests.security.clients.clients_cluster import Way
 from integration_tests.security.secured_cluster import properties_file
 from integration_tests.support.java_clients import SHORT_LIVED, compiled
@@ -29,13 +21,13 @@ LIMIT_S = 500.0
 MODULES = "org.apache.kafka.common.security"
 
 SAYS = {
-    WRONG_SECRET: "SaslAuthenticationException: (authentication failed|.*invalid_token)",
-    UNKNOWN_BROKER: "unable to find valid certification path",
-    OTHER_HOST: "No subject alternative names matching IP address 127.0.0.1",
-    EXPIRED_BROKER: "CertificateExpiredException",
-    NO_CERTIFICATE: "Received fatal alert: (certificate_required|handshake_failure)",
-    UNKNOWN_CLIENT: "Received fatal alert: unknown_ca",
-    EXPIRED_CLIENT: "Received fatal alert: certificate_expired",
+    cells.WRONG_SECRET: "SaslAuthenticationException: (authentication failed|.*invalid_token)",
+    cells.UNKNOWN_BROKER: "unable to find valid certification path",
+    cells.OTHER_HOST: "No subject alternative names matching IP address 127.0.0.1",
+    cells.EXPIRED_BROKER: "CertificateExpiredException",
+    cells.NO_CERTIFICATE: "Received fatal alert: (certificate_required|handshake_failure)",
+    cells.UNKNOWN_CLIENT: "Received fatal alert: unknown_ca",
+    cells.EXPIRED_CLIENT: "Received fatal alert: certificate_expired",
 }
 
 

@@ -6,28 +6,20 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from integration_tests.security.clients.cells import (
-    EXPIRED_BROKER,
-    EXPIRED_CLIENT,
-    NO_CERTIFICATE,
-    OTHER_HOST,
-    UNKNOWN_BROKER,
-    UNKNOWN_CLIENT,
-    WRONG_SECRET,
-)
+from integration_tests.security.clients import cells
 from integration_tests.security.clients.clients_cluster import TOPIC, Way
 from integration_tests.support.cluster_support import wait_until
 
 TIMEOUT_S = 30
 
 SAYS = {
-    WRONG_SECRET: "authentication failed",
-    UNKNOWN_BROKER: "certificate verify failed",
-    OTHER_HOST: "certificate verify failed",
-    EXPIRED_BROKER: "certificate verify failed",
-    NO_CERTIFICATE: "alert (certificate required|handshake failure)",
-    UNKNOWN_CLIENT: "alert unknown ca",
-    EXPIRED_CLIENT: "alert certificate expired",
+    cells.WRONG_SECRET: "authentication failed",
+    cells.UNKNOWN_BROKER: "certificate verify failed",
+    cells.OTHER_HOST: "certificate verify failed",
+    cells.EXPIRED_BROKER: "certificate verify failed",
+    cells.NO_CERTIFICATE: "alert (certificate required|handshake failure)",
+    cells.UNKNOWN_CLIENT: "alert unknown ca",
+    cells.EXPIRED_CLIENT: "alert certificate expired",
 }
 
 

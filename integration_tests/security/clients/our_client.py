@@ -3,15 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from integration_tests.security.clients.cells import (
-    EXPIRED_BROKER,
-    EXPIRED_CLIENT,
-    NO_CERTIFICATE,
-    OTHER_HOST,
-    UNKNOWN_BROKER,
-    UNKNOWN_CLIENT,
-    WRONG_SECRET,
-)
+from integration_tests.security.clients import cells
 from integration_tests.security.clients.clients_cluster import TOPIC, Way
 from integration_tests.support.cluster_support import wait_until
 from storage_engine.client import (
@@ -23,13 +15,13 @@ from storage_engine.client import (
 )
 
 SAYS = {
-    WRONG_SECRET: "the log-in as '.*' by .* failed: .*; check the (user|token)",
-    UNKNOWN_BROKER: "give the authority that signed it with ssl.truststore.location",
-    OTHER_HOST: "connect by a name that is in the certificate",
-    EXPIRED_BROKER: "certificate has expired; renew it",
-    NO_CERTIFICATE: "certificate required; give one|handshake failure; it may ask",
-    UNKNOWN_CLIENT: "unknown ca; it does not know the authority",
-    EXPIRED_CLIENT: "certificate expired; renew the certificate",
+    cells.WRONG_SECRET: "the log-in as '.*' by .* failed: .*; check the (user|token)",
+    cells.UNKNOWN_BROKER: "give the authority that signed it with ssl.truststore.location",
+    cells.OTHER_HOST: "connect by a name that is in the certificate",
+    cells.EXPIRED_BROKER: "certificate has expired; renew it",
+    cells.NO_CERTIFICATE: "certificate required; give one|handshake failure; it may ask",
+    cells.UNKNOWN_CLIENT: "unknown ca; it does not know the authority",
+    cells.EXPIRED_CLIENT: "certificate expired; renew the certificate",
 }
 
 
