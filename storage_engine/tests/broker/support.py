@@ -9,6 +9,7 @@ import pytest
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
 
 
 def code_of(answer) -> ErrorCode:
@@ -26,11 +27,12 @@ def cluster_fixture(
     *topics: str,
     brokers: int = 3,
     prepare: Callable[[SimulatedCluster], object] | None = None,
+    has_record: bool = False,
     simulated_disk: bool = False,
     **settings: Any,
 ) -> Any:
-    """A fixture: a cluster with these topics. `prepare` does more with it; `settings` are those of
-    SimulatedCluster."""
+    """A fixture: a cluster with these topics. `has_record`: the first one has a record, and all
+    replicas have it. `prepare` does more with it; `settings` are those of SimulatedCluster."""
 
     @pytest.fixture
     def cluster(tmp_path: Path) -> Iterator[SimulatedCluster]:
@@ -39,6 +41,10 @@ def cluster_fixture(
         made = SimulatedCluster(tmp_path, brokers, **settings)
         for topic in topics:
             assert made.create_topic(topic).error_code == 0
+        if has_record:
+            first = TopicPartition(topics[0], 0)
+            assert made.produced(first, b"first") == 0
+            made.wait_in_sync(first, *range(1, brokers + 1))
         if prepare is not None:
             prepare(made)
         yield made

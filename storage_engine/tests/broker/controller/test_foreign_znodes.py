@@ -2,12 +2,10 @@
 by every controller. Source: R-CTL10."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
-from simulation.world.disk import SimulatedDisk
 from simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.broker.controller.admin_requests import CONFLICT_PAUSE_MS
 from storage_engine.broker.controller.watches import RETRY_MS
@@ -19,6 +17,7 @@ from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.protocol.messages import create_partitions
 from storage_engine.protocol.messages.create_partitions import CreatePartitionsRequest
 from storage_engine.tests.broker.controller.foreign_znodes import ForeignZNodes
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.zookeeper.admin_znodes import (
     LogDirEventZNode,
@@ -40,19 +39,13 @@ TP = TopicPartition("sound", 0)
 SOUND = StreamCounts({"sound": 1})
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        disk=lambda broker: SimulatedDisk(tmp_path / f"broker{broker}"),
-        min_insync_replicas="2",
-        replica_lag_time_max_ms="2000",
-    )
-    assert made.create_topic("sound").error_code == 0
-    assert made.produced(TP, b"first") == 0
-    made.wait_in_sync(TP, 1, 2, 3)
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "sound",
+    has_record=True,
+    simulated_disk=True,
+    min_insync_replicas="2",
+    replica_lag_time_max_ms="2000",
+)
 
 
 def next_controller(cluster: SimulatedCluster) -> int:

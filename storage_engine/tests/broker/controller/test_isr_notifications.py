@@ -1,30 +1,20 @@
 """How leaders tell the controller of the ISRs that they have changed. Source: R-CTL10."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
 from storage_engine.broker.replicas.isr_writer import IsrWriter
 from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.zookeeper.admin_znodes import IsrChangeZNode, LogDirEventZNode
 from storage_engine.zookeeper.session import MAX_ZNODE_BYTES
 
 TP = TopicPartition("t", 0)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, replica_lag_time_max_ms="2000")
-    assert made.create_topic("t").error_code == 0
-    assert made.produced(TP, b"first") == 0
-    made.wait_in_sync(TP, 1, 2, 3)
-    yield made
-    made.close()
+cluster = cluster_fixture("t", has_record=True, replica_lag_time_max_ms="2000")
 
 
 def test_the_parent_of_the_notifications_is_made_again_when_others_remove_it(cluster):

@@ -1,7 +1,7 @@
 """What a client can't do in the name of a broker: give orders as the controller, end transactions
 as a coordinator, or say what a follower holds. Source: R-CTL1, R-CTL3, R-CTL4, R-REP2."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,6 +29,7 @@ from storage_engine.protocol.apis import (
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.messages import write_txn_markers
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of, settle
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode, ControllerZNode
 
@@ -37,19 +38,13 @@ HIGHEST = ControllerEpoch(2**31 - 1)
 _Marker = write_txn_markers.WriteTxnMarkersRequest.WritableTxnMarker
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        transaction_state_log_num_partitions="1",
-        min_insync_replicas="2",
-        auto_leader_rebalance_enable="false",
-    )
-    assert made.create_topic("t").error_code == 0
-    assert made.produced(TP, b"first") == 0
-    made.wait_in_sync(TP, 1, 2, 3)
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    "t",
+    has_record=True,
+    transaction_state_log_num_partitions="1",
+    min_insync_replicas="2",
+    auto_leader_rebalance_enable="false",
+)
 
 
 # --- the controller's orders ---

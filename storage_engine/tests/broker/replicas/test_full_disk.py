@@ -14,21 +14,14 @@ from storage_engine.log.compaction import Compaction
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.tests.broker.replicas.test_producer_appends import batch_of
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
-from storage_engine.tests.broker.support import code_of, disk_of
+from storage_engine.tests.broker.support import cluster_fixture, code_of, disk_of
 from storage_engine.tests.log.support import read_all
 
 TP = TopicPartition("t", 0)
 COMPACTED = [TopicPartition("one", 0), TopicPartition("two", 0)]
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, disk=lambda _b: SimulatedDisk(tmp_path))
-    assert made.create_topic("t").error_code == 0
-    made.produced(TP, b"first")
-    made.wait_in_sync(TP, 1, 2, 3)
-    yield made
-    made.close()
+cluster = cluster_fixture("t", has_record=True, simulated_disk=True)
 
 
 def test_a_full_leader_refuses_retriably_leads_on_and_takes_records_again(cluster):

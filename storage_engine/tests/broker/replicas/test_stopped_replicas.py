@@ -1,27 +1,13 @@
 """A replica that is stopped and told to go on, in one life of its broker. Source: R-REP10."""
 
-from collections.abc import Iterator
-
-import pytest
-
-from simulation.world.cluster import SimulatedCluster
-from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
 
 TP = TopicPartition("t", 0)
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(
-        tmp_path,
-        disk=lambda broker: SimulatedDisk(tmp_path / f"broker{broker}"),
-        auto_leader_rebalance_enable="false",
-    )
-    assert made.create_topic("t").error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture("t", simulated_disk=True, auto_leader_rebalance_enable="false")
 
 
 def test_a_replica_that_was_stopped_knows_how_far_it_was_committed(cluster):
