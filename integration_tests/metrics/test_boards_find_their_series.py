@@ -22,6 +22,7 @@ from integration_tests.metrics.busy_cluster import (
 from integration_tests.metrics.scraping import OPEN_METRICS, Figures, scrape, total
 from integration_tests.support.cluster_support import running_cluster, wait_until
 from storage_engine.broker.metrics.catalog import CATALOG, HISTOGRAM, PROCESS_NAMES
+from storage_engine.tests.broker.metrics.test_catalog import expressions
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 BOARDS = Path(__file__).parent / "boards"
@@ -72,24 +73,12 @@ def figures(cluster) -> Figures:
     return wait_until(all_told, "the group and the sink are told")
 
 
-def _expressions(found: object) -> Iterator[str]:
-    if isinstance(found, dict):
-        for key, value in found.items():
-            if key in ("expr", "query") and isinstance(value, str) and "{" in value:
-                yield value
-            else:
-                yield from _expressions(value)
-    elif isinstance(found, list):
-        for value in found:
-            yield from _expressions(value)
-
-
 @pytest.mark.parametrize("board", ["strimzi-kafka.json", "strimzi-kafka-exporter.json"])
 def test_each_expression_of_a_public_board_finds_its_series_and_labels(figures, board):
-    expressions = list(_expressions(json.loads((BOARDS / board).read_text())))
-    assert len(expressions) > 15
+    stated = list(expressions(json.loads((BOARDS / board).read_text())))
+    assert len(stated) > 15
     missing, found = set(), 0
-    for expression in expressions:
+    for expression in stated:
         named = [
             (name, set(MATCHER.findall(inner))) for name, inner in SELECTOR.findall(expression)
         ]

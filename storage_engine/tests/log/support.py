@@ -2,7 +2,11 @@
 read a log.
 """
 
+import os
+import signal
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -153,3 +157,23 @@ def state_of(log):
         for segment in log.segments
     ]
     return log.log_end_offset, producers, files, segments, read_all(log)
+
+
+def killed_when_told(module: str, *args: object, told_bytes: int) -> bytes:
+    """What a child that runs the module has said when it is killed, after that many bytes."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, args)],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    )
+    assert child.stdout is not None
+    output = b""
+    while len(output) < told_bytes:
+        piece = os.read(child.stdout.fileno(), 4096)
+        assert piece, "the child stopped by itself"
+        output += piece
+    child.send_signal(signal.SIGKILL)
+    output += child.stdout.read()
+    child.wait()
+    child.stdout.close()
+    return output

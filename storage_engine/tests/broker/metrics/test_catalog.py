@@ -32,16 +32,16 @@ def _table() -> str:
     return HEADING + "".join(lines)
 
 
-def _expressions(found: object) -> Iterator[str]:
+def expressions(found: object) -> Iterator[str]:
     if isinstance(found, dict):
         for key, value in found.items():
             if key in ("expr", "query") and isinstance(value, str) and "{" in value:
                 yield value
             else:
-                yield from _expressions(value)
+                yield from expressions(value)
     elif isinstance(found, list):
         for value in found:
-            yield from _expressions(value)
+            yield from expressions(value)
 
 
 def _used() -> list[str]:
@@ -49,7 +49,7 @@ def _used() -> list[str]:
     rules = (MONITORING / "alert-rules.yml").read_text(encoding="utf-8")
     found = re.findall(r"expr:\s*(?:>\n)?((?:.+\n)(?:\s{10}.+\n)*)", rules)
     assert len(found) == rules.count("alert:")
-    return [*_expressions(board), *found]
+    return [*expressions(board), *found]
 
 
 def test_the_document_has_the_table_of_the_program():

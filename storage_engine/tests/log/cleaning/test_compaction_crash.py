@@ -6,8 +6,6 @@ import errno
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +26,7 @@ from storage_engine.tests.log.compaction_support import (
     rows,
 )
 from storage_engine.tests.log.segments.test_index_files import check_indexes
-from storage_engine.tests.log.support import TP, ManualClock, open_log
+from storage_engine.tests.log.support import TP, ManualClock, killed_when_told, open_log
 from storage_engine.tests.sampling import ALL_FAULTS
 
 CALLS = (
@@ -258,22 +256,10 @@ def test_every_key_has_its_newest_record_after_sigkill(tmp_path, seed):
     generator = random.Random(seed)
     newest: dict[int, tuple[int, int]] = {}
     for round_number in range(KILLS):
-        child = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(tmp_path), str(seed * 10 + round_number)],
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[4],
-        )
-        assert child.stdout is not None
         wanted = generator.randrange(1000, TOLD_BYTES)
-        output = b""
-        while len(output) < wanted:
-            piece = os.read(child.stdout.fileno(), 4096)
-            assert piece, "the child stopped by itself"
-            output += piece
-        child.send_signal(signal.SIGKILL)
-        output += child.stdout.read()
-        child.wait()
-        child.stdout.close()
+        output = killed_when_told(
+            __name__, tmp_path, str(seed * 10 + round_number), told_bytes=wanted
+        )
         for line in output[: output.rfind(b"\n") + 1].splitlines():
             key, offset, size = map(int, line.split())
             newest[key] = (offset, size)

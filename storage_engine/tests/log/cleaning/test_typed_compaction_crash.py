@@ -1,11 +1,8 @@
 """Compaction of a typed log that ends at any call of the disk, or by SIGKILL: every key has its
 newest row (R-LOG8, R-LOG10)."""
 
-import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +14,7 @@ from storage_engine.log.files.disk import RealDisk
 from storage_engine.tests.log.cleaning.test_compaction_crash import DyingDisk
 from storage_engine.tests.log.compaction_support import CONFIG, compact, files_of, newest_of
 from storage_engine.tests.log.segments.test_index_files import check_indexes
-from storage_engine.tests.log.support import open_log
+from storage_engine.tests.log.support import killed_when_told, open_log
 from storage_engine.tests.log.typed_support import SCHEMA, put_typed, typed_rows
 from storage_engine.tests.sampling import ALL_FAULTS
 
@@ -105,21 +102,8 @@ def compact_for_ever(path: str, seed: int) -> None:
 def test_every_key_has_its_newest_row_after_sigkill(tmp_path, seed):
     generator = random.Random(seed)
     newest: dict[int, tuple[int, int]] = {}
-    child = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(tmp_path), str(seed)],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[4],
-    )
-    assert child.stdout is not None
-    wanted, output = generator.randrange(2000, 4000), b""
-    while len(output) < wanted:
-        piece = os.read(child.stdout.fileno(), 4096)
-        assert piece, "the child stopped by itself"
-        output += piece
-    child.send_signal(signal.SIGKILL)
-    output += child.stdout.read()
-    child.wait()
-    child.stdout.close()
+    wanted = generator.randrange(2000, 4000)
+    output = killed_when_told(__name__, tmp_path, str(seed), told_bytes=wanted)
     for line in output[: output.rfind(b"\n") + 1].splitlines():
         key, offset, size = map(int, line.split())
         newest[key] = (offset, size)

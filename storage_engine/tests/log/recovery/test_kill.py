@@ -2,10 +2,7 @@
 (R-LOG8, R-REP7).
 """
 
-import os
 import random
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.tests.log.segments.test_index_files import check_indexes
 from storage_engine.tests.log.support import (
     ManualClock,
+    killed_when_told,
     make_batch,
     offsets_of,
     open_log,
@@ -63,22 +61,10 @@ def test_nothing_acknowledged_is_missing_after_sigkill(tmp_path, seed):
     generator = random.Random(seed)
     acknowledged = 0
     for round_number in range(3):
-        child = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(tmp_path), str(seed * 10 + round_number)],
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[4],
+        wanted = generator.randrange(5_000) + 10
+        output = killed_when_told(
+            __name__, tmp_path, str(seed * 10 + round_number), told_bytes=wanted
         )
-        assert child.stdout is not None
-        wanted = generator.randrange(5_000)
-        output = b""
-        while len(output) < wanted + 10:
-            piece = os.read(child.stdout.fileno(), 4096)
-            assert piece, "the child stopped by itself"
-            output += piece
-        child.send_signal(signal.SIGKILL)
-        output += child.stdout.read()
-        child.wait()
-        child.stdout.close()
         acknowledged = last_acknowledged(output.decode())
 
         log = open_log(tmp_path, CONFIG)

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from storage_engine.tests.core.transactions.sinks.exploring import explored
+
 IDLE, DRAINED, JOINED, ASKED, DONE, FAILED = range(6)
 NOBODY = -1
 
@@ -217,18 +219,9 @@ class World:
     def explore(self, rules: Rules, *, most: int = 400_000) -> tuple[int, int]:
         """How many states there are, and in how many an attempt has succeeded; Broken for the
         first that is wrong."""
-        seen = {self.start()}
-        frontier = list(seen)
-        while frontier:
-            following: list[State] = []
-            for state in frontier:
-                for successor in self.successors(state, rules):
-                    if successor not in seen:
-                        seen.add(successor)
-                        self.check(successor)
-                        following.append(successor)
-            assert len(seen) <= most, f"{len(seen)} states: the world is too large for this test"
-            frontier = following
+        seen = explored(
+            self.start(), lambda state: self.successors(state, rules), self.check, most=most
+        )
         return len(seen), sum(set(state.phases) == {DONE} for state in seen)
 
 
