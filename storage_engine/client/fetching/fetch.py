@@ -88,9 +88,6 @@ class BatchFetcher:
         `guessed_offset_bytes`: a first fetch asks for so much an offset up to the partition's end,
         and later ones for what the answers had (0: the first for a full share). `typed_wants`: what
         is asked for of topics with a schema, by name; of others, records."""
-        if isolation not in ISOLATION_LEVELS:
-            levels = ", ".join(ISOLATION_LEVELS)
-            raise ConfigError(f"the isolation level is '{isolation}'; it must be one of {levels}")
         most_in_flight = min(most_in_flight, MOST_IN_FLIGHT if len(ranges) == 1 else 1)
         self._cluster = cluster
         self._cursors = {
@@ -109,7 +106,7 @@ class BatchFetcher:
         }
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
-        self._isolation = isolation
+        self._isolation, self._isolation_level = isolation, _level_of(isolation)
         self._timeout_ms = timeout_ms or cluster.deadline_ms
         self._most_in_flight = most_in_flight
         self._topic_ids = topic_ids
@@ -248,7 +245,7 @@ class BatchFetcher:
                     broker_id,
                     max_bytes=self._max_bytes,
                     max_wait_ms=self._max_wait_ms,
-                    isolation_level=ISOLATION_LEVELS[self._isolation],
+                    isolation_level=self._isolation_level,
                     topic_ids=self._topic_ids,
                 )
             leader.send(asks)
@@ -481,3 +478,10 @@ class BatchFetcher:
             if (reason := cursor.stuck(self._timeout_ms)) is not None:
                 error = DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
                 self._give_up(cursor, error)
+
+
+def _level_of(isolation: str) -> int:
+    if isolation not in ISOLATION_LEVELS:
+        levels = ", ".join(ISOLATION_LEVELS)
+        raise ConfigError(f"the isolation level is '{isolation}'; it must be one of {levels}")
+    return ISOLATION_LEVELS[isolation]
