@@ -1,13 +1,10 @@
-"""See `shared_empties`."""
+"""What all unit tests of the engine share."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from storage_engine.net import client_log
-from storage_engine.tests.shared_empties import forbid_changes
-
-forbid_changes()
 
 
 @pytest.fixture(autouse=True)

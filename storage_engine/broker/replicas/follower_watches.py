@@ -19,10 +19,6 @@ class FollowerWatch(Protocol):
         ...
 
 
-_NOBODY: dict[int, FollowerWatch] = {}
-"""Stands for the followers of all partitions that have none; never changed."""
-
-
 class FollowerWatches:
     """Those of one partition, at most one for each replica: a replica fetches it over one channel
     at a time, so that a newer session takes the place of one that its follower has left."""
@@ -30,13 +26,11 @@ class FollowerWatches:
     __slots__ = ("_by_replica",)
 
     def __init__(self) -> None:
-        self._by_replica = _NOBODY
+        self._by_replica: dict[int, FollowerWatch] = {}
 
     def put(self, replica: int, watch: FollowerWatch) -> None:
         """Tell this one from now on. The one before it is told that it is told no more."""
         before = self._by_replica.get(replica)
-        if self._by_replica is _NOBODY:
-            self._by_replica = {}
         self._by_replica[replica] = watch
         if before is not None and before is not watch:
             before.note()

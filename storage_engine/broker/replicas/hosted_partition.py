@@ -52,10 +52,6 @@ class Role(enum.Enum):
     FAILED = "failed"
 
 
-_NO_STARTS: dict[int, int] = {}
-"""Stands for the starts of all partitions that no follower has told its own; never changed."""
-
-
 class HostedPartition:
     def __init__(
         self,
@@ -90,7 +86,7 @@ class HostedPartition:
         self.data_waiters = WaitList()
         self.follower_watches = FollowerWatches()
         self.deletion_waiters = WaitList()
-        self.follower_log_starts = _NO_STARTS
+        self.follower_log_starts: dict[int, int] = {}
         """The log start offsets of the followers, from their fetches since this replica leads."""
         self._is_due = False
         """True while `_end_turn` is due."""
@@ -397,8 +393,6 @@ class HostedPartition:
 
     def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
         """A follower says where it begins."""
-        if self.follower_log_starts is _NO_STARTS:
-            self.follower_log_starts = {}
         self.follower_log_starts[replica] = log_start_offset
         self.deletion_waiters.wake()
 
@@ -450,7 +444,7 @@ class HostedPartition:
             )
             self.role = Role.LEADER
             self.leader = leader
-            self.follower_log_starts = _NO_STARTS
+            self.follower_log_starts = {}
             effects = leader.step(Appended(log_end_offset=log_end_offset))
         self._carry_out(leader, effects)
         self.wake_all()

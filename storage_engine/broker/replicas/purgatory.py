@@ -45,10 +45,6 @@ class RequestDeadline:
         return True
 
 
-_NOBODY: dict[Waiter, None] = {}
-"""Stands for the waiters of all lists that have none; never changed."""
-
-
 class WaitList:
     """Waiters of one partition, in the order of arrival."""
 
@@ -56,7 +52,7 @@ class WaitList:
 
     def __init__(self) -> None:
         # A dict keeps the order, and lets one of many leave without a search.
-        self._waiters = _NOBODY
+        self._waiters: dict[Waiter, None] = {}
         self._checked = 0
         """Those that `wake` looks at just now: news that come on the way concern them, too."""
 
@@ -64,8 +60,6 @@ class WaitList:
         return len(self._waiters) + self._checked
 
     def add(self, waiter: Waiter) -> None:
-        if self._waiters is _NOBODY:
-            self._waiters = {}
         self._waiters[waiter] = None
 
     def discard(self, waiter: Waiter) -> None:
@@ -77,14 +71,14 @@ class WaitList:
         too, and is answered when its time is over."""
         if not self._waiters:
             return
-        waiters, self._waiters = self._waiters, _NOBODY
+        waiters, self._waiters = self._waiters, {}
         before, self._checked = self._checked, self._checked + len(waiters)
         try:
             left = {each: None for each in waiters if not guarded("a waiter", each.try_complete)}
         finally:
             self._checked = before
         # A waiter's answer may have added new ones meanwhile.
-        self._waiters = left | self._waiters or _NOBODY
+        self._waiters = left | self._waiters
 
 
 class Awaited(Protocol):

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
@@ -92,8 +91,6 @@ class ReplicaManager:
         self._checkpointed: dict[TopicPartition, int] = {}
         self._checkpointed_ms = 0
         self.changes = ReplicaChanges()
-        self._latest_config: TopicConfig | None = None
-        self._latest_id = UUID(int=0)
         self.lease = LeaderLease(lease_valid)
         self.durable_acks = DurableAcks(background, scheduler)
         self.isr = IsrWriter(metadata_store, scheduler, local=settings.broker_id, lease=self.lease)
@@ -277,12 +274,12 @@ class ReplicaManager:
             self.stop(tp, delete=False)
             partition = None
         if partition is None:
-            config = self._shared_config(tp.topic)
+            config = self._topic_config(tp.topic)
             self._prepare_for(config)
             partition = HostedPartition(
                 tp,
                 log=self._logs.get_or_create(tp, config.log, topic_id=topic_id),
-                topic_id=self._shared_id(item.topic_id),
+                topic_id=item.topic_id,
                 config=config,
                 high_watermark=self._logs.high_watermark(tp),
                 ports=self._ports,
@@ -292,18 +289,6 @@ class ReplicaManager:
             # Recovery may have left something to flush.
             partition.note_change()
         return partition
-
-    def _shared_config(self, topic: str) -> TopicConfig:
-        """One object for partitions that come one after the other: each of its own takes 1 KiB."""
-        config = self._topic_config(topic)
-        if config != self._latest_config:
-            self._latest_config = config
-        return self._latest_config
-
-    def _shared_id(self, topic_id: UUID) -> UUID:
-        if topic_id != self._latest_id:
-            self._latest_id = topic_id
-        return self._latest_id
 
     def _prepare_for(self, config: TopicConfig) -> None:
         """Before the first topic takes a batch whose records must be looked at."""

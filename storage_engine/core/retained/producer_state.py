@@ -89,10 +89,6 @@ class RefusedBatch(NamedTuple):
     first_sequence: int
 
 
-_NOTHING: dict[int, RefusedBatch] = {}
-"""Stands for the refused batches of all logs that have none; never changed."""
-
-
 class ProducerStates:
     """All producers of one log, and their transactions."""
 
@@ -115,7 +111,7 @@ class ProducerStates:
         created when the log did not begin at offset 0 any more. Ids of one transaction don't count
         (see `single_use`): their state is never needed after their marker.
         """
-        self._refused = _NOTHING
+        self._refused: dict[int, RefusedBatch] = {}
         """By producer id the first refused batch of a producer without state here. In memory only:
         it matters while later batches are under way on the connection that got the refusal."""
 
@@ -226,8 +222,6 @@ class ProducerStates:
             or (known.epoch == epoch and _is_behind(first_sequence, known.first_sequence))
         ):
             return
-        if self._refused is _NOTHING:
-            self._refused = {}
         self._refused[producer_id] = RefusedBatch(epoch, first_sequence)
         if len(self._refused) > REFUSALS_REMEMBERED:
             del self._refused[next(iter(self._refused))]
@@ -365,7 +359,7 @@ class ProducerStates:
             self._entries.put(entry)
         for producer_id in without:
             self._entries.remove(producer_id)
-        self._refused = _NOTHING
+        self._refused = {}
 
     def copy_of(self, producer_ids: Iterable[int]) -> "ProducerStates":
         """Return a small table with copies of these producers, for a check of several batches of

@@ -51,14 +51,6 @@ class EndedTransaction(NamedTuple):
     last_offset: int
 
 
-_NOTHING: deque[EndedTransaction] = deque(maxlen=0)
-"""Stands for the ended ones of all partitions that have none: an empty deque takes 760 bytes."""
-
-
-_NOBODY: dict[int, int] = {}
-"""Stands for the ongoing ones of all partitions that have none; never changed."""
-
-
 class PartitionTransactions:
     """Invariant: `ongoing` is in ascending order of first offsets; `ended` ascends in both
     columns."""
@@ -71,8 +63,8 @@ class PartitionTransactions:
         ended: Iterable[EndedTransaction] = (),
     ) -> None:
         """`ongoing` has pairs (producer id, first offset)."""
-        self._ongoing = dict(sorted(ongoing, key=lambda each: each[1])) or _NOBODY
-        self._ended = deque(ended) or _NOTHING
+        self._ongoing = dict(sorted(ongoing, key=lambda each: each[1]))
+        self._ended = deque(ended)
 
     @property
     def ongoing(self) -> dict[int, int]:
@@ -89,8 +81,6 @@ class PartitionTransactions:
     def note_data(self, producer_id: int, base_offset: int) -> None:
         """Record a transactional batch: the first of a transaction opens it."""
         if producer_id not in self._ongoing:
-            if self._ongoing is _NOBODY:
-                self._ongoing = {}
             self._ongoing[producer_id] = base_offset
 
     def end(self, producer_id: int, marker_offset: int) -> AbortedTransaction | None:
@@ -101,8 +91,6 @@ class PartitionTransactions:
         first_offset = self._ongoing.pop(producer_id, None)
         if first_offset is None:
             return None
-        if self._ended is _NOTHING:
-            self._ended = deque()
         ended = self._ended
         while ended and ended[-1].first_offset >= first_offset:
             # That entry is no bound any more: this one begins lower and ends later.

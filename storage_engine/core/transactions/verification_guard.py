@@ -20,19 +20,15 @@ class TransactionVerification(NamedTuple):
     """Distinguishes it from the producer's verifications before its last marker."""
 
 
-_NOBODY: dict[int, TransactionVerification] = {}
-"""Stands for the producers of all partitions that have none; never changed."""
-
-
 class VerificationGuards:
     """The verified producers of one partition, as long as one leader leads it."""
 
     __slots__ = ("_asked", "_numbers", "_open")
 
     def __init__(self) -> None:
-        self._open = _NOBODY
+        self._open: dict[int, TransactionVerification] = {}
         """By producer id what the coordinator has confirmed, from its answer to the next marker."""
-        self._asked = _NOBODY
+        self._asked: dict[int, TransactionVerification] = {}
         self._numbers = 0
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
@@ -55,8 +51,6 @@ class VerificationGuards:
         if asked is None or asked.epoch != epoch:
             self._numbers += 1
             asked = TransactionVerification(producer_id, epoch, self._numbers)
-            if self._asked is _NOBODY:
-                self._asked = {}
             self._asked[producer_id] = asked
         return asked
 
@@ -67,8 +61,6 @@ class VerificationGuards:
             return False
         del self._asked[asked.producer_id]
         if enlisted:
-            if self._open is _NOBODY:
-                self._open = {}
             self._open[asked.producer_id] = asked
         return enlisted
 

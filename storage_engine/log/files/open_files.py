@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from storage_engine.log.files.disk import Disk
-from storage_engine.log.files.named_file import NamedFile
 
 SHARE_OF_LIMIT = 2
 """The log takes one in two of the process's descriptors; sockets take the rest."""
@@ -74,15 +73,15 @@ class OpenFiles:
         self._items.pop(id(item), None)
 
 
-class SegmentFile(NamedFile):
+class SegmentFile:
     """The descriptor of one file, opened on first use. Invariant: `descriptor` is -1 while
     closed.
     """
 
-    __slots__ = ("_disk", "_pool", "descriptor", "recently_used")
+    __slots__ = ("_disk", "_pool", "descriptor", "path", "recently_used")
 
-    def __init__(self, disk: Disk, pool: OpenFiles, folder: Path, name: str) -> None:
-        super().__init__(folder, name)
+    def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
+        self.path = path
         self._disk = disk
         self._pool = pool
         self.descriptor = -1

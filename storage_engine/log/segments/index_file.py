@@ -10,19 +10,15 @@ import logging
 from pathlib import Path
 
 from storage_engine.log.files.disk import Disk, write_fully
-from storage_engine.log.files.named_file import NamedFile
 from storage_engine.log.files.open_files import OpenFiles
 
 PENDING_MAX_BYTES = 64 << 10
 """The most bytes of entries in memory: at one per 4 KiB of log, those of the last 20 to 30 MiB."""
 
-_NOTHING = bytearray()
-"""Stands for no entries in any index file; never changed."""
-
 logger = logging.getLogger(__name__)
 
 
-class IndexFile(NamedFile):
+class IndexFile:
     """Entries by number; those in the file are read through a mapping that the pool may drop."""
 
     __slots__ = (
@@ -33,20 +29,19 @@ class IndexFile(NamedFile):
         "_view",
         "_written",
         "entry_bytes",
+        "path",
         "recently_used",
     )
 
-    def __init__(
-        self, disk: Disk, pool: OpenFiles, folder: Path, name: str, entry_bytes: int
-    ) -> None:
-        super().__init__(folder, name)
+    def __init__(self, disk: Disk, pool: OpenFiles, path: Path, entry_bytes: int) -> None:
+        self.path = path
         self._disk = disk
         self._pool = pool
         self.entry_bytes = entry_bytes
         self.recently_used = False
         self._written = -1
         self._trailing_bytes = False
-        self._pending = _NOTHING
+        self._pending = bytearray()
         self._view: memoryview | None = None
 
     def __len__(self) -> int:
@@ -68,8 +63,6 @@ class IndexFile(NamedFile):
         """
         if self._written < 0:
             self._load()
-        if not self._pending:
-            self._pending = bytearray()
         self._pending += entry
         pending_bytes = len(self._pending)
         count = self._written + pending_bytes // self.entry_bytes
@@ -104,7 +97,7 @@ class IndexFile(NamedFile):
             if self._pending:
                 write_fully(self._disk, descriptor, self._pending, self._written * self.entry_bytes)
                 self._written += len(self._pending) // self.entry_bytes
-                self._pending = _NOTHING
+                self._pending = bytearray()
         finally:
             self._disk.close(descriptor)
 
@@ -124,7 +117,7 @@ class IndexFile(NamedFile):
         if count >= self._written:
             del self._pending[(count - self._written) * self.entry_bytes :]
             return
-        self._pending = _NOTHING
+        self._pending = bytearray()
         self._drop_view()
         descriptor = self._disk.open_for_append(self.path)
         try:

@@ -33,8 +33,8 @@ class LogFile(SegmentFile):
 
     __slots__ = ("_window",)
 
-    def __init__(self, disk: Disk, pool: OpenFiles, folder: Path, name: str) -> None:
-        super().__init__(disk, pool, folder, name)
+    def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
+        super().__init__(disk, pool, path)
         self._window = MappedWindow(disk, pool, self)
 
     def append(self, pieces: Iterable[Buffer], end: int) -> None:

@@ -63,20 +63,18 @@ class LogSegment(IndexedBatches):
     ) -> None:
         super().__init__(
             disk,
-            LogFile(disk, pool, directory, file_name(base_offset, LOG_SUFFIX)),
+            LogFile(disk, pool, directory / file_name(base_offset, LOG_SUFFIX)),
             OffsetIndex(
                 disk,
                 pool,
-                directory,
-                file_name(base_offset, INDEX_SUFFIX),
+                directory / file_name(base_offset, INDEX_SUFFIX),
                 base_offset,
                 index_max_bytes,
             ),
             TimeIndex(
                 disk,
                 pool,
-                directory,
-                file_name(base_offset, TIME_INDEX_SUFFIX),
+                directory / file_name(base_offset, TIME_INDEX_SUFFIX),
                 base_offset,
                 index_max_bytes,
             ),
@@ -91,7 +89,7 @@ class LogSegment(IndexedBatches):
         self.cuts = 0
         """The number of truncations so far, each of which makes earlier slices invalid."""
         self.transaction_index = TransactionIndex(
-            disk, pool, directory, file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
+            disk, pool, directory / file_name(base_offset, TRANSACTION_INDEX_SUFFIX)
         )
 
     def write(self, *pieces: Buffer) -> None:
@@ -161,7 +159,7 @@ class LogSegment(IndexedBatches):
         """Records the folder's new path. The files keep their names, and open files stay open."""
         self.directory = path
         for holder in (self.file, *self._index_files()):
-            holder.folder_is_renamed(path)
+            holder.path = path / holder.path.name
 
     def _index_files(self) -> tuple[IndexFile, IndexFile, IndexFile]:
         return self.offset_index.file, self.time_index.file, self.transaction_index.file

@@ -39,12 +39,11 @@ class OffsetIndex:
         self,
         disk: Disk,
         pool: OpenFiles,
-        folder: Path,
-        name: str,
+        path: Path,
         base_offset: int,
         max_bytes: int,
     ) -> None:
-        self.file = IndexFile(disk, pool, folder, name, ENTRY.size)
+        self.file = IndexFile(disk, pool, path, ENTRY.size)
         self._base_offset = base_offset
         self._max_entries = max(1, max_bytes // ENTRY.size)
 

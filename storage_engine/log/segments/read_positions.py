@@ -10,17 +10,13 @@ POSITIONS_MAX = 64
 """The most positions: more than the readers that usually follow one partition."""
 
 
-_NOWHERE: dict[int, tuple[object, int]] = {}
-"""Stands for the positions of all logs that were not read; never changed."""
-
-
 class ReadPositions:
     """Offsets and their byte positions."""
 
     __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        self._places = _NOWHERE
+        self._places: dict[int, tuple[object, int]] = {}
 
     def get(self, segment: object, offset: int) -> int | None:
         """Return the position in `segment` of the first batch that ends at or after `offset`, or of
@@ -30,8 +26,6 @@ class ReadPositions:
         return place[1] if place is not None and place[0] is segment else None
 
     def put(self, segment: object, offset: int, position: int) -> None:
-        if self._places is _NOWHERE:
-            self._places = {}
         places = self._places
         if len(places) >= POSITIONS_MAX and offset not in places:
             del places[next(iter(places))]

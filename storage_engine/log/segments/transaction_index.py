@@ -55,8 +55,8 @@ class TransactionIndex:
         "must_be_sealed",
     )
 
-    def __init__(self, disk: Disk, pool: OpenFiles, folder: Path, name: str) -> None:
-        self.file = IndexFile(disk, pool, folder, name, ENTRY.size)
+    def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
+        self.file = IndexFile(disk, pool, path, ENTRY.size)
         self.is_checked = False
         """True when `problem` found nothing; later entries of this process are right anyway."""
         self.is_unsynced = False

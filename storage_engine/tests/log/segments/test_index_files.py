@@ -65,7 +65,7 @@ def test_indexes_agree_with_the_log_after_rolls_cuts_and_reopening(tmp_path):
 
 
 def make_offset_index(path) -> OffsetIndex:
-    return OffsetIndex(REAL_DISK, OpenFiles(), path, "x.index", 1000, max_bytes=1 << 20)
+    return OffsetIndex(REAL_DISK, OpenFiles(), path / "x.index", 1000, max_bytes=1 << 20)
 
 
 def test_the_floor_of_an_offset_is_the_last_entry_that_is_not_beyond(tmp_path):
@@ -114,7 +114,7 @@ def test_a_partial_entry_at_the_end_is_overwritten(tmp_path):
 
 
 def test_entries_go_to_the_file_in_blocks(tmp_path):
-    file = IndexFile(REAL_DISK, OpenFiles(), tmp_path, "i", 8)
+    file = IndexFile(REAL_DISK, OpenFiles(), tmp_path / "i", 8)
     for _ in range(PENDING_MAX_BYTES // 8 - 1):
         file.append(bytes(8))
     assert not (tmp_path / "i").exists()
@@ -123,7 +123,7 @@ def test_entries_go_to_the_file_in_blocks(tmp_path):
 
 
 def test_a_time_index_takes_only_later_times(tmp_path):
-    index = TimeIndex(REAL_DISK, OpenFiles(), tmp_path, "t", 0, max_bytes=1 << 20)
+    index = TimeIndex(REAL_DISK, OpenFiles(), tmp_path / "t", 0, max_bytes=1 << 20)
     index.append(100, 1)
     index.append(100, 2)
     index.append(90, 3)
