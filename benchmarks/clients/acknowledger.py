@@ -120,7 +120,7 @@ class Acknowledger:
         if spec is produce.API:
             answer = self._acknowledged(produce.decode_request(version, body))
         elif spec is metadata.API:
-            answer = self._cluster(metadata.decode_request(version, body))
+            answer = self._cluster(metadata.API.decode_request(version, body))
         elif spec is init_producer_id.API:
             answer = init_producer_id.InitProducerIdResponse(
                 producer_id=_PRODUCER_ID, producer_epoch=0

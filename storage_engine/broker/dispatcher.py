@@ -48,9 +48,13 @@ from storage_engine.protocol.apis.spec import AnyApi, VersionRange
 from storage_engine.protocol.apis.wire import MAX_ITEMS, LongMessageError, decode_short
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
 
-_SUPPORTED = [api_versions.Feature(name, *levels) for name, levels in FEATURES.items()]
+_SUPPORTED = [
+    api_versions.Feature(name=name, min_version=levels.lowest, max_version=levels.highest)
+    for name, levels in FEATURES.items()
+]
 _FINALIZED = [
-    api_versions.Feature(name, levels.highest, levels.highest) for name, levels in FEATURES.items()
+    api_versions.FinalizedFeature(name=name, min_version=levels.highest, max_version=levels.highest)
+    for name, levels in FEATURES.items()
 ]
 
 

@@ -109,8 +109,9 @@ def name() -> str:
     return _value("", "name", 0, NEWEST)
 
 
-def nullable_name() -> str | None:
-    return _value(None, "name", 0, NEWEST, None, 0)
+def nullable_name(first: int = 0, *, null_from: int = 0) -> str | None:
+    """Null by default. Before `null_from` it is written as an empty one."""
+    return _value(None, "name", first, NEWEST, None, null_from)
 
 
 def nullable_string(

@@ -202,7 +202,7 @@ def _sized(kind: str, nullable: bool, flexible: bool) -> Kind:
     if kind == "name":
         if nullable:
             return Kind(Reader.nullable_name, Writer.nullable_string, 1 if flexible else 2)
-        return Kind(Reader.name, Writer.string, 1 if flexible else 2)
+        return Kind(Reader.name, _write_name, 1 if flexible else 2)
     assert kind == "bytes"
     return Kind(_read_bytes, _write_bytes, 1 if flexible else 4)
 
@@ -242,6 +242,10 @@ def _nullable_struct(kind: Kind) -> Kind:
             kind.write(writer, value)
 
     return Kind(read, write, 1)
+
+
+def _write_name(writer: Writer, value: str | None) -> None:
+    writer.string(value or "")
 
 
 def _write_string(writer: Writer, value: str | None) -> None:

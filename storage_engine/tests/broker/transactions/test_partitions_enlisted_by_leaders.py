@@ -45,8 +45,9 @@ def test_every_broker_tells_the_feature_and_its_level(cluster):
     request = api_versions.ApiVersionsRequest()
     for broker in cluster.brokers:
         answer = cluster.answer(cluster.ask(broker.id, api_versions.API, 3, request))
-        level = [("transaction.version", 2, 2)]
-        assert (answer.supported_features, answer.finalized_features) == (level, level)
+        for (feature,) in (answer.supported_features, answer.finalized_features):
+            level = feature.name, feature.min_version, feature.max_version
+            assert level == ("transaction.version", 2, 2)
         assert answer.finalized_features_epoch == 0
         assert {0: (0, 12), 28: (0, 5), 26: (0, 5)}.items() <= answer.ranges().items()
 

@@ -308,15 +308,26 @@ def _metadata_topic(theirs: Any) -> metadata.MetadataTopic:
 def _api_versions_response(theirs: Any) -> api_versions.ApiVersionsResponse:
     return api_versions.ApiVersionsResponse(
         error_code=theirs.error_code,
-        api_keys=[(api.api_key, api.min_version, api.max_version) for api in theirs.api_keys],  # type: ignore[misc]
+        api_keys=[
+            api_versions.ApiVersion(api.api_key, api.min_version, api.max_version)
+            for api in theirs.api_keys
+        ],
         throttle_time_ms=milliseconds(getattr(theirs, "throttle_time", datetime.timedelta())),
         supported_features=[
-            api_versions.Feature(feature.name, feature.min_version, feature.max_version)
+            api_versions.Feature(
+                name=feature.name,
+                min_version=feature.min_version,
+                max_version=feature.max_version,
+            )
             for feature in getattr(theirs, "supported_features", ())
         ],
         finalized_features_epoch=getattr(theirs, "finalized_features_epoch", -1),
         finalized_features=[
-            api_versions.Feature(feature.name, feature.min_version_level, feature.max_version_level)
+            api_versions.FinalizedFeature(
+                name=feature.name,
+                min_version=feature.min_version_level,
+                max_version=feature.max_version_level,
+            )
             for feature in getattr(theirs, "finalized_features", ())
         ],
     )
