@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.beside_kafka.processor_time import CpuTimes
-from benchmarks.support.rounds import Goal, rounded, short, spread, spread_text
+from benchmarks.beside_kafka.sides_compared import COMPARED, Compared, compared
+from benchmarks.support.rounds import Goal, rounded
 
 OURS = "headrace"
 THEIRS = "kafka"
@@ -181,57 +182,27 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """A row with its figures: medians over the rounds, and the least and the most of them."""
+class Result(Compared):
+    """A row with its figures."""
 
-    name: str
-    what: str
-    headrace: float
-    headrace_spread: tuple[float, float]
-    kafka: float
-    kafka_spread: tuple[float, float]
-    ratio: float
-    ratio_spread: tuple[float, float]
-    goal: str
-    met: bool
     cpu_ratio: float
     """Processor time of Spark and brokers, ours to theirs: other programs disturb it less."""
     rounds: list[dict[str, Any]]
     """The figures and the processor time of each, in seconds by whose it is."""
 
 
-COLUMNS = (
-    "what",
-    "headrace",
-    "from-to",
-    "kafka",
-    "from-to",
-    "ratio",
-    "from-to",
-    "goal",
-    "met",
-    "cpu ratio",
-)
+COLUMNS = (*COMPARED, "cpu ratio")
 
 
 def result_of(row: Row, rounds: Sequence[Round]) -> Result:
     """The figures of a row."""
     ours = [each.headrace.figure(row.measure) for each in rounds]
     theirs = [each.kafka.figure(row.measure) for each in rounds]
-    ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
     cpu = [each.headrace.figure("cpu") / each.kafka.figure("cpu") for each in rounds]
-    ratio = rounded(statistics.median(ratios))
     return Result(
         name=row.name,
         what=row.what,
-        headrace=rounded(statistics.median(ours)),
-        headrace_spread=spread(ours),
-        kafka=rounded(statistics.median(theirs)),
-        kafka_spread=spread(theirs),
-        ratio=ratio,
-        ratio_spread=spread(ratios),
-        goal=str(row.goal),
-        met=row.goal.is_met_by(ratio),
+        **compared(ours, theirs, row.goal),
         cpu_ratio=rounded(statistics.median(cpu)),
         rounds=[
             {
@@ -246,19 +217,8 @@ def result_of(row: Row, rounds: Sequence[Round]) -> Result:
 
 
 def cells(result: Result) -> list[object]:
-    """Of a line of the table."""
-    return [
-        result.what,
-        short(result.headrace),
-        spread_text(result.headrace_spread),
-        short(result.kafka),
-        spread_text(result.kafka_spread),
-        result.ratio,
-        spread_text(result.ratio_spread),
-        result.goal,
-        result.met,
-        result.cpu_ratio,
-    ]
+    """Those of a line of the table."""
+    return [*result.cells(), result.cpu_ratio]
 
 
 def _seconds(cpu: CpuTimes) -> dict[str, float]:

@@ -134,7 +134,7 @@ def test_no_way_to_maven_is_one_line_and_leaves_no_half_of_a_download(
     ("arguments", "problem"),
     [
         (["--rows", "5"], "--rows is 5"),
-        (["--dir", "/no/such"], "'/no/such' is no folder"),
+        (["--dir", "/no/such"], "'/no/such' is not a directory"),
         (["--conf", "spark.ui.enabled"], "--conf 'spark.ui.enabled' is not of the form KEY=VALUE"),
     ],
 )

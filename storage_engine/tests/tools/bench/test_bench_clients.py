@@ -118,7 +118,7 @@ def test_records_that_nobody_acknowledges_are_told(monkeypatch):
     ("arguments", "problem"),
     [
         (["--rows", "5"], "--rows is 5"),
-        (["--dir", "/no/such"], "'/no/such' is no folder"),
+        (["--dir", "/no/such"], "'/no/such' is not a directory"),
     ],
 )
 def test_arguments_that_cannot_be_right_are_told_before_anything_starts(capsys, arguments, problem):

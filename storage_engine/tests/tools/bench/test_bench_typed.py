@@ -166,7 +166,7 @@ def test_what_is_asked_of_maven_is_pinned():
     ("arguments", "problem"),
     [
         (["--rows", "5"], "--rows is 5"),
-        (["--dir", "/no/such"], "'/no/such' is no folder"),
+        (["--dir", "/no/such"], "'/no/such' is not a directory"),
         (["--conf", "spark.ui.enabled"], "--conf 'spark.ui.enabled' is not of the form KEY=VALUE"),
     ],
 )
