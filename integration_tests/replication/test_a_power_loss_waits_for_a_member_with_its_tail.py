@@ -102,7 +102,7 @@ def test_a_partition_waits_for_the_member_of_its_last_isr_that_kept_its_tail(tmp
         assert (offline["leader"], offline["why"]) == (
             None,
             f"waits for broker {kept} of the last ISR; the end of the log may be lost, or the log"
-            f" directory failed, on broker {lost}",
+            f" dir failed, on broker {lost}",
         )
 
         cluster.start_broker(kept)

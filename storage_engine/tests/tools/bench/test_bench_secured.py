@@ -19,7 +19,7 @@ def test_the_time_of_a_decision_is_told_for_each_way_to_it(capsys):
 
 def test_a_folder_that_is_not_there_is_an_error_of_one_line(tmp_path, capsys):
     assert main(["bench", "secured", "--dir", str(tmp_path / "absent")]) == 2
-    assert "is no folder; create it first" in capsys.readouterr().err
+    assert "is not a directory; create it first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

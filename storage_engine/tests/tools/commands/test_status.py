@@ -59,7 +59,7 @@ def test_a_partition_without_a_leader_is_offline() -> None:
         (
             (2, 4),
             "waits for broker 4 of the last ISR; the end of the log may be lost, or the log "
-            "directory failed, on broker 2",
+            "dir failed, on broker 2",
         ),
         ((2,), "an election is under way, or the log dir of broker 2 failed"),
     ],
