@@ -8,7 +8,7 @@ from storage_engine.core.errors import LogStorageError
 from storage_engine.log.files.disk import Buffer
 from storage_engine.log.files.storage_errors import storage_error
 from storage_engine.log.log_state import LogState
-from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET, PlacedBatch
+from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET, PlacedBatch
 from storage_engine.log.state.producer_replay import record_batch
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import LENGTH_END

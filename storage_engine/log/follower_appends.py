@@ -4,17 +4,26 @@ Offsets may be missing between batches, since the leader's log may have been com
 R-LOG1, R-REP2, R-REP8.
 """
 
+from collections.abc import Iterator
+
+from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.retained.producer_state import ANY_FORGOTTEN
-from storage_engine.log.appending.append_check import follower_batches, has_gaps
 from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.files.storage_errors import storage_errors
 from storage_engine.log.log_state import LogState
-from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET, runs_of
+from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET, PlacedBatch
 from storage_engine.log.state.producer_replay import record_run
 from storage_engine.log.truncation import Truncation
-from storage_engine.protocol.records.batch_columns import StoredRun, stored_run
-from storage_engine.protocol.records.record_batch import LENGTH_END
+from storage_engine.protocol.records.batch_columns import MAX_OFFSET, StoredRun, stored_run
+from storage_engine.protocol.records.control_record import read_marker
+from storage_engine.protocol.records.record_batch import (
+    LENGTH_END,
+    MAGIC,
+    BatchHeader,
+    crc_matches,
+    iter_headers,
+)
 
 RUN_BATCHES = 4
 """Fewer batches take less time one by one."""
@@ -42,7 +51,7 @@ class FollowerAppends:
         if run is not None:
             return self._store_run(records, run)
         is_empty = self._is_empty
-        batches = follower_batches(records, end_offset, empty=is_empty)
+        batches = _follower_batches(records, end_offset, empty=is_empty)
         if not batches:
             return AppendResult(end_offset, end_offset - 1, end_offset, -1, False, 0)
         log.room.take(len(records))
@@ -50,7 +59,7 @@ class FollowerAppends:
         if is_empty and base_offset < segments.active.base_offset:
             self._truncation.start_anew_at(base_offset)
         log.epoch_checkpoint.note_batches(batches)
-        if has_gaps(batches, log.log_end_offset):
+        if _has_gaps(batches, log.log_end_offset):
             log.producer_state.forgotten_to = ANY_FORGOTTEN
             log.cleaning.expect_gaps_durably("keep that offsets are missing in")
             if batches[-1][1].last_offset - log.log_end_offset > MAX_RELATIVE_OFFSET:
@@ -58,7 +67,7 @@ class FollowerAppends:
                 log.flush_state.flush()
         now_ms = log.clock.wall_ms()
         size = 0
-        for begin, end, placed in runs_of(batches, log.append_rules.roll_rule.segment_bytes):
+        for begin, end, placed in _runs_of(batches, log.append_rules.roll_rule.segment_bytes):
             write_batches(log, records[begin:end], placed, now_ms, False)
             size += end - begin
         end_offset = log.log_end_offset
@@ -121,3 +130,74 @@ def _are_several(records: memoryview) -> bool:
     """Whether there are about RUN_BATCHES or more, judged by the first."""
     first_bytes = LENGTH_END + int.from_bytes(records[LENGTH_END - 4 : LENGTH_END], "big")
     return first_bytes * RUN_BATCHES <= len(records)
+
+
+def _has_gaps(batches: list[tuple[int, BatchHeader]], next_offset: int) -> bool:
+    """Return True when offsets are missing from `next_offset` to the end of the batches: their
+    leader's log was compacted.
+    """
+    if len(batches) == 1:
+        return batches[0][1].base_offset > next_offset
+    count = sum(header.last_offset_delta + 1 for _, header in batches)
+    return batches[-1][1].next_offset - next_offset > count
+
+
+def _follower_batches(
+    records: memoryview, next_offset: int, *, empty: bool
+) -> list[tuple[int, BatchHeader]]:
+    """Check the batches of a leader's fetch response and return the whole ones; a batch cut off at
+    the end is left out.
+
+    Offsets must go on at `next_offset` or later (compaction leaves gaps). The first batch of an
+    empty log may begin before it: the log's start can lie within a batch.
+    """
+    batches: list[tuple[int, BatchHeader]] = []
+    for position, header in iter_headers(records):
+        if header.magic != MAGIC or header.last_offset_delta < 0:
+            raise CorruptRecordError(
+                f"the leader sent a batch of magic {header.magic} with last offset delta"
+                f" {header.last_offset_delta} for offset {header.base_offset}"
+            )
+        if header.next_offset > MAX_OFFSET:
+            raise CorruptRecordError(
+                f"the leader sent offset {header.base_offset}, after which no other fits"
+            )
+        if header.base_offset < next_offset and not (
+            empty and not batches and next_offset <= header.last_offset
+        ):
+            raise CorruptRecordError(
+                f"the leader sent offset {header.base_offset},"
+                f" the log already ends at {next_offset}"
+            )
+        if not crc_matches(records, position, header.size_in_bytes):
+            raise CorruptRecordError(
+                f"the CRC of the batch at offset {header.base_offset} from the leader"
+                " does not match"
+            )
+        if header.is_control:
+            read_marker(records[position : position + header.size_in_bytes])
+        next_offset = header.next_offset
+        batches.append((position, header))
+    return batches
+
+
+def _runs_of(
+    batches: list[tuple[int, BatchHeader]], max_bytes: int
+) -> Iterator[tuple[int, int, list[PlacedBatch]]]:
+    """Yields contiguous batches in runs that fit a segment: byte range, then (base offset, header).
+
+    A run has at most `max_bytes` or is one batch, and its offsets are within an int32 of each
+    other.
+    """
+    begin = batches[0][0]
+    placed: list[PlacedBatch] = []
+    for position, header in batches:
+        if placed and (
+            position + header.size_in_bytes - begin > max_bytes
+            or header.last_offset - placed[0][0] > MAX_RELATIVE_OFFSET
+        ):
+            yield begin, position, placed
+            begin, placed = position, []
+        placed.append((header.base_offset, header))
+    position, header = batches[-1]
+    yield begin, position + header.size_in_bytes, placed

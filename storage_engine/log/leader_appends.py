@@ -8,18 +8,24 @@ examined. Source: R-LOG1, R-LOG12, R-REP8, KIP-98.
 from contextlib import suppress
 from uuid import UUID
 
-from storage_engine.core.errors import CorruptRecordError, RecordListTooLargeError
+from storage_engine.core.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    RecordListTooLargeError,
+)
+from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
-from storage_engine.log.appending.append_check import check_producers
 from storage_engine.log.appending.append_preparation import Requirement, check_typed
 from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.log.batch_writes import write_batches
 from storage_engine.log.log_state import LogState
-from storage_engine.log.segments.placing import place
+from storage_engine.log.segments.offset_index import PlacedBatch
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
+    patch,
+    patch_log_append_time,
     read_header,
     validate_for_append,
 )
@@ -148,7 +154,7 @@ class LeaderAppends:
             log.start_epoch(leader_epoch)
         stamped = log.append_rules.stamps_append_time
         base_offset = log.segments.active.next_offset
-        placed = place(records, batches, base_offset, leader_epoch, now_ms if stamped else None)
+        placed = _place(records, batches, base_offset, leader_epoch, now_ms if stamped else None)
         write_batches(log, records, placed, now_ms, stamped)
         end_offset = log.segments.active.next_offset
         return AppendResult(
@@ -182,3 +188,82 @@ def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
         f"{size} bytes for one partition are more than segment.bytes ="
         f" {segment_bytes}: send less at a time"
     )
+
+
+def check_producers(
+    states: ProducerStates, batches: list[tuple[int, BatchHeader]]
+) -> tuple[int, int, int] | None:
+    """Check producer ids, epochs and sequences of one append. Return None to go on; when its
+    batches are all duplicates, the first and last offset and the time of their first append.
+
+    Raises the producer's error when a sequence or epoch does not fit.
+    """
+    if len(batches) == 1:
+        header = batches[0][1]
+        if header.producer_id < 0:
+            return None
+        duplicate = _check(states, header)
+        if duplicate is None:
+            return None
+        return duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms
+    headers = [header for _, header in batches if header.producer_id >= 0]
+    return _check_several(states, headers, len(batches)) if headers else None
+
+
+def _check(states: ProducerStates, header: BatchHeader) -> SequencedBatch | None:
+    return states.check(
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.last_sequence,
+        in_transaction=header.is_transactional,
+    )
+
+
+def _check_several(
+    states: ProducerStates, headers: list[BatchHeader], batch_count: int
+) -> tuple[int, int, int] | None:
+    trial = states.copy_of(header.producer_id for header in headers)
+    duplicates = []
+    for header in headers:
+        duplicate = _check(trial, header)
+        if duplicate is not None:
+            duplicates.append(duplicate)
+            continue
+        trial.record(
+            header.producer_id,
+            header.producer_epoch,
+            SequencedBatch(
+                header.base_sequence, header.last_sequence, -1, -1, header.max_timestamp
+            ),
+            now_ms=header.max_timestamp,
+            in_transaction=header.is_transactional,
+        )
+    if not duplicates:
+        return None
+    if len(duplicates) < batch_count or any(batch.base_offset < 0 for batch in duplicates):
+        raise InvalidRecordError(
+            "some of the batches of one request are in the log already and some are not:"
+            " retry a request as it was sent"
+        )
+    return duplicates[0].base_offset, duplicates[-1].last_offset, duplicates[-1].timestamp_ms
+
+
+def _place(
+    records: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    base_offset: int,
+    leader_epoch: int,
+    stamp_ms: int | None,
+) -> list[PlacedBatch]:
+    """Writes consecutive offsets from `base_offset` on, the epoch, and the time of the append if
+    given, into `records`.
+    """
+    placed = []
+    for position, header in batches:
+        if stamp_ms is not None:
+            patch_log_append_time(records, position, stamp_ms)
+        patch(records, position, base_offset=base_offset, leader_epoch=leader_epoch)
+        placed.append((base_offset, header))
+        base_offset += header.last_offset_delta + 1
+    return placed

@@ -201,7 +201,7 @@ class ApiCall(Generic[Resp]):
     @property
     def owner(self) -> Share:
         """To whom belongs what it makes: its principal, with the address."""
-        return share_of(self.connection)[:2]
+        return self.connection.principal, self.connection.peer_host
 
 
 def _bytes_of(buffers: list[Buffer]) -> int:

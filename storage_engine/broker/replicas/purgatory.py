@@ -8,7 +8,7 @@ its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from storage_engine.broker.unexpected import guarded, report
+from storage_engine.broker.unexpected import report
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler, Timer
 
@@ -73,8 +73,16 @@ class WaitList:
             return
         waiters, self._waiters = self._waiters, {}
         before, self._checked = self._checked, self._checked + len(waiters)
+        left: dict[Waiter, None] = {}
         try:
-            left = {each: None for each in waiters if not guarded("a waiter", each.try_complete)}
+            for each in waiters:
+                try:
+                    is_answered = each.try_complete()
+                except Exception as error:  # noqa: BLE001 - reported; the others are looked at
+                    report("a waiter", error)
+                else:
+                    if not is_answered:
+                        left[each] = None
         finally:
             self._checked = before
         # A waiter's answer may have added new ones meanwhile.

@@ -13,7 +13,7 @@ from storage_engine.log.appending.append_preparation import Requirement, require
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES, NO_TIME_LIMIT, LogConfig
 from storage_engine.log.segments.log_folder import LogFolder
 from storage_engine.log.segments.log_segment import LogSegment
-from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET
+from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET
 from storage_engine.protocol.records.record_batch import BatchHeader
 
 

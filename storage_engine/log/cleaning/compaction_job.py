@@ -21,7 +21,7 @@ from storage_engine.core.retained.compaction import SegmentSpan, group_segments
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
 from storage_engine.log.cleaning.cleaned_segment import CancelledError, CleanedFacts, CleanedSegment
 from storage_engine.log.segments.log_segment import LogSegment
-from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET
+from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET
 from storage_engine.log.segments.segment_list import SegmentList
 from storage_engine.log.segments.swap_files import SwapFiles, sync_names
 from storage_engine.protocol.records.record_batch import BytesLike

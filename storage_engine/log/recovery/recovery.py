@@ -21,7 +21,7 @@ from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.log.files.disk import Disk, write_fully
 from storage_engine.log.segments.log_segment import LogSegment
-from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET
+from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     MAGIC,

@@ -12,7 +12,7 @@ from storage_engine.log.recovery.recovery import Recovered, recover_segment
 from storage_engine.log.recovery.recovery_progress import RecoveryProgress
 from storage_engine.log.segments.log_folder import LogFolder
 from storage_engine.log.segments.log_segment import LogSegment
-from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET
+from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET
 from storage_engine.log.segments.swap_files import sync_names
 from storage_engine.log.state.aborted_transactions import is_good
 

@@ -13,8 +13,7 @@ from itertools import accumulate
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.log.files.disk import Disk
 from storage_engine.log.segments.log_file import LogFile
-from storage_engine.log.segments.offset_index import OffsetEntry, OffsetIndex
-from storage_engine.log.segments.placing import MAX_RELATIVE_OFFSET
+from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET, OffsetEntry, OffsetIndex
 from storage_engine.log.segments.time_index import TimeEntry, TimeIndex
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
 

@@ -18,6 +18,7 @@ from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.open_files import OpenFiles
 from storage_engine.log.segments.index_file import IndexFile
 from storage_engine.log.segments.index_search import count_up_to
+from storage_engine.protocol.records.record_batch import BatchHeader
 
 ENTRY = struct.Struct(">ii")
 _FIELD = struct.Struct(">i")
@@ -28,6 +29,14 @@ class OffsetEntry(NamedTuple):
 
     last_offset: int
     position: int
+
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+"""Indexes hold offsets as int32, relative to the base offset of their segment."""
+
+PlacedBatch = tuple[int, BatchHeader]
+"""The base offset in the log, and the header as it was sent: a batch is patched in memory, its
+parsed header is not."""
 
 
 class OffsetIndex:

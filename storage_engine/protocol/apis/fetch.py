@@ -31,7 +31,6 @@ from storage_engine.protocol.apis.current_leaders import (
     encode_leader,
     encode_nodes,
 )
-from storage_engine.protocol.apis.grouping import group_runs
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
 from storage_engine.protocol.apis.wire import (
@@ -41,6 +40,7 @@ from storage_engine.protocol.apis.wire import (
     count,
     decode_leniently,
     decode_with,
+    group_runs,
     string,
     uvarint,
 )

@@ -10,9 +10,14 @@ ListOffsetsResponse.json.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage_engine.protocol.apis.grouping import group_by_topic
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
-from storage_engine.protocol.apis.wire import Reader, Writer, decode_leniently, decode_with
+from storage_engine.protocol.apis.wire import (
+    Reader,
+    Writer,
+    decode_leniently,
+    decode_with,
+    group_by_topic,
+)
 
 FIRST_FLEXIBLE = 6
 LATEST_TIMESTAMP = -1

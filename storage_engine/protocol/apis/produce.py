@@ -24,7 +24,6 @@ from storage_engine.protocol.apis.current_leaders import (
     encode_leader,
     encode_nodes,
 )
-from storage_engine.protocol.apis.grouping import group_by_topic
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer
 from storage_engine.protocol.apis.wire import (
     INT32,
@@ -33,6 +32,7 @@ from storage_engine.protocol.apis.wire import (
     count,
     decode_leniently,
     decode_with,
+    group_by_topic,
     nullable_string,
     string,
     uvarint,

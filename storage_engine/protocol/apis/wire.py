@@ -16,7 +16,7 @@ Source: https://kafka.apache.org/protocol#protocol_types, KIP-482.
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 from uuid import UUID
 
 from storage_engine.core.errors import InvalidRequestError
@@ -390,6 +390,37 @@ def nullable_string(value: str | None, flexible: bool) -> bytes:
     if value is None:
         return b"\x00" if flexible else b"\xff\xff"
     return string(value, flexible)
+
+
+class OfTopic(Protocol):
+    """Anything that belongs to a topic."""
+
+    @property
+    def topic(self) -> str: ...
+
+
+OfTopicT = TypeVar("OfTopicT", bound=OfTopic)
+
+
+def group_runs(items: Iterable[OfTopicT]) -> list[tuple[str, list[OfTopicT]]]:
+    """Return runs of the same topic: the order of the items is kept, so a topic may come twice."""
+    groups: list[tuple[str, list[OfTopicT]]] = []
+    last: str | None = None
+    for item in items:
+        topic = item.topic
+        if topic != last:
+            groups.append((topic, []))
+            last = topic
+        groups[-1][1].append(item)
+    return groups
+
+
+def group_by_topic(items: Sequence[OfTopicT]) -> list[tuple[str, list[OfTopicT]]]:
+    """Return each topic once, in the order in which it first comes."""
+    groups: dict[str, list[OfTopicT]] = {}
+    for item in items:
+        groups.setdefault(item.topic, []).append(item)
+    return list(groups.items())
 
 
 _ZERO_UUID_BYTES = bytes(16)

@@ -1,7 +1,7 @@
 """Many record batches at once: one column per field in place of one object per batch.
 
 A follower reads what its leader sends this way. The columns only prove that all batches are good;
-if one is not, each has to be checked by itself to find the error: `append_check.follower_batches`.
+if one is not, each has to be checked by itself to find the error: `log/follower_appends`.
 
 Every step here is one call of the standard library for all batches, since a loop over them in the
 interpreter costs more than their CRCs. Source: R-LOG12; the layout is that of `record_batch`.

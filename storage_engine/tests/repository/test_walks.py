@@ -21,7 +21,9 @@ def walks() -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("commit of a micro-batch, beyond a transactional produce", 15),
+        ("produce, acks=all", 35),
+        ("fetch", 27),
+        ("commit of a micro-batch, beyond a transactional produce", 9),
         # Two of them since znodes have a file for each subject.
         ("controller failover", 34),
     ],

@@ -196,7 +196,7 @@ def begun(tmp_path):
 
 
 def test_good_batches_are_not_looked_at_one_by_one(begun):
-    with patch.object(follower_appends, "follower_batches") as one_by_one:
+    with patch.object(follower_appends, "_follower_batches") as one_by_one:
         assert begun.follower_appends.append(join(*several())).next_offset == 21
     one_by_one.assert_not_called()
     assert [header.base_offset for header in read_all(begun)] == list(range(21))

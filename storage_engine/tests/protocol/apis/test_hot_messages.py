@@ -11,9 +11,9 @@ from kafka.protocol.producer import ProduceResponse as ForeignProduceResponse
 from storage_engine.protocol.apis import (
     current_leaders,
     fetch,
-    grouping,
     metadata,
     produce,
+    wire,
 )
 from storage_engine.tests.protocol.apis.buffers import joined
 
@@ -135,7 +135,7 @@ def test_the_order_of_fetched_partitions_is_kept_even_when_topics_alternate() ->
 
 def test_topics_that_alternate_are_written_once_in_produce() -> None:
     partitions = [produce.ProducePartition(topic, i, b"x") for i in (0, 1) for topic in "ab"]
-    assert [topic for topic, _ in grouping.group_by_topic(partitions)] == ["a", "b"]
+    assert [topic for topic, _ in wire.group_by_topic(partitions)] == ["a", "b"]
     data = joined(produce.encode_request(8, produce.ProduceRequest(None, 1, 1, partitions)))
     theirs = ForeignProduceRequest.decode(data, version=8)
     assert [topic.name for topic in theirs.topic_data] == ["a", "b"]
