@@ -161,9 +161,9 @@ def leader_epoch_of_fetches_ignored(stack: ExitStack) -> None:
     def any_leader(self: Any, tp: Any, leader_epoch: int = -1) -> Any:
         return leader(self, tp)
 
-    def note_any(self: Any, request: Any, session: Any = None) -> bool:
-        wanted = [item._replace(current_leader_epoch=-1) for item in request.partitions]
-        return note(self, request._replace(partitions=wanted), session)
+    def note_any(self: Any, request: Any, partitions: Any, session: Any = None) -> bool:
+        wanted = [item._replace(current_leader_epoch=-1) for item in partitions]
+        return note(self, request, wanted, session)
 
     set_attribute(stack, ReplicaManager, "leader", any_leader)
     set_attribute(stack, PartitionReader, "note_progress", note_any)
