@@ -7,18 +7,21 @@ reports itself unusable, so that two processes never share one byte stream.
 import os
 import select
 import socket
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
-from storage_engine.net.limits import IOV_BUFFERS, LENGTH, LENGTH_BYTES, RESPONSE_MAX_BYTES
+from storage_engine.net.frames import FrameCutter, ReceiveMemory
+from storage_engine.net.limits import (
+    EXACT_RECEIVE_BYTES,
+    IOV_BUFFERS,
+    LENGTH_BYTES,
+    RESPONSE_MAX_BYTES,
+)
 from storage_engine.net.pieces import Piece, as_buffer
-
-_SCRATCH_BYTES = 64 * 1024
-"""Answers below this are taken from the socket together; larger ones are received into memory of
-their own."""
 
 
 class ConnectionEndedError(KafkaError):
@@ -27,20 +30,48 @@ class ConnectionEndedError(KafkaError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class _Frames(FrameCutter):
+    """The frames that have come, in memory that lives as long as the view."""
+
+    __slots__ = ("_name", "came", "error")
+
+    def __init__(self, name: str, pool: BufferPool | None) -> None:
+        memory = ReceiveMemory(pool, EXACT_RECEIVE_BYTES + LENGTH_BYTES)
+        self.came = came = deque[memoryview]()
+        scratch = memory.scratch.obj
+
+        def take(frame: memoryview) -> None:
+            came.append(memoryview(bytearray(frame)) if frame.obj is scratch else frame)
+
+        super().__init__(memory, RESPONSE_MAX_BYTES, take)
+        self._name = name
+        self.error: KafkaError | None = None
+        """What ends the stream behind them."""
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.came or self._rest or self._large is not None or self.error)
+
+    def _run_ended(self) -> None:
+        """Whoever receives looks by itself."""
+
+    def _delivery_failed(self, error: Exception) -> None:
+        raise error
+
+    def _frame_too_large(self, size: int) -> None:
+        self.error = network_error(self._name, _not_kafka(size))
+
+
 class BlockingConnection:
     """A connection over one socket. Errors are KafkaError(NETWORK_EXCEPTION), or
     DeadlineExceededError; close the connection after either."""
 
-    __slots__ = ("_end", "_pid", "_pool", "_scratch", "_socket", "_start", "name")
+    __slots__ = ("_frames", "_pid", "_socket", "name")
 
-    def __init__(self, sock: socket.socket, name: str, pool: BufferPool) -> None:
+    def __init__(self, sock: socket.socket, name: str, pool: BufferPool | None) -> None:
         self._socket: socket.socket | None = sock
         self._pid = os.getpid()
-        self._pool = pool
-        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        # What was received and not taken yet: scratch[start:end].
-        self._start = 0
-        self._end = 0
+        self._frames = _Frames(name, pool)
         self.name = name
 
     @classmethod
@@ -50,7 +81,7 @@ class BlockingConnection:
         """Connects. Raises KafkaError(NETWORK_EXCEPTION) when nobody answers before the
         deadline."""
         name = f"{host}:{port}"
-        return cls(connected_socket(host, port, name, deadline), name, pool or BufferPool())
+        return cls(connected_socket(host, port, name, deadline), name, pool)
 
     @property
     def usable(self) -> bool:
@@ -90,20 +121,20 @@ class BlockingConnection:
 
     def receive(self, deadline: Deadline) -> memoryview:
         """The next frame without its length, in memory that lives as long as the view."""
-        while (frame := self._taken()) is None:
-            size = self._next_size()
-            if size is not None and LENGTH_BYTES + size > _SCRATCH_BYTES:
-                return self._receive_large(size, deadline)
-            self._fill(deadline)
-        return frame
+        frames = self._frames
+        while not frames.came:
+            if frames.error is not None:
+                self.close()
+                raise frames.error
+            frames.buffer_updated(self._receive_into(frames.get_buffer(-1), deadline))
+        return frames.came.popleft()
 
     def receive_nowait(self) -> memoryview | None:
         """The next frame if its beginning is there, else None; the rest of a frame begun is waited
         for."""
-        frame = self._taken()
-        if frame is None and self.readable():
-            return self.receive(Deadline.after(_REST_OF_FRAME_MS))
-        return frame
+        if not self.readable():
+            return None
+        return self.receive(Deadline.after(_REST_OF_FRAME_MS))
 
     def readable(self) -> bool:
         """Whether there are bytes of a frame, or the end of the stream."""
@@ -112,45 +143,7 @@ class BlockingConnection:
     @property
     def has_buffered(self) -> bool:
         """Whether bytes were received that the caller has not taken."""
-        return self._end > self._start
-
-    def _taken(self) -> memoryview | None:
-        size = self._next_size()
-        if size is None or self._end - self._start < LENGTH_BYTES + size:
-            return None
-        start = self._start + LENGTH_BYTES
-        frame = memoryview(bytearray(self._scratch[start : start + size]))
-        self._start = start + size
-        if self._start == self._end:
-            self._start = self._end = 0
-        return frame
-
-    def _next_size(self) -> int | None:
-        if self._end - self._start < LENGTH_BYTES:
-            return None
-        (size,) = LENGTH.unpack_from(self._scratch, self._start)
-        if size > RESPONSE_MAX_BYTES:
-            self.close()
-            raise network_error(self.name, _not_kafka(size))
-        return int(size)
-
-    def _fill(self, deadline: Deadline) -> None:
-        """Receive some more into the scratch buffer."""
-        if self._start:
-            rest = bytes(self._scratch[self._start : self._end])
-            self._scratch[: len(rest)] = rest
-            self._start, self._end = 0, len(rest)
-        self._end += self._receive_into(self._scratch[self._end :], deadline)
-
-    def _receive_large(self, size: int, deadline: Deadline) -> memoryview:
-        frame = self._pool.take(size)
-        head = self._scratch[self._start + LENGTH_BYTES : self._end]
-        frame[: len(head)] = head
-        self._start = self._end = 0
-        filled = len(head)
-        while filled < size:
-            filled += self._receive_into(frame[filled:], deadline)
-        return frame
+        return self._frames.has_begun
 
     def _receive_into(self, target: memoryview, deadline: Deadline) -> int:
         sock = self._opened()

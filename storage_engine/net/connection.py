@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, cast
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.principal import ANONYMOUS
 from storage_engine.net.client_log import ClientLog
-from storage_engine.net.frames import FrameProtocol
+from storage_engine.net.frames import FrameCutter
 from storage_engine.net.pieces import EncryptedWriter, ResponseWriter
 from storage_engine.net.responses import Exchange, Responses
 
@@ -60,7 +60,7 @@ _OPEN, _READS = _Life.OPEN, _Reading.READS
 _numbers = itertools.count()
 
 
-class Connection(FrameProtocol):
+class Connection(FrameCutter, asyncio.BufferedProtocol):
     """A client. The handler gets it with every frame, and calls `begin` for each frame that is to
     be answered."""
 

@@ -9,7 +9,6 @@ delivered view is valid during the call only, unless the frame was large (then i
 view of it is held). Source: R-NET1, R-NET3.
 """
 
-import asyncio
 from collections.abc import Callable
 
 from storage_engine.net.buffers import BufferPool
@@ -20,20 +19,21 @@ _NOTHING = memoryview(b"")
 
 class ReceiveMemory:
     """The buffer that all connections of an event loop receive into. They can share it because each
-    read is consumed before the next one starts."""
+    read is consumed before the next one starts. A blocking connection has one of its own."""
 
     __slots__ = ("head", "pool", "scratch")
 
-    def __init__(self) -> None:
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+    def __init__(self, pool: BufferPool | None = None, scratch_bytes: int = SCRATCH_BYTES) -> None:
+        self.scratch = memoryview(bytearray(scratch_bytes))
         self.head = self.scratch[:EXACT_RECEIVE_BYTES]
         """Enough to learn how large the next frame is."""
-        self.pool = BufferPool()
+        self.pool = pool or BufferPool()
 
 
-class FrameProtocol(asyncio.BufferedProtocol):
-    """Receives frames and hands each to `deliver`; subclasses say what happens at a run's end and
-    on errors."""
+class FrameCutter:
+    """Receives bytes (`get_buffer`, `buffer_updated`: an asyncio.BufferedProtocol is mixed in where
+    there is a loop), and hands each frame to `deliver`; subclasses say what happens at a run's end
+    and on errors."""
 
     __slots__ = (
         "_deliver",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
-from storage_engine.net.frames import FrameProtocol, ReceiveMemory
+from storage_engine.net.frames import FrameCutter, ReceiveMemory
 from storage_engine.net.limits import (
     CONNECT_TIMEOUT_MS,
     EXACT_RECEIVE_BYTES,
@@ -355,7 +355,7 @@ def _connect_problem(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-class _PeerConnection(FrameProtocol):
+class _PeerConnection(FrameCutter, asyncio.BufferedProtocol):
     """The socket of a channel."""
 
     __slots__ = ("_channel", "_transport", "answered")

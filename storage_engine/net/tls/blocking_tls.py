@@ -30,7 +30,7 @@ class TlsConnection(BlockingConnection):
 
     __slots__ = ("_has_received", "_is_agreed", "_tls")
 
-    def __init__(self, sock: ssl.SSLSocket, name: str, pool: BufferPool) -> None:
+    def __init__(self, sock: ssl.SSLSocket, name: str, pool: BufferPool | None) -> None:
         super().__init__(sock, name, pool)
         self._tls = sock
         # With TLS 1.3 a server judges the client's certificate after the client is done.
@@ -55,7 +55,7 @@ class TlsConnection(BlockingConnection):
         except (OSError, ValueError) as error:
             sock.close()
             raise network_error(name, f"TLS can't begin: {error}") from None
-        connection = cls(wrapped, name, pool or BufferPool())
+        connection = cls(wrapped, name, pool)
         connection._done(wrapped.do_handshake, deadline, "the TLS handshake was not done")
         connection._is_agreed = True
         return connection
@@ -80,13 +80,14 @@ class TlsConnection(BlockingConnection):
             return True
         self._opened()
         try:
-            received = self._tls.recv_into(self._scratch)
+            received = self._tls.recv_into(self._frames.get_buffer(-1))
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
         except OSError:
             # The next call meets the same error, and reports it.
             return True
-        self._start, self._end = 0, received
+        if received:
+            self._frames.buffer_updated(received)
         return True
 
     @property

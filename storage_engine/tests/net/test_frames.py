@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from storage_engine.net.frames import FrameProtocol, ReceiveMemory
+from storage_engine.net.frames import FrameCutter, ReceiveMemory
 from storage_engine.net.limits import EXACT_RECEIVE_BYTES, SCRATCH_BYTES
 
 KIB = 1024
 
 
-class Received(FrameProtocol):
+class Received(FrameCutter):
     """Keeps copies of its frames, and counts what came through the buffer that all share."""
 
     def __init__(self) -> None:
