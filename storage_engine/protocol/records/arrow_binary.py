@@ -42,7 +42,7 @@ class BinaryValues:
     def all_null(self) -> bool:
         return not (self.lengths >= 0).any()
 
-    def array(self, start: int, stop: int) -> Any:
+    def array(self, start: int, stop: int) -> pa.Array:
         """Return rows [start, stop) as a pa.BinaryArray on the same bytes; nulls become empty."""
         first, last = int(self.offsets[start]), int(self.offsets[stop])
         offsets = (self.offsets[start : stop + 1] - self.offsets[start]).astype(
@@ -51,24 +51,24 @@ class BinaryValues:
         return binary_array(offsets, self.data.slice(first, last - first))
 
 
-def binary_array(offsets: npt.NDArray[np.int32], data: Any) -> Any:
+def binary_array(offsets: npt.NDArray[np.int32], data: pa.Buffer) -> pa.Array:
     """Return a pa.BinaryArray over `data`."""
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), data])
 
 
-def binary_scalar(value: bytes) -> Any:
+def binary_scalar(value: bytes) -> pa.Scalar:
     """Return a pa.BinaryScalar. `pa.scalar` is not used, because it imports pandas where that is
     installed: half a second for every Spark process that imports a codec and may encode nothing."""
     return binary_array(np.array([0, len(value)], np.int32), pa.py_buffer(value))[0]
 
 
-def _int32_array(numbers: npt.NDArray[np.int32]) -> Any:
+def _int32_array(numbers: npt.NDArray[np.int32]) -> pa.Array:
     """A pa.Int32Array over `numbers`. Not by `pa.array`, for the sake of which pyarrow imports
     pandas, as in `binary_scalar`: the first read of each of Spark's Python workers would wait."""
     return pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def int64_values(array: Any) -> Ints:
+def int64_values(array: pa.Array) -> Ints:
     """A pa.Int64Array without nulls, not copied. Not by `to_numpy`, which imports pandas too."""
     if not len(array):
         return np.empty(0, np.int64)
@@ -76,7 +76,7 @@ def int64_values(array: Any) -> Ints:
     return values
 
 
-def numbers_in(buffer: Any, kind: Any, start: int, count: int) -> Any:
+def numbers_in(buffer: pa.Buffer, kind: Any, start: int, count: int) -> Any:
     """Return `count` numbers of a pa.Buffer from number `start` on. Arrow's messages may have
     buffers that end with a part of a number."""
     return np.frombuffer(buffer, kind, count, start * np.dtype(kind).itemsize)
@@ -85,7 +85,7 @@ def numbers_in(buffer: Any, kind: Any, start: int, count: int) -> Any:
 _EMPTY = binary_scalar(b"")
 
 
-def as_column(array: Any, name: str) -> BinaryValues:
+def as_column(array: pa.Array | pa.ChunkedArray, name: str) -> BinaryValues:
     """Take `array` (pa.Array or pa.ChunkedArray) apart; InvalidRecordError for other types."""
     array = one_array(_as_plain_binary(array, name))
     count = len(array)
@@ -107,7 +107,7 @@ def as_column(array: Any, name: str) -> BinaryValues:
     return BinaryValues(lengths=lengths, offsets=offsets, data=array.buffers()[2] or _NO_BYTES)
 
 
-def _as_plain_binary(array: Any, name: str) -> Any:
+def _as_plain_binary(array: pa.Array | pa.ChunkedArray, name: str) -> pa.Array | pa.ChunkedArray:
     kind = array.type
     if (
         pa.types.is_binary(kind)
@@ -126,7 +126,7 @@ def _as_plain_binary(array: Any, name: str) -> Any:
     raise InvalidRecordError(f"{name} has type {kind}: cast it to binary or string")
 
 
-def one_array(array: Any) -> Any:
+def one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a chunked array in one piece."""
     if not isinstance(array, pa.ChunkedArray):
         return array
@@ -138,7 +138,7 @@ def one_array(array: Any) -> Any:
     return array.combine_chunks()
 
 
-def _offsets_of(array: Any) -> Offsets:
+def _offsets_of(array: pa.Array) -> Offsets:
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     offsets: Offsets = numbers_in(
         array.buffers()[1], np.int64 if wide else np.int32, array.offset, len(array) + 1
@@ -146,7 +146,7 @@ def _offsets_of(array: Any) -> Offsets:
     return offsets
 
 
-def _with_empty_nulls(array: Any) -> Any:
+def _with_empty_nulls(array: pa.Array) -> pa.Array:
     """Return the same rows; a null that hides bytes (Arrow allows it) becomes an empty null."""
     import pyarrow.compute as pc
 
@@ -154,14 +154,14 @@ def _with_empty_nulls(array: Any) -> Any:
     return pc.if_else(pc.is_valid(array), filled, pa.scalar(None, array.type))
 
 
-def join(*columns: Any) -> Any:
+def join(*columns: Any) -> pa.Array:
     """Join, row by row, the bytes of all columns (arrays without nulls, scalars)."""
     import pyarrow.compute as pc
 
     return pc.binary_join_element_wise(*columns, _EMPTY)
 
 
-def varint_rows(*columns: VarintColumn, rooms: Ints) -> Any:
+def varint_rows(*columns: VarintColumn, rooms: Ints) -> pa.Array:
     """Encode, row by row, the varints of all columns, behind rooms[i] zero bytes."""
     width = rooms.copy()
     for column in columns:
@@ -178,7 +178,7 @@ def varint_rows(*columns: VarintColumn, rooms: Ints) -> Any:
     return binary_array(offsets, pa.py_buffer(target))
 
 
-def gather(source: Any, starts: Ints, lengths: Ints) -> Any:
+def gather(source: pa.Buffer, starts: Ints, lengths: Ints) -> pa.Array:
     """Copy the ranges of `source` (a pa.Buffer), ascending and without overlap, into a
     pa.BinaryArray.
 
@@ -201,7 +201,7 @@ def gather(source: Any, starts: Ints, lengths: Ints) -> Any:
     return pa.Array.from_buffers(pa.binary(), count, [validity, offsets, data])
 
 
-def writable_bytes(array: Any) -> tuple[memoryview, npt.NDArray[np.int32]]:
+def writable_bytes(array: pa.Array) -> tuple[memoryview, npt.NDArray[np.int32]]:
     """Return all bytes of a pa.BinaryArray that has no other user, to be written to, and where each
     row begins; the last entry is the end."""
     _, offset_buffer, data = array.buffers()

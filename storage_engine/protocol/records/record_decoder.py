@@ -81,7 +81,7 @@ class DecodedRecords:
         return len(self.offsets)
 
     @property
-    def timestamps(self) -> Any:
+    def timestamps(self) -> pa.Array:
         """Return timestamp[us, UTC], as Spark has them; times outside its range become its first or
         last."""
         most = _LARGEST_TIMESTAMP_MS
@@ -430,7 +430,7 @@ def _check_offset_deltas(deltas: Ints, per_batch: _PerBatch, counts: Ints) -> No
         raise DamagedRecordError(row, f"its offset delta {int(deltas[row])} is out of order")
 
 
-def _plain_array(column: Any, kind: Any) -> Any:
+def _plain_array(column: Any, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 
 

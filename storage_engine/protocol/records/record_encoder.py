@@ -100,10 +100,10 @@ class EncodedBatch:
 
 
 def encode_batches(
-    values: Any,
-    keys: Any = None,
-    headers: Any = None,
-    timestamps_ms: Any = None,
+    values: pa.Array | pa.ChunkedArray,
+    keys: pa.Array | pa.ChunkedArray | None = None,
+    headers: pa.Array | None = None,
+    timestamps_ms: pa.Array | None = None,
     *,
     compression: str = "none",
     batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -138,10 +138,10 @@ def encode_batches(
 
 
 def iter_encoded(
-    values: Any,
-    keys: Any = None,
-    headers: Any = None,
-    timestamps_ms: Any = None,
+    values: pa.Array | pa.ChunkedArray,
+    keys: pa.Array | pa.ChunkedArray | None = None,
+    headers: pa.Array | None = None,
+    timestamps_ms: pa.Array | None = None,
     *,
     compression: str = "none",
     batch_bytes: int = DEFAULT_BATCH_BYTES,
@@ -194,7 +194,13 @@ class _Rows:
         return len(self.values.lengths)
 
 
-def _rows(values: Any, keys: Any, headers: Any, timestamps_ms: Any, now_ms: int | None) -> _Rows:
+def _rows(
+    values: pa.Array | pa.ChunkedArray,
+    keys: pa.Array | pa.ChunkedArray | None,
+    headers: pa.Array | None,
+    timestamps_ms: pa.Array | None,
+    now_ms: int | None,
+) -> _Rows:
     for name, column in (("keys", keys), ("headers", headers), ("timestamps_ms", timestamps_ms)):
         if column is not None and len(column) != len(values):
             raise InvalidRecordError(
@@ -210,7 +216,7 @@ def _rows(values: Any, keys: Any, headers: Any, timestamps_ms: Any, now_ms: int 
     )
 
 
-def _timestamps(array: Any, now_ms: int) -> Ints | int:
+def _timestamps(array: pa.Array, now_ms: int) -> Ints | int:
     if pa.types.is_null(array.type):
         return now_ms
     if pa.types.is_timestamp(array.type):
@@ -351,7 +357,7 @@ def _compressed(codec: Codec, plain: memoryview) -> tuple[memoryview, Codec]:
     return memoryview(batch), codec
 
 
-def _encode_records(rows: _Rows, start: int, stop: int, within: Ints) -> Any:
+def _encode_records(rows: _Rows, start: int, stop: int, within: Ints) -> pa.Array:
     """Encode the records of rows [start, stop), of which row i is number within[i] of its batch;
     before the first of each batch there is room for the batch's header."""
     timestamp = _timestamp_deltas(rows.timestamps, start, stop, within)
@@ -360,7 +366,11 @@ def _encode_records(rows: _Rows, start: int, stop: int, within: Ints) -> Any:
 
 
 def encode_in_place(
-    values: Any, keys: Any, headers: Any, timestamp_deltas: Ints, offset_deltas: Ints
+    values: pa.Array,
+    keys: pa.Array | None,
+    headers: pa.Array | None,
+    timestamp_deltas: Ints,
+    offset_deltas: Ints,
 ) -> memoryview:
     """Return all rows, at least one, as the records of one uncompressed batch, with these deltas,
     and room for the header in front. The columns are as those of encode_batches."""
@@ -378,7 +388,7 @@ def _joined_records(
     timestamp: VarintColumn,
     offset: VarintColumn,
     rooms: Ints,
-) -> Any:
+) -> pa.Array:
     """Encode the records of rows [start, stop); rooms[i] bytes are left before row i."""
     count = stop - start
     values, keys = rows.values, rows.keys

@@ -309,7 +309,7 @@ def _check_size(header: BatchHeader, records: BytesLike) -> None:
         raise corrupt_batch(header, f"{header.records_count} records in {len(records)} bytes")
 
 
-def _bytes_of(array: Any) -> BytesLike:
+def _bytes_of(array: pa.Array) -> BytesLike:
     """Return all bytes of a pa.BinaryArray that has no other user."""
     _, offsets, data = array.buffers()
     end = int(np.frombuffer(offsets, np.int32)[len(array)])

@@ -64,7 +64,7 @@ class HeaderColumn:
     values: BinaryValues
 
     @classmethod
-    def of(cls, headers: Any) -> "HeaderColumn | None":
+    def of(cls, headers: pa.Array) -> "HeaderColumn | None":
         """Return the column; None when no row has a header. InvalidRecordError for a null key or
         another type."""
         kind = headers.type
@@ -118,7 +118,9 @@ class HeaderColumn:
         return sizes + np.diff(ends), (count_array, binary_array(ends, data))
 
 
-def decode_headers(source: Bytes, buffer: Any, positions: Ints, stops: Ints, counts: Ints) -> Any:
+def decode_headers(
+    source: Bytes, buffer: pa.Buffer, positions: Ints, stops: Ints, counts: Ints
+) -> pa.Array:
     """Return the headers of each row as an array of HEADERS_TYPE.
 
     Row i has counts[i] headers from positions[i] to stops[i], exactly; `buffer` is the pa.Buffer of
@@ -227,7 +229,7 @@ def _bad_length(row: int, length: int) -> DamagedHeaderError:
     return DamagedHeaderError(row, f"a header's key or value has the impossible length {length}")
 
 
-def _as_text(keys: Any) -> Any:
+def _as_text(keys: pa.Array) -> pa.Array:
     """Return keys as strings. Bytes that are not UTF-8 become replacement characters, as in Java's
     client."""
     try:
@@ -238,5 +240,5 @@ def _as_text(keys: Any) -> Any:
         return pa.array(texts, pa.string()).take(distinct.indices)
 
 
-def _wrong_type(kind: Any) -> InvalidRecordError:
+def _wrong_type(kind: pa.DataType) -> InvalidRecordError:
     return InvalidRecordError(f"the headers column has type {kind}: make it {HEADERS_TYPE}")

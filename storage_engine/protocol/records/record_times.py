@@ -1,7 +1,5 @@
 """Times of Arrow as records have them: milliseconds since 1970."""
 
-from typing import Any
-
 import pyarrow as pa
 
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
@@ -14,7 +12,7 @@ except ImportError:
 _WHOLE = RoundTemporalOptions(unit="millisecond")
 
 
-def milliseconds(times: Any) -> Any:
+def milliseconds(times: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """int64 of a column of timestamps. What is less than a millisecond is cut off downwards, before
     1970, too, as Java does; Arrow's cast goes towards 1970."""
     unit = times.type.unit

@@ -46,7 +46,7 @@ _SINGLE: dict[types.ColumnType, Any] = {
 
 
 @lru_cache(maxsize=4096)
-def arrow_type(column_type: types.ColumnType) -> Any:
+def arrow_type(column_type: types.ColumnType) -> pa.DataType:
     """Return the pa.DataType."""
     match column_type:
         case types.IntegerColumn(bits):
@@ -65,12 +65,12 @@ def arrow_type(column_type: types.ColumnType) -> Any:
             return _SINGLE[column_type]
 
 
-def arrow_schema(columns: Iterable[SchemaColumn]) -> Any:
+def arrow_schema(columns: Iterable[SchemaColumn]) -> pa.Schema:
     """Return a pa.Schema with a nullable field for each column, in their order."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 
-def same_layout(one: Any, other: Any) -> bool:
+def same_layout(one: pa.DataType, other: pa.DataType) -> bool:
     """Return True when arrays of both types have the same buffers: types that are equal but for
     nullability, and for the names of a list's or a map's parts."""
     if one == other:

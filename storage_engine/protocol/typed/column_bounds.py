@@ -1,7 +1,7 @@
 """The least and the largest value of a column, and whether it has NaN, by Arrow's kernels."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -28,7 +28,7 @@ class ColumnBounds(NamedTuple):
 NO_BOUNDS = ColumnBounds(0, b"", b"")
 
 
-def bounds_of(array: Any, column_type: types.ColumnType) -> ColumnBounds:
+def bounds_of(array: pa.Array, column_type: types.ColumnType) -> ColumnBounds:
     """Return the bounds of an array of this type; for a pa.DictionaryArray those of its values,
     each of which some row has."""
     if isinstance(column_type, types.ArrayColumn | types.MapColumn | types.StructColumn):

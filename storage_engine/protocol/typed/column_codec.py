@@ -74,7 +74,7 @@ class StoredColumn(NamedTuple):
         )
 
 
-def store_column(array: Any, codec: int) -> StoredColumn:
+def store_column(array: pa.Array, codec: int) -> StoredColumn:
     """Return the array as it is stored; a pa.DictionaryArray with the encoding DICTIONARY."""
     parts: tuple[Any, ...]
     if pa.types.is_dictionary(array.type):
@@ -97,14 +97,14 @@ class ColumnKind:
 
     __slots__ = ("is_decimal", "message", "width")
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: pa.DataType) -> None:
         """`kind`: a pa.DataType."""
         self.message = message_kind(kind)
         self.width = number_width(kind)
         self.is_decimal: bool = pa.types.is_decimal(kind)
 
     @property
-    def kind(self) -> Any:
+    def kind(self) -> pa.DataType:
         """Return the pa.DataType."""
         return self.message.kind
 
@@ -117,7 +117,7 @@ def load_column(
     *,
     max_bytes: int,
     in_place: bool = False,
-) -> Any:
+) -> pa.Array:
     """Return the array of type `kind` (or its MessageKind) that is stored in `block`, in memory of
     its own, or with `in_place` perhaps in that of the block; CorruptRecordError when it is anything
     else than `rows` valid values, or a dictionary stands for more than `max_bytes`. The CRC and the
@@ -143,7 +143,7 @@ def load_column(
     return array
 
 
-def _decompressed(block: BytesLike, entry: ColumnEntry, in_place: bool) -> Any:
+def _decompressed(block: BytesLike, entry: ColumnEntry, in_place: bool) -> pa.Buffer:
     """Return a pa.Buffer of the block's bytes, aligned unless `in_place`."""
     if len(block) != entry.stored_bytes:
         raise _damaged(entry, f"{len(block)} of its {entry.stored_bytes} bytes are there")
@@ -159,7 +159,7 @@ def _decompressed(block: BytesLike, entry: ColumnEntry, in_place: bool) -> Any:
     return raw
 
 
-def _load_dictionary(raw: Any, kind: MessageKind, max_bytes: int) -> Any:
+def _load_dictionary(raw: pa.Buffer, kind: MessageKind, max_bytes: int) -> pa.Array:
     if raw.size < _SIZE.size:
         raise CorruptRecordError("its dictionary is cut off")
     (size,) = _SIZE.unpack_from(memoryview(raw))
@@ -177,7 +177,7 @@ def _load_dictionary(raw: Any, kind: MessageKind, max_bytes: int) -> Any:
     return take(values, indices)
 
 
-def _check_expansion(values: Any, indices: Any, max_bytes: int) -> None:
+def _check_expansion(values: pa.Array, indices: pa.Array, max_bytes: int) -> None:
     """A few values that are long and stand for many rows must not fill the memory."""
     if not len(values) or values.nbytes * len(indices) <= max_bytes:
         # None is longer than all together.

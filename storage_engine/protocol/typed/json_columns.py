@@ -160,7 +160,7 @@ class _Rows:
             arrays.append(take(pa.concat_arrays([array, part]), order))
         return arrays
 
-    def _check_has_key(self, keys: Any, numbers: Any) -> None:
+    def _check_has_key(self, keys: pa.Array, numbers: Any) -> None:
         if not self._schema.key:
             raise RowsDoNotFitError(
                 f"record {int(numbers[0])} has a null value, but the topic has no key columns: send"
@@ -173,7 +173,7 @@ class _Rows:
                 f"record {row} has neither a key nor a value: send a JSON object", row=row
             )
 
-    def _key_columns(self, keys: Any, numbers: Any) -> list[Any]:
+    def _key_columns(self, keys: pa.Array, numbers: Any) -> list[Any]:
         """Return the key columns of tombstones from their keys."""
         columns = self._schema.key_columns(self._version)
         texts = keys
@@ -191,7 +191,7 @@ class _Rows:
             )
         return _parsed(JsonReader(columns), texts, numbers, lambda value: _key_fault(value))
 
-    def _decoded(self, keys: Any, numbers: Any) -> Any:
+    def _decoded(self, keys: pa.Array, numbers: Any) -> pa.Array:
         """Return keys as texts; they must be UTF-8."""
         try:
             return cast(keys, pa.string())
@@ -244,7 +244,7 @@ def _key_fault(value: bytes) -> tuple[str, str]:
 
 def _parsed(
     reader: JsonReader,
-    values: Any,
+    values: pa.Array,
     numbers: Any,
     fault: Callable[[bytes], tuple[str, str]],
 ) -> list[Any]:
@@ -273,7 +273,7 @@ def _parsed(
     return [pa.concat_arrays(parts) for parts in zip(*pieces, strict=True)]
 
 
-def _pieces(values: Any) -> list[tuple[int, int]]:
+def _pieces(values: pa.Array) -> list[tuple[int, int]]:
     ends = np.cumsum(as_column(values, "the values").lengths)
     pieces = []
     start, done = 0, 0

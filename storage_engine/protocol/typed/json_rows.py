@@ -108,7 +108,7 @@ def json_records(stored: StoredRows, schema: TopicSchema) -> tuple[Any, Any]:
     return values, _keys(stored, schema)
 
 
-def least_json_bytes(array: Any, column_type: ColumnType) -> int:
+def least_json_bytes(array: pa.Array, column_type: ColumnType) -> int:
     """Return about the least bytes that the array takes as JSON, without making it."""
     match column_type:
         case ArrayColumn(element, _):
@@ -126,14 +126,14 @@ def least_json_bytes(array: Any, column_type: ColumnType) -> int:
             return max(len(array), int(array.nbytes))
 
 
-def _array_of(stored: StoredRows, column: SchemaColumn) -> Any:
+def _array_of(stored: StoredRows, column: SchemaColumn) -> pa.Array:
     """Return the column in its latest type."""
     kind = arrow_type(column.type)
     found = stored.column(column.column_id)
     return pa.nulls(len(stored), kind) if found is None else cast(found[1], kind)
 
 
-def _keys(stored: StoredRows, schema: TopicSchema) -> Any:
+def _keys(stored: StoredRows, schema: TopicSchema) -> pa.Array | None:
     if not schema.key:
         return None
     arrays = [_array_of(stored, column) for column in schema.key_columns(schema.latest)]

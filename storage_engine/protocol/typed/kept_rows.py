@@ -114,7 +114,7 @@ class OpenTypedBatch:
         found = self._stored.tombstones
         return np.zeros(len(self), np.bool_) if found is None else found
 
-    def values(self, name: str) -> Any:
+    def values(self, name: str) -> pa.Array:
         """Return the array of the column that the batch's version has by that name."""
         column = self._version.column(name)
         if self.directory.column(column.column_id) is None:
@@ -122,7 +122,7 @@ class OpenTypedBatch:
         return self._array(column.column_id)
 
     @property
-    def keys(self) -> Any:
+    def keys(self) -> pa.Array:
         """Return a pa.BinaryArray; null where there is no key."""
         columns = self._schema.key_columns(self._version)
         if not columns:
@@ -180,7 +180,7 @@ class OpenTypedBatch:
         seal(batch, 0, header._replace(length=len(batch) - LENGTH_END, crc=0, records_count=count))
         return batch
 
-    def _array(self, column_id: int) -> Any:
+    def _array(self, column_id: int) -> pa.Array:
         match column_id:
             case directory.TIMESTAMPS:
                 return pa.array(self.timestamps_ms)
@@ -190,7 +190,9 @@ class OpenTypedBatch:
                 return self._stored.headers
         return _there(self.header, column_id, self._stored.column(column_id))
 
-    def _encoded(self, column_id: int, array: Any, codec: int) -> tuple[ColumnEntry, BytesLike]:
+    def _encoded(
+        self, column_id: int, array: pa.Array, codec: int
+    ) -> tuple[ColumnEntry, BytesLike]:
         column = self._version.by_id.get(column_id)
         column_type = _BOUNDED_SYSTEM_TYPES.get(column_id) if column is None else column.type
         bounds = NO_BOUNDS if column_type is None else bounds_of(array, column_type)
@@ -257,7 +259,7 @@ class OpenTypedBatches:
         if parts:
             yield pa.concat_arrays(parts)
 
-    def _keys_of(self, number: int, opened: OpenTypedBatch | None) -> Any:
+    def _keys_of(self, number: int, opened: OpenTypedBatch | None) -> pa.Array:
         if opened is not None:
             try:
                 return opened.keys
@@ -308,7 +310,7 @@ class OpenTypedBatches:
         return results
 
 
-def _there(header: BatchHeader, column_id: int, found: tuple[Any, Any] | None) -> Any:
+def _there(header: BatchHeader, column_id: int, found: tuple[Any, Any] | None) -> pa.Array:
     """Return the array of a column that the batch must have."""
     if found is None:
         raise damaged(header, f"it has no column {column_id} that its schema version knows")
@@ -333,7 +335,7 @@ def _with_kept(opened: OpenTypedBatch, rows: Ints, horizon: int | None) -> bytea
     return opened.with_rows(header, rows, replaced)
 
 
-def _with_dictionary(array: Any) -> Any:
+def _with_dictionary(array: pa.Array) -> pa.Array:
     """Return the array with a dictionary, where that makes it smaller by a quarter."""
     encoded = pc.dictionary_encode(array)
     if 4 * (encoded.dictionary.nbytes + encoded.indices.nbytes) <= 3 * array.nbytes:

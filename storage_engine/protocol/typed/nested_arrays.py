@@ -15,7 +15,7 @@ from storage_engine.protocol.records.arrow_kernels import kernel
 from storage_engine.protocol.records.varints import Ints
 
 
-def map_as_list(array: Any) -> Any:
+def map_as_list(array: pa.Array) -> pa.Array:
     """Return a pa.MapArray as a list of structs of key and value: some kernels end the process when
     they get a map."""
     kind = array.type
@@ -36,7 +36,7 @@ def map_as_list(array: Any) -> Any:
     )
 
 
-def list_lengths(array: Any) -> Ints:
+def list_lengths(array: pa.Array) -> Ints:
     """Return the number of elements of each list, 0 for a null."""
     if not len(array):
         return np.zeros(0, np.int64)
@@ -47,12 +47,12 @@ def list_lengths(array: Any) -> Ints:
     return lengths
 
 
-def null_mask(array: Any) -> Any:
+def null_mask(array: pa.Array) -> Any:
     """Return a numpy column that is true for each null."""
     return bits(kernel("is_null", array))
 
 
-def bits(array: Any) -> Any:
+def bits(array: pa.Array) -> Any:
     """Return a pa.BooleanArray without nulls as a numpy column."""
     data = array.buffers()[1]
     if not len(array) or data is None:
@@ -61,25 +61,25 @@ def bits(array: Any) -> Any:
     return unpacked[array.offset : array.offset + len(array)].astype(np.bool_)
 
 
-def boolean_array(mask: Any) -> Any:
+def boolean_array(mask: Any) -> pa.Array:
     """Return a numpy column of truths as a pa.BooleanArray."""
     packed = np.packbits(mask, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(packed)])
 
 
-def int_array(column: Any) -> Any:
+def int_array(column: Any) -> pa.Array:
     """Return a numpy column of int32 or int64 as an Arrow array, not copied."""
     kind = pa.int32() if column.dtype == np.int32 else pa.int64()
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 
 
-def one_value(kind: Any, data: bytes) -> Any:
+def one_value(kind: pa.DataType, data: bytes) -> pa.Scalar:
     """Return a pa.Scalar of a type of fixed width from its bytes. Not by `pa.scalar`, which imports
     pandas."""
     return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
 
 
-def binary_values(values: Sequence[bytes]) -> Any:
+def binary_values(values: Sequence[bytes]) -> pa.Array:
     """Return a pa.BinaryArray of a few values."""
     ends = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value) for value in values], out=ends[1:])

@@ -232,7 +232,7 @@ class StoredRows:
         return int64_values(array)
 
     @property
-    def headers(self) -> Any:
+    def headers(self) -> pa.Array:
         """Return the record headers; None when no row has any."""
         return self._load(HEADERS, SYSTEM_TYPES[HEADERS])
 
@@ -246,7 +246,7 @@ class StoredRows:
             raise damaged(self.header, "a tombstone is null")
         return bits(array)
 
-    def _load(self, column_id: int, kind: Any, *, in_place: bool = False) -> Any:
+    def _load(self, column_id: int, kind: Any, *, in_place: bool = False) -> pa.Array | None:
         """`kind` and `in_place` are those of `load_column`."""
         try:
             entry = self.outline.column(column_id)

@@ -196,7 +196,7 @@ class TypedRows:
 
     def __init__(
         self,
-        batch: Any,
+        batch: pa.RecordBatch,
         offsets: range | Ints,
         times: list[tuple[Ints | int, int]],
         kept: Any,
@@ -218,12 +218,12 @@ class TypedRows:
         return self._count
 
     @property
-    def offsets(self) -> Any:
+    def offsets(self) -> pa.Array:
         """Return a pa.Int64Array."""
         return int_array(self._given(as_ints(self._offsets)))
 
     @property
-    def timestamps(self) -> Any:
+    def timestamps(self) -> pa.Array:
         """Return a pa.Int64Array, milliseconds."""
         return int_array(self._given(joined_times(self._times)))
 
@@ -486,7 +486,7 @@ class _Piece:
         return kept
 
 
-def _record_batch(columns: list[Any], schema: Any, count: int) -> Any:
+def _record_batch(columns: list[Any], schema: pa.Schema, count: int) -> pa.RecordBatch:
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     # Without columns a batch still has its number of rows.
@@ -494,7 +494,7 @@ def _record_batch(columns: list[Any], schema: Any, count: int) -> Any:
     return pa.RecordBatch.from_struct_array(struct)
 
 
-def _microseconds(timestamps: Ints) -> Any:
+def _microseconds(timestamps: Ints) -> pa.Array:
     most = _LARGEST_TIMESTAMP_MS
     column = np.clip(timestamps, -most, most) * _MICROSECONDS
     return int_array(column).view(METADATA_TYPES[TIMESTAMP])

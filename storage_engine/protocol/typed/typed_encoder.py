@@ -93,14 +93,14 @@ class TypedColumn(NamedTuple):
 
 
 def iter_typed(
-    rows: Any,
+    rows: pa.RecordBatch,
     schema: TopicSchema,
     version: SchemaVersion,
     topic_id: UUID,
     *,
-    timestamps: Any = None,
-    headers: Any = None,
-    tombstones: Any = None,
+    timestamps: pa.Array | None = None,
+    headers: pa.Array | None = None,
+    tombstones: pa.Array | None = None,
     compression: Codec = Codec.NONE,
     batch_bytes: int = DEFAULT_BATCH_BYTES,
     now_ms: int | None = None,
@@ -155,7 +155,11 @@ def iter_typed(
 
 
 def _columns(
-    rows: Any, schema: TopicSchema, version: SchemaVersion, headers: Any, tombstones: Any
+    rows: pa.RecordBatch,
+    schema: TopicSchema,
+    version: SchemaVersion,
+    headers: pa.Array | None,
+    tombstones: pa.Array | None,
 ) -> list[TypedColumn]:
     """Return the columns of all rows but for their times."""
     columns = fitting_columns(rows, schema, version, tombstones=tombstones)
@@ -246,7 +250,7 @@ def _dictionary_pays(column: TypedColumn) -> bool:
     return bool(length >= LEAST_DICTIONARY_BYTES and distinct * MOST_DISTINCT_SHARE <= values)
 
 
-def _times(timestamps: Any, count: int, now_ms: int) -> Ints | int:
+def _times(timestamps: pa.Array | None, count: int, now_ms: int) -> Ints | int:
     if timestamps is None:
         return now_ms
     timestamps = fitting_system_column(timestamps, pa.int64(), count, "timestamps")
@@ -339,5 +343,5 @@ class _Plan:
         return others + count * self._fixed_bytes
 
 
-def _parts(kind: Any) -> int:
+def _parts(kind: pa.DataType) -> int:
     return 1 + sum(_parts(kind.field(n).type) for n in range(kind.num_fields))

@@ -18,7 +18,7 @@ from storage_engine.protocol.records.arrow_kernels import cast
 from storage_engine.protocol.typed.arrays.json_text import json_objects, json_texts, plain_texts
 
 
-def key_bytes(rows: Any, schema: TopicSchema, version: SchemaVersion) -> Any:
+def key_bytes(rows: pa.RecordBatch, schema: TopicSchema, version: SchemaVersion) -> pa.Array:
     """Return a pa.BinaryArray with the key of each row of a pa.RecordBatch, which has the key's
     columns by their names, in any case, in the types of `arrow_types`."""
     if not schema.key:
@@ -29,7 +29,7 @@ def key_bytes(rows: Any, schema: TopicSchema, version: SchemaVersion) -> Any:
     return key_texts(arrays, schema, version)
 
 
-def key_texts(arrays: list[Any], schema: TopicSchema, version: SchemaVersion) -> Any:
+def key_texts(arrays: list[Any], schema: TopicSchema, version: SchemaVersion) -> pa.Array:
     """Do the same from the arrays of the key's columns, in the key's order."""
     columns = schema.key_columns(version)
     if len(columns) == 1:

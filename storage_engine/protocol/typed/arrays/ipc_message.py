@@ -54,7 +54,7 @@ class MessageKind:
 
     __slots__ = ("_layout", "buffers", "kind", "nodes", "schema")
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         """A pa.DataType."""
         self.schema = _schema_of(kind)
@@ -79,17 +79,17 @@ class MessageKind:
 
 
 @lru_cache(maxsize=1024)
-def message_kind(kind: Any) -> MessageKind:
+def message_kind(kind: pa.DataType) -> MessageKind:
     """Return the type's MessageKind."""
     return MessageKind(kind)
 
 
 @lru_cache(maxsize=1024)
-def _schema_of(kind: Any) -> Any:
+def _schema_of(kind: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field("column", kind)])
 
 
-def write_message(array: Any) -> Any:
+def write_message(array: pa.Array) -> pa.Buffer:
     """Return a pa.Buffer."""
     if array.type.num_fields:
         # A copy of these rows alone: of texts in empty lists Arrow writes all offsets of the table
@@ -98,7 +98,7 @@ def write_message(array: Any) -> Any:
     return pa.RecordBatch.from_arrays([array], schema=_schema_of(array.type)).serialize()
 
 
-def read_message(data: Any, kind: Any) -> Any:
+def read_message(data: pa.Buffer, kind: Any) -> pa.Array:
     """Return the array of this type (or MessageKind) in a pa.Buffer, not copied and not validated;
     CorruptRecordError when the message is another one."""
     known = kind if type(kind) is MessageKind else message_kind(kind)
@@ -146,7 +146,7 @@ def _parts_of(metadata: bytes) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _expected_parts(kind: Any) -> tuple[int, int]:
+def _expected_parts(kind: pa.DataType) -> tuple[int, int]:
     """Return how many arrays and buffers an array of this type has, nested ones included."""
     nodes, buffers = 1, kind.num_buffers
     for n in range(kind.num_fields):
@@ -183,7 +183,7 @@ def split_sample(message: bytes) -> tuple[bytes, MessagePlaces]:
 
 
 @lru_cache(maxsize=1024)
-def _layout_of(kind: Any) -> _Layout:
+def _layout_of(kind: pa.DataType) -> _Layout:
     metadata, places = split_sample(bytes(write_message(pa.nulls(1, kind))))
     nodes, buffers = _expected_parts(kind)
     sizes = (_INT64.size, _INT64.size, 2 * _INT64.size * nodes, 2 * _INT64.size * buffers)

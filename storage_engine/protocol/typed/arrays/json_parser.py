@@ -58,13 +58,13 @@ class JsonReader:
         self._leaves = _leaves(record)
         self._nested_leaves = max(map(_nested_leaves, (each.type for each in columns)), default=0)
 
-    def cells(self, values: Any) -> int:
+    def cells(self, values: pa.Array) -> int:
         """Return about how many values the columns of these objects can have at most, nulls and
         nested ones included: few bytes may become many."""
         nested = max(0, _count(values, b"{") - len(values))
         return len(values) * self._leaves + nested * self._nested_leaves
 
-    def columns(self, values: Any) -> list[Any]:
+    def columns(self, values: pa.Array) -> list[Any]:
         """Return an array for each column from a pa.BinaryArray, without nulls, with one JSON
         object each. UnreadableJsonError, without a record's number, when one is not."""
         try:
@@ -81,7 +81,7 @@ class JsonReader:
         except UnreadableJsonError:
             raise fault from None
 
-    def _record_as(self, schema: Any, values: Any) -> Any:
+    def _record_as(self, schema: pa.Schema, values: pa.Array) -> pa.Array:
         """Return the objects as a pa.StructArray of the types of the schema."""
         with _in_one_line():
             if len(values) == 1:
@@ -97,11 +97,11 @@ class JsonReader:
                 raise UnreadableJsonError("a record must be one JSON object, not null")
             return record
 
-    def _columns_of(self, record: Any) -> list[Any]:
+    def _columns_of(self, record: pa.Array) -> list[Any]:
         with _in_one_line():
             return [_as(record.field(n), each.type) for n, each in enumerate(self._columns)]
 
-    def _check_size(self, values: Any) -> None:
+    def _check_size(self, values: pa.Array) -> None:
         if int(as_column(values, "the values").lengths[0]) <= LARGE_BYTES:
             return
         is_prepared = self._shape.has_maps or self._shape.has_floats
@@ -111,7 +111,7 @@ class JsonReader:
                 f"more than {most} colons, commas and braces are in it: send smaller records"
             )
 
-    def _parsed(self, source: Any, schema: Any) -> Any:
+    def _parsed(self, source: pa.Buffer, schema: pa.Schema) -> pa.Table:
         from pyarrow import json
 
         return json.read_json(
@@ -131,7 +131,7 @@ def _in_one_line() -> Iterator[None]:
         raise UnreadableJsonError(" ".join(str(error).split())) from None
 
 
-def _count(values: Any, characters: bytes) -> int:
+def _count(values: pa.Array, characters: bytes) -> int:
     """Return how many of these characters the values have."""
     column = as_column(values, "the values")
     if not len(values):
@@ -145,7 +145,7 @@ def _count(values: Any, characters: bytes) -> int:
     )
 
 
-def _source(texts: Any, shape: JsonShape) -> Any:
+def _source(texts: pa.Array, shape: JsonShape) -> pa.Buffer:
     """Return a pa.Buffer for the parser."""
     _, offsets, data = texts.buffers()
     size = int(np.frombuffer(offsets, np.int32)[len(texts)])
@@ -157,11 +157,11 @@ def _source(texts: Any, shape: JsonShape) -> Any:
     return pa.py_buffer(prepared(np.frombuffer(bytearray(source), np.uint8), shape))
 
 
-def _schema_of(record: types.StructColumn, integers: Any) -> Any:
+def _schema_of(record: types.StructColumn, integers: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(_FRAME, _parsed_type(record, integers))])
 
 
-def _parsed_type(column_type: types.ColumnType, integers: Any) -> Any:
+def _parsed_type(column_type: types.ColumnType, integers: pa.DataType) -> pa.DataType:
     """Return the type as which Arrow reads the JSON of a type. `integers`: int64 for the types of
     the columns, else the one that all of them are read as."""
     match column_type:
@@ -184,7 +184,7 @@ def _parsed_type(column_type: types.ColumnType, integers: Any) -> Any:
             return arrow_type(column_type)
 
 
-def _as(array: Any, column_type: types.ColumnType) -> Any:
+def _as(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
     """Make an array of `arrow_type` of one of `_parsed_type`."""
     match column_type:
         case types.BinaryColumn():
@@ -214,14 +214,14 @@ def _as(array: Any, column_type: types.ColumnType) -> Any:
             return cast(array, arrow_type(column_type))
 
 
-def _integers(array: Any, kind: Any) -> Any:
+def _integers(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type != kind:
         array.validate(full=True)
     # Arrow refuses a decimal with a fraction.
     return cast(array, kind)
 
 
-def _floats(array: Any, bits_count: int) -> Any:
+def _floats(array: pa.Array, bits_count: int) -> pa.Array:
     if bits_count == 64:
         return array
     narrow = cast(array, pa.float32())
@@ -231,7 +231,7 @@ def _floats(array: Any, bits_count: int) -> Any:
     return narrow
 
 
-def _lists(array: Any, kind: Any, elements: Any) -> Any:
+def _lists(array: pa.Array, kind: pa.DataType, elements: pa.Array) -> pa.Array:
     """Return lists of other elements that are as long as those of `array`."""
     ends = np.zeros(len(array) + 1, np.int32)
     np.cumsum(list_lengths(array), out=ends[1:])
@@ -244,7 +244,7 @@ def _lists(array: Any, kind: Any, elements: Any) -> Any:
     )
 
 
-def _maps(array: Any, column_type: types.MapColumn) -> Any:
+def _maps(array: pa.Array, column_type: types.MapColumn) -> pa.Array:
     entries = array.flatten()
     if entries.null_count:
         raise UnreadableJsonError("an entry of a MAP is null")
@@ -258,7 +258,7 @@ def _maps(array: Any, column_type: types.MapColumn) -> Any:
     return _lists(array, kind, pairs)
 
 
-def _check_distinct(keys: Any, lengths: Any, key_type: types.ColumnType) -> None:
+def _check_distinct(keys: pa.Array, lengths: Any, key_type: types.ColumnType) -> None:
     if (
         not len(keys)
         or lengths.max() < 2
@@ -272,7 +272,7 @@ def _check_distinct(keys: Any, lengths: Any, key_type: types.ColumnType) -> None
         raise UnreadableJsonError("a key stands twice in a MAP")
 
 
-def _bytes_of_base64(array: Any) -> Any:
+def _bytes_of_base64(array: pa.Array) -> pa.Array:
     """Decode each text; all of them at once, since padding is only at the end of each."""
     column = as_column(array, "the texts")
     lengths = np.maximum(column.lengths, 0)
@@ -310,7 +310,7 @@ def _bytes_of_base64(array: Any) -> Any:
     return result
 
 
-def _any(array: Any) -> bool:
+def _any(array: pa.Array) -> bool:
     return bool(kernel("any", array).as_py())
 
 

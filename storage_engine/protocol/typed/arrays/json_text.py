@@ -52,7 +52,7 @@ _WHOLE = pa.decimal128(38, 0)
 _NO_NUMBERS = (("nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
 
 
-def text(value: str) -> Any:
+def text(value: str) -> pa.Scalar:
     """Return a pa.StringScalar."""
     return cast(binary_scalar(value.encode()), pa.string())
 
@@ -63,12 +63,12 @@ _QUOTE = text('"')
 _COMMA = text(",")
 
 
-def joined(*parts: Any) -> Any:
+def joined(*parts: Any) -> pa.Array:
     """Join texts, row by row: arrays without nulls, and scalars."""
     return kernel("binary_join_element_wise", *parts, _EMPTY)
 
 
-def json_texts(array: Any, column_type: types.ColumnType) -> Any:
+def json_texts(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
     """Return a pa.StringArray with the JSON of each value. No text is null."""
     match column_type:
         case types.ArrayColumn(element, _):
@@ -97,7 +97,7 @@ def json_texts(array: Any, column_type: types.ColumnType) -> Any:
     return _with_nulls(texts, array)
 
 
-def json_objects(names: Sequence[str], columns: Sequence[Any]) -> Any:
+def json_objects(names: Sequence[str], columns: Sequence[Any]) -> pa.Array:
     """Return a JSON object of these fields for each row, from the JSON texts of the columns, of
     which there is at least one."""
     parts: list[Any] = []
@@ -107,7 +107,7 @@ def json_objects(names: Sequence[str], columns: Sequence[Any]) -> Any:
     return joined(*parts, text("}"))
 
 
-def plain_texts(array: Any, column_type: types.ColumnType) -> Any:
+def plain_texts(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
     """Return the texts of values that are not nested, without quotes and escapes; null for a
     null."""
     match column_type:
@@ -132,18 +132,18 @@ def plain_texts(array: Any, column_type: types.ColumnType) -> Any:
             return cast(array, pa.string())
 
 
-def _with_text(array: Any, instead: str = "") -> Any:
+def _with_text(array: pa.Array, instead: str = "") -> pa.Array:
     return kernel("coalesce", array, text(instead)) if array.null_count else array
 
 
-def _with_nulls(texts: Any, array: Any) -> Any:
+def _with_nulls(texts: pa.Array, array: pa.Array) -> pa.Array:
     """Return "null" where the array has a null."""
     if not array.null_count:
         return texts
     return kernel("if_else", kernel("is_valid", array), texts, _NULL)
 
 
-def _escaped(array: Any) -> Any:
+def _escaped(array: pa.Array) -> pa.Array:
     """Escape what JSON does not allow within a string."""
     if not _any(kernel("match_substring_regex", array, options=_NEEDS_ESCAPE)):
         return array
@@ -156,11 +156,11 @@ def _escaped(array: Any) -> Any:
     return array
 
 
-def _any(array: Any) -> bool:
+def _any(array: pa.Array) -> bool:
     return bool(kernel("any", array).as_py())
 
 
-def _floats(array: Any) -> Any:
+def _floats(array: pa.Array) -> pa.Array:
     texts = cast(array, pa.string())
     if _any(kernel("invert", kernel("is_finite", array))):
         for found, written in _NO_NUMBERS:
@@ -168,7 +168,7 @@ def _floats(array: Any) -> Any:
     return texts
 
 
-def _decimals(array: Any, scale: int) -> Any:
+def _decimals(array: pa.Array, scale: int) -> pa.Array:
     """Write out those that Arrow gives an exponent, 0E-8 among them: they are nearer to 0 than a
     millionth."""
     texts = cast(array, pa.string())
@@ -186,7 +186,7 @@ def _decimals(array: Any, scale: int) -> Any:
     return kernel("replace_with_mask", texts, kernel("coalesce", has_exponent, _FALSE), written)
 
 
-def _lists(array: Any, elements: Any, opening: str, closing: str) -> Any:
+def _lists(array: pa.Array, elements: pa.Array, opening: str, closing: str) -> pa.Array:
     """Join the texts of the elements of each list of `array`."""
     ends = np.zeros(len(array) + 1, np.int32)
     np.cumsum(list_lengths(array), out=ends[1:])
@@ -196,7 +196,7 @@ def _lists(array: Any, elements: Any, opening: str, closing: str) -> Any:
     return joined(text(opening), kernel("binary_join", lists, _COMMA), text(closing))
 
 
-def _maps(array: Any, column_type: types.MapColumn) -> Any:
+def _maps(array: pa.Array, column_type: types.MapColumn) -> pa.Array:
     entries = map_as_list(array)
     parts = entries.flatten()
     keys, values = parts.field(0), json_texts(parts.field(1), column_type.value)
@@ -206,7 +206,7 @@ def _maps(array: Any, column_type: types.MapColumn) -> Any:
     return _lists(entries, json_objects(("key", "value"), (names, values)), "[", "]")
 
 
-def _times(texts: Any, numbers: Any, unit: str, day: int) -> Any:
+def _times(texts: pa.Array, numbers: pa.Array, unit: str, day: int) -> pa.Array:
     """Replace the texts of years that don't have four digits. They are rare, so that it may cost
     more."""
     least = one_value(pa.int64(), struct.pack("<q", _FIRST_DAY * day))
@@ -244,7 +244,7 @@ def _is_leap(years: Any) -> Any:
 _FALSE = one_value(pa.bool_(), b"\x00")
 
 
-def _base64(array: Any) -> Any:
+def _base64(array: pa.Array) -> pa.Array:
     """Encode each value: all of them at once, each filled up with zeros to a multiple of three
     bytes, whose characters then become the padding."""
     column = as_column(array, "the column")

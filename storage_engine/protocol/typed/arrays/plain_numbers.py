@@ -47,13 +47,13 @@ class PlainNumbers(NamedTuple):
         """Return the numbers [start, stop)."""
         return PlainNumbers(self.view[start * self.width : stop * self.width], self.width)
 
-    def in_place(self, kind: Any) -> Any:
+    def in_place(self, kind: pa.DataType) -> pa.Array:
         """Return them as a pa.Array of that type, not copied."""
         count = len(self.view) // self.width
         return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(self.view)])
 
 
-def number_width(kind: Any) -> int:
+def number_width(kind: pa.DataType) -> int:
     """Return the width of the type's numbers in bytes; 0 when it has others."""
     return _WIDTHS.get(kind.id, 0)
 
@@ -76,7 +76,7 @@ def find_numbers(message: memoryview, width: int, rows: int) -> PlainNumbers | N
     return PlainNumbers(message[start : start + wanted], width)
 
 
-def joined_numbers(parts: Iterable[PlainNumbers], kind: Any) -> Any:
+def joined_numbers(parts: Iterable[PlainNumbers], kind: pa.DataType) -> pa.Array:
     """Return the numbers of all parts, of which there is one at least, as one pa.Array with memory
     of its own."""
     views = [part.view for part in parts]
@@ -90,7 +90,7 @@ def joined_numbers(parts: Iterable[PlainNumbers], kind: Any) -> Any:
     return pa.Array.from_buffers(kind, at * 8 // kind.bit_width, [None, buffer])
 
 
-def message_of_numbers(array: Any) -> tuple[Any, ...]:
+def message_of_numbers(array: pa.Array) -> tuple[Any, ...]:
     """Return the message of an array as parts, which are not copied where Arrow need not write it:
     where the array has numbers without nulls."""
     width = 0 if array.null_count else number_width(array.type)
@@ -107,7 +107,7 @@ def message_of_numbers(array: Any) -> tuple[Any, ...]:
     return (sized, values, bytes(padding)) if padding else (sized, values)
 
 
-def plain_values(array: Any) -> Any:
+def plain_values(array: pa.Array) -> Any:
     """Return the values of an array of integers or floats without nulls, or of what is stored as
     one of them, as a numpy column, not copied; None for any other array."""
     kind = None if array.null_count or not len(array) else _NUMPY_TYPES.get(array.type.id)

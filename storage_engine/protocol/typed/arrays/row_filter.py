@@ -38,7 +38,7 @@ _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _EXACT = Context(prec=80)
 
 
-def matching_rows(array: Any, column_type: types.ColumnType, comparison: Comparison) -> Any:
+def matching_rows(array: pa.Array, column_type: types.ColumnType, comparison: Comparison) -> Any:
     """Return a numpy column that is true for each value of the array that meets the comparison."""
     operator = comparison.operator
     if operator is Operator.IS_NULL:
@@ -57,7 +57,7 @@ def matching_rows(array: Any, column_type: types.ColumnType, comparison: Compari
     return found
 
 
-def _comparable(array: Any, column_type: types.ColumnType) -> Any:
+def _comparable(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
     """Return an array that compares by the kernels: whole numbers, doubles, binaries, decimals."""
     match column_type:
         case types.FloatColumn():
@@ -75,7 +75,9 @@ def _comparable(array: Any, column_type: types.ColumnType) -> Any:
             return cast(array.view(pa.int32() if width == 32 else pa.int64()), pa.int64())
 
 
-def _compared(array: Any, column_type: types.ColumnType, operator: Operator, value: Literal) -> Any:
+def _compared(
+    array: pa.Array, column_type: types.ColumnType, operator: Operator, value: Literal
+) -> Any:
     """Compare with one value. Nulls give False."""
     match column_type:
         case types.FloatColumn():
@@ -96,7 +98,7 @@ def _compared(array: Any, column_type: types.ColumnType, operator: Operator, val
 
 
 def _compared_integers(
-    array: Any, column_type: types.ColumnType, operator: Operator, value: Any
+    array: pa.Array, column_type: types.ColumnType, operator: Operator, value: Any
 ) -> Any:
     if isinstance(value, str | bytes):
         raise _wrong_value(value, column_type)
@@ -127,7 +129,7 @@ def _between(operator: Operator, below: int) -> tuple[Operator | None, int]:
             return None, below
 
 
-def _against(array: Any, operator: Operator | None, scalar: Any) -> Any:
+def _against(array: pa.Array, operator: Operator | None, scalar: pa.Scalar) -> Any:
     if operator is None:
         return np.zeros(len(array), np.bool_)
     if operator is Operator.IS_NOT_NULL:
@@ -136,7 +138,7 @@ def _against(array: Any, operator: Operator | None, scalar: Any) -> Any:
 
 
 def _compared_decimals(
-    array: Any, column_type: types.DecimalColumn, operator: Operator, value: Any
+    array: pa.Array, column_type: types.DecimalColumn, operator: Operator, value: Any
 ) -> Any:
     if isinstance(value, str | bytes):
         raise _wrong_value(value, column_type)
@@ -153,7 +155,7 @@ def _compared_decimals(
     return _against(array, compared, scalar)
 
 
-def _compared_floats(array: Any, operator: Operator, value: float) -> Any:
+def _compared_floats(array: pa.Array, operator: Operator, value: float) -> Any:
     if math.isnan(value):
         is_nan = _truth(kernel("is_nan", array))
         valid = bits(kernel("is_valid", array))
@@ -174,7 +176,7 @@ def _compared_floats(array: Any, operator: Operator, value: float) -> Any:
     return found
 
 
-def _constant(array: Any, operator: Operator | None, *, is_larger: bool) -> Any:
+def _constant(array: pa.Array, operator: Operator | None, *, is_larger: bool) -> Any:
     """Compare with what is larger, or smaller, than every value of the type."""
     meets = _TRUE_FOR_LARGER_VALUES if is_larger else _TRUE_FOR_SMALLER_VALUES
     if operator in meets or operator is Operator.IS_NOT_NULL:
@@ -182,7 +184,7 @@ def _constant(array: Any, operator: Operator | None, *, is_larger: bool) -> Any:
     return np.zeros(len(array), np.bool_)
 
 
-def _truth(array: Any) -> Any:
+def _truth(array: pa.Array) -> Any:
     """Return a pa.BooleanArray as a numpy column, with False for nulls."""
     found = bits(array)
     if array.null_count:

@@ -20,7 +20,11 @@ _SMALL_BYTES = 4096
 
 
 def fitting_columns(
-    rows: Any, schema: TopicSchema, version: SchemaVersion, *, tombstones: Any = None
+    rows: pa.RecordBatch,
+    schema: TopicSchema,
+    version: SchemaVersion,
+    *,
+    tombstones: pa.Array | None = None,
 ) -> list[tuple[SchemaColumn, Any]]:
     """Return the columns of a pa.RecordBatch that the version has, in its order, each validated;
     RowsDoNotFitError when there are others, or one does not fit. Tombstones lose what is not their
@@ -47,7 +51,7 @@ def fitting_columns(
     return found
 
 
-def fitting_system_column(array: Any, kind: Any, rows: int, name: str) -> Any:
+def fitting_system_column(array: pa.Array, kind: pa.DataType, rows: int, name: str) -> pa.Array:
     """Return a column of timestamps, headers or tombstones, validated."""
     if len(array) != rows or not same_layout(array.type, kind):
         raise RowsDoNotFitError(
@@ -56,7 +60,7 @@ def fitting_system_column(array: Any, kind: Any, rows: int, name: str) -> Any:
     return _validated(cast(array, kind), name)
 
 
-def fitting_headers(headers: Any, rows: int) -> Any:
+def fitting_headers(headers: pa.Array, rows: int) -> pa.Array:
     """Return the headers, of which none has a null key. An empty list becomes null: one form for no
     headers."""
     array = fitting_system_column(headers, HEADERS_TYPE, rows, "headers")
@@ -67,7 +71,7 @@ def fitting_headers(headers: Any, rows: int) -> Any:
     return _without(array, list_lengths(array) == 0)
 
 
-def _places(rows: Any, version: SchemaVersion) -> dict[str, int]:
+def _places(rows: pa.RecordBatch, version: SchemaVersion) -> dict[str, int]:
     visible = {column.name.lower() for column in version.visible}
     places: dict[str, int] = {}
     for place, name in enumerate(rows.schema.names):
@@ -91,7 +95,7 @@ def _unknown(name: str, version: SchemaVersion) -> str:
     return f"the topic's schema has no column '{shown}'{hint}: drop or rename it, or add the column"
 
 
-def _gone(tombstones: Any, rows: int, schema: TopicSchema) -> Any:
+def _gone(tombstones: pa.Array, rows: int, schema: TopicSchema) -> Any:
     """Return a numpy column that is true for tombstones; None when there are none."""
     array = fitting_system_column(tombstones, pa.bool_(), rows, "tombstones")
     if array.null_count:
@@ -108,7 +112,7 @@ def _gone(tombstones: Any, rows: int, schema: TopicSchema) -> Any:
     return gone
 
 
-def _of_type(array: Any, column: SchemaColumn) -> Any:
+def _of_type(array: pa.Array, column: SchemaColumn) -> pa.Array:
     kind = arrow_type(column.type)
     if not same_layout(array.type, kind):
         raise RowsDoNotFitError(
@@ -119,7 +123,7 @@ def _of_type(array: Any, column: SchemaColumn) -> Any:
     return cast(_validated(array, column.name), kind)
 
 
-def _validated(array: Any, name: str) -> Any:
+def _validated(array: pa.Array, name: str) -> pa.Array:
     array = _compact(array)
     try:
         array.validate(full=True)
@@ -131,7 +135,7 @@ def _validated(array: Any, name: str) -> Any:
     return array
 
 
-def _compact(array: Any) -> Any:
+def _compact(array: pa.Array) -> pa.Array:
     """Return a few rows of a large nested array without the rest, which would be validated with
     them each time."""
     if array.type.num_fields and array.get_total_buffer_size() > 2 * array.nbytes + _SMALL_BYTES:
@@ -139,12 +143,12 @@ def _compact(array: Any) -> Any:
     return array
 
 
-def _without(array: Any, gone: Any) -> Any:
+def _without(array: pa.Array, gone: Any) -> pa.Array:
     """Return the array with null where `gone` is true."""
     return kernel("if_else", boolean_array(gone), pa.nulls(len(array), array.type), array)
 
 
-def _check_nulls(array: Any, column: SchemaColumn, gone: Any) -> None:
+def _check_nulls(array: pa.Array, column: SchemaColumn, gone: Any) -> None:
     if not column.nullable and array.null_count:
         missing = null_mask(array)
         if gone is not None:

@@ -24,7 +24,7 @@ def part_of(part: Any, start: int, stop: int) -> Any:
     return part.slice(start, stop - start)
 
 
-def joined(parts: list[Any], counts: list[int], kind: Any) -> Any:
+def joined(parts: list[Any], counts: list[int], kind: pa.DataType) -> pa.Array:
     """Return the parts, which have so many rows each, as one array of that type."""
     kinds = set(map(type, parts))
     if kinds == {PlainNumbers}:
@@ -36,7 +36,7 @@ def joined(parts: list[Any], counts: list[int], kind: Any) -> Any:
     return pa.concat_arrays(arrays)
 
 
-def _as_array(part: Any, count: int, kind: Any) -> Any:
+def _as_array(part: pa.Array | None, count: int, kind: pa.DataType) -> pa.Array:
     if part is None:
         return pa.nulls(count, kind)
     return part.in_place(kind) if isinstance(part, PlainNumbers) else part
