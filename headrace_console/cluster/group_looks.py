@@ -18,9 +18,10 @@ from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
-from storage_engine.protocol.apis.registry import api_of, spec_for
 from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
 from storage_engine.protocol.messages.list_groups import ListGroupsRequest
+from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
+from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
 
 _LIST_GROUPS, _OFFSET_FETCH = 16, 9
@@ -132,14 +133,13 @@ class GroupLooks:
         return chosen
 
     def _offsets(self, coordinators: Mapping[str, int]) -> dict[str, dict[TopicPartition, int]]:
-        spec, request = spec_for(_OFFSET_FETCH), api_of(_OFFSET_FETCH)[1]
-        by_broker: dict[int, list[Any]] = {}
+        by_broker: dict[int, list[OffsetFetchRequest.OffsetFetchRequestGroup]] = {}
         for group, broker in coordinators.items():
-            row = request.OffsetFetchRequestGroup(group_id=group, topics=None)
+            row = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
             by_broker.setdefault(broker, []).append(row)
         answers = self._ask(
             {
-                broker: [(spec, request(groups=rows, require_stable=False))]
+                broker: [(OFFSET_FETCH, OffsetFetchRequest(groups=rows))]
                 for broker, rows in by_broker.items()
             }
         )

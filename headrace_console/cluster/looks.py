@@ -24,9 +24,7 @@ from storage_engine.protocol.apis.list_offsets import (
 )
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.protocol.apis.registry import spec_for
-
-_DESCRIBE_LOG_DIRS = 35
+from storage_engine.protocol.messages.describe_log_dirs import API as DESCRIBE_LOG_DIRS
 
 HIGH_AT, STABLE_AT, STARTS_AT = 1, 2, 3
 
@@ -75,7 +73,7 @@ def log_dirs_question() -> Question:
     # Now, since most clients never need it.
     from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
-    return spec_for(_DESCRIBE_LOG_DIRS), DescribeLogDirsRequest(topics=None)
+    return DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None)
 
 
 def _offsets_request(led: Led, timestamp: int, isolation_level: int) -> ListOffsetsRequest:

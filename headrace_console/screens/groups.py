@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace_console.cluster.broker_lines import BrokerLines, unanswered
+from headrace_console.cluster.broker_lines import BrokerLines, Question, unanswered
 from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.given import Body, bad
 from headrace_console.paging import Page
@@ -32,9 +32,12 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
-from storage_engine.protocol.apis.registry import api_of, spec_for
+from storage_engine.protocol.messages.describe_groups import API as DESCRIBE_GROUPS
+from storage_engine.protocol.messages.describe_groups import DescribeGroupsRequest
 from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
 from storage_engine.protocol.messages.list_groups import ListGroupsRequest
+from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
+from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header
 
 _DESCRIBE_GROUPS, _LIST_GROUPS, _OFFSET_FETCH = 15, 16, 9
@@ -127,20 +130,17 @@ def _details(
     addresses: Mapping[int, Any],
 ) -> dict[str, _Detail]:
     """By group; each coordinator is asked once, for members and for offsets of all its groups."""
-    described, describe = api_of(_DESCRIBE_GROUPS)
-    fetched, fetch = spec_for(_OFFSET_FETCH), api_of(_OFFSET_FETCH)[1]
     by_coordinator: dict[int, list[str]] = {}
     for group in groups[:MOST_DETAILS]:
         by_coordinator.setdefault(group.coordinator, []).append(group.group)
-    group_row = fetch.OffsetFetchRequestGroup
-    questions = {
+    group_row = OffsetFetchRequest.OffsetFetchRequestGroup
+    questions: dict[int, list[Question]] = {
         broker: [
-            (described, describe(groups=names, include_authorized_operations=False)),
+            (DESCRIBE_GROUPS, DescribeGroupsRequest(groups=names)),
             (
-                fetched,
-                fetch(
-                    groups=[group_row(group_id=name, topics=None) for name in names],
-                    require_stable=False,
+                OFFSET_FETCH,
+                OffsetFetchRequest(
+                    groups=[group_row(group_id=name, topics=None) for name in names]
                 ),
             ),
         ]
@@ -157,7 +157,9 @@ def _details(
     return found
 
 
-def _detail(row: Any, members: int | None, snapshot: Snapshot) -> _Detail:
+def _detail(
+    row: OffsetFetchResponse.OffsetFetchResponseGroup, members: int | None, snapshot: Snapshot
+) -> _Detail:
     lag: int | None = None
     for topic in row.topics:
         for each in topic.partitions:
