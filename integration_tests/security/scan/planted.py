@@ -15,10 +15,10 @@ from integration_tests.support.cluster_support import wait_until
 from simulation.world.requests import make_batch, produce_request
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.protocol.apis.registry import api_of, name_of
+from storage_engine.protocol.apis.registry import name_of
 from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
 from storage_engine.tests.broker.guards.guarded_cluster import codes_in
-from storage_engine.tests.protocol.apis.struct_classes import struct_of
+from storage_engine.tests.protocol.apis.struct_classes import api_of, struct_of
 
 MARKER = "s3cret"
 LONG_MS = 900_000

@@ -7,7 +7,7 @@ import importlib
 import re
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.protocol.apis.spec import AnyApi, VersionRange
 
@@ -131,11 +131,12 @@ def spec_for(api_key: int) -> AnyApi:
     """Import an API's codecs on first use; KeyError for a key that is not in the table."""
     spec = _specs.get(api_key)
     if spec is None:
-        spec = _specs[api_key] = _module_of(api_key).API
+        spec = _specs[api_key] = module_of(api_key).API
     return spec
 
 
-def _module_of(api_key: int) -> ModuleType:
+def module_of(api_key: int) -> ModuleType:
+    """Import the module with an API's messages and codecs."""
     package = "messages" if api_key in GENERATED else "apis"
     return importlib.import_module(f"storage_engine.protocol.{package}.{APIS[api_key].module}")
 
@@ -144,8 +145,3 @@ def name_of(api_key: int) -> str:
     """Return the name of an API for messages."""
     entry = APIS.get(api_key)
     return entry.name if entry is not None else f"api key {api_key}"
-
-
-def api_of(key: int) -> tuple[AnyApi, Any]:
-    """Import the codecs of an API and its request class: most clients need few of them."""
-    return spec_for(key), getattr(_module_of(key), f"{APIS[key].name}Request")

@@ -21,8 +21,8 @@ from storage_engine.protocol.apis.controlled_shutdown import API as CONTROLLED_S
 from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.messages.find_coordinator import FindCoordinatorRequest
+from storage_engine.tests.protocol.apis.struct_classes import api_of
 
 TP = TopicPartition("t", 0)
 FIND_COORDINATOR = 10

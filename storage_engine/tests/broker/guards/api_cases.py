@@ -13,11 +13,10 @@ from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.apis.stop_replica import StopReplicaRequest
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataRequest
 from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
-from storage_engine.tests.protocol.apis.struct_classes import struct_of
+from storage_engine.tests.protocol.apis.struct_classes import api_of, struct_of
 
 O = AclOperation  # noqa: E741
 TOPIC_ERROR = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -7,7 +7,7 @@ import pytest
 from storage_engine.broker.guards.table import GUARD_ROWS
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.principal import ANONYMOUS, Principal
-from storage_engine.protocol.apis.registry import APIS, INTERNAL_RANGES, api_of, name_of
+from storage_engine.protocol.apis.registry import APIS, INTERNAL_RANGES, name_of
 from storage_engine.tests.broker.guards.api_cases import CASES, Case
 from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,
@@ -18,6 +18,7 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
     come_as,
     guarded_cluster,
 )
+from storage_engine.tests.protocol.apis.struct_classes import api_of
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from storage_engine.core.security.acl_types import AclOperation, ResourceType
 from storage_engine.protocol.apis import produce
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.protocol.apis.registry import api_of
 from storage_engine.protocol.framing import SIZE_BYTES, parse_response
 from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,
@@ -19,6 +18,7 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
 )
 from storage_engine.tests.broker.wire_client import Client, frame
 from storage_engine.tests.log.support import make_batch
+from storage_engine.tests.protocol.apis.struct_classes import api_of
 
 TOPIC, WRITE = ResourceType.TOPIC, AclOperation.WRITE
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -11,7 +11,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.acl_rules import AccessRule, ResourcePattern
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclPermission, ResourceType
-from storage_engine.protocol.apis.registry import api_of, name_of, spec_for
+from storage_engine.protocol.apis.registry import name_of, spec_for
 from storage_engine.tests.broker.guards.api_cases import (
     CASES,
     Case,
@@ -42,7 +42,7 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
     typed_batch,
 )
 from storage_engine.tests.log.transaction_support import transactional
-from storage_engine.tests.protocol.apis.struct_classes import struct_of
+from storage_engine.tests.protocol.apis.struct_classes import api_of, struct_of
 
 OF_COORDINATORS = (8, 9, 11, 12, 13, 14, 22, 24, 25, 26, 42, 47, 20_001, 20_002, 20_003)
 WAITING = [

@@ -21,7 +21,7 @@ from storage_engine.protocol.apis.produce import (
     ProducePartition,
     ProduceRequest,
 )
-from storage_engine.protocol.apis.registry import api_of, spec_for
+from storage_engine.protocol.apis.registry import spec_for
 from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,
     BOB,
@@ -29,7 +29,7 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
     come_as,
     guarded_cluster,
 )
-from storage_engine.tests.protocol.apis.struct_classes import struct_of
+from storage_engine.tests.protocol.apis.struct_classes import api_of, struct_of
 
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
