@@ -311,12 +311,14 @@ def encode_request(version: int, request: FetchRequest) -> list[Buffer]:
 def _request_partition(version: int, partition: FetchPartition) -> bytes:
     _, index, offset, size, epoch, last_epoch, start, was_damaged, _, want = partition
     if version >= 12:
+        fields = _REQUEST_V12.pack(index, epoch, offset, last_epoch, start, size)
+        if want is None and not was_damaged:
+            return fields + b"\x00"
         tags = [(_WAS_DAMAGED_TAG, b"")] if was_damaged else []
         if want is not None:
             tags.append((WANT_TAG, encode_want(want)))
         writer = Writer(flexible=True)
         writer.tags(tags)
-        fields = _REQUEST_V12.pack(index, epoch, offset, last_epoch, start, size)
         return fields + bytes(writer.data)
     if version >= 9:
         return _REQUEST_V9.pack(index, epoch, offset, start, size)
