@@ -14,6 +14,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.messages import (
     add_partitions_to_txn,
     end_txn,
@@ -70,7 +71,7 @@ class SimulatedProducer:
             v3_and_below_topics=[_Topic(name=t, partitions=[p]) for t, p in partitions],
         )
 
-        def codes(answer: Any) -> Sequence[int]:
+        def codes(answer: add_partitions_to_txn.AddPartitionsToTxnResponse) -> Sequence[int]:
             return [
                 row.partition_error_code
                 for topic in answer.results_by_topic_v3_and_below
@@ -86,7 +87,7 @@ class SimulatedProducer:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
             self.sequences = {}
 
-    def end_request(self, *, commits: bool) -> Any:
+    def end_request(self, *, commits: bool) -> end_txn.EndTxnRequest:
         return end_txn.EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -141,10 +142,15 @@ class SimulatedProducer:
         raise AssertionError(f"no coordinator for {self.transactional_id}")
 
     def ask_coordinator(
-        self, spec: Any, version: int, request: Any, codes: Callable[[Any], Sequence[int]]
-    ) -> Any:
+        self,
+        spec: ApiSpec[Req, Resp],
+        version: int,
+        request: Req,
+        codes: Callable[[Resp], Sequence[int]],
+    ) -> Resp:
         for _ in range(TRIES):
-            answer = self.answered(self.cluster.ask(self.coordinator(), spec, version, request))
+            asked = self.cluster.ask(self.coordinator(), spec, version, request)
+            answer: Resp | None = self.answered(asked)
             if answer is not None:
                 worst = max((ErrorCode.of(code) for code in codes(answer)), key=_badness)
                 if worst is ErrorCode.NONE:
@@ -164,5 +170,5 @@ def _badness(code: ErrorCode) -> int:
     return 0 if code is ErrorCode.NONE else 1 if code.retriable else 2
 
 
-def _code(answer: Any) -> Sequence[int]:
+def _code(answer: end_txn.EndTxnResponse) -> Sequence[int]:
     return [answer.error_code]

@@ -5,7 +5,7 @@ stay true. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from simulation.checks.checkers import Checker
@@ -18,6 +18,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.records.record_batch import iter_headers, read_header
 from storage_engine.protocol.typed.projection import TypedWant
 
@@ -75,10 +76,10 @@ class WorkloadClient:
     def request(
         self,
         broker: int,
-        spec: Any,
+        spec: ApiSpec[Req, Resp],
         version: int,
-        message: Any,
-        on_reply: Any = None,
+        message: Req,
+        on_reply: Callable[[Resp | TransportError], None] | None = None,
         *,
         channel: str = "",
     ) -> None:

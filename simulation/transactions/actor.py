@@ -5,7 +5,6 @@ Source: KIP-98, KIP-890, R-SPARK2.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from simulation.clients.workload import BROKER_TIMEOUT_MS, MAX_RECORDS
 from simulation.clients.workload import check_acknowledged as check_written
@@ -17,6 +16,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.produce import ProduceResponse
 from storage_engine.protocol.messages import add_partitions_to_txn
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, read_header
 
@@ -62,7 +62,7 @@ class Actor(Asker):
             v3_and_below_topics=[_Topic(name=t, partitions=some) for t, some in numbers.items()],
         )
 
-        def codes(answer: Any) -> list[int]:
+        def codes(answer: add_partitions_to_txn.AddPartitionsToTxnResponse) -> list[int]:
             return [
                 row.partition_error_code
                 for topic in answer.results_by_topic_v3_and_below
@@ -127,7 +127,7 @@ class Actor(Asker):
             self.request(leader, PRODUCE, self.produce_version, request, on_reply)
             self._echo(leader, PRODUCE, self.produce_version, request)
 
-        def on_reply(answer: Any) -> None:
+        def on_reply(answer: ProduceResponse | TransportError) -> None:
             if isinstance(answer, TransportError):
                 self.is_doubtful = True
                 world.later(send)

@@ -7,7 +7,7 @@ KIP-98, R-SPARK2.
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from simulation.checks.checkers import Checker
 from simulation.checks.trace import Trace
@@ -19,6 +19,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.messages import find_coordinator
 
 GROUP_KEY = 0
@@ -32,8 +33,6 @@ ECHOES = 0.1
 ASKED_AGAIN = (ErrorCode.OPERATION_NOT_ATTEMPTED,)
 """The code, not retriable itself, after which a request is repeated: another partition of it was
 refused for a retriable reason."""
-
-Codes = Callable[[Any], Sequence[int]]
 
 
 class World(Protocol):
@@ -87,11 +86,11 @@ class Asker(WorkloadClient):
     def ask(
         self,
         way: Way,
-        spec: Any,
+        spec: ApiSpec[Req, Resp],
         version: int,
-        request: Any,
-        codes: Codes,
-        then: Callable[[Any, ErrorCode], None],
+        request: Req,
+        codes: Callable[[Resp], Sequence[int]],
+        then: Callable[[Resp, ErrorCode], None],
         *,
         is_wanted: Callable[[], bool] = lambda: True,
         has_echo: bool = True,
@@ -118,7 +117,7 @@ class Asker(WorkloadClient):
                 return
             sent_ms, epoch = self.cluster.loop.now_ms, self.epoch_of(broker, way.state)
 
-            def on_reply(answer: Any) -> None:
+            def on_reply(answer: Resp | TransportError) -> None:
                 if isinstance(answer, TransportError):
                     self.is_doubtful = True
                     again()
@@ -153,7 +152,7 @@ class Asker(WorkloadClient):
     def _find_coordinator(self, way: Way, then: Callable[[], None]) -> None:
         wanted = find_coordinator.FindCoordinatorRequest(key=way.key, key_type=way.key_type)
 
-        def on_found(answer: Any) -> None:
+        def on_found(answer: find_coordinator.FindCoordinatorResponse | TransportError) -> None:
             if isinstance(answer, TransportError) or answer.error_code:
                 self.world.later(then)
             else:
@@ -164,7 +163,13 @@ class Asker(WorkloadClient):
         self.request(broker, find_coordinator.API, 3, wanted, on_found)
 
     def _echo(
-        self, broker: int, spec: Any, version: int, request: Any, *, is_sent: bool = True
+        self,
+        broker: int,
+        spec: ApiSpec[Req, Resp],
+        version: int,
+        request: Req,
+        *,
+        is_sent: bool = True,
     ) -> None:
         if self.choose.random() >= ECHOES:
             return

@@ -41,7 +41,9 @@ def _some_offsets(world: World) -> dict[TopicPartition, int]:
     return {tp: world.number() for tp in some}
 
 
-def _codes(answer: Any) -> list[int]:
+def _codes(
+    answer: offset_commit.OffsetCommitResponse | txn_offset_commit.TxnOffsetCommitResponse,
+) -> list[int]:
     return [row.error_code for topic in answer.topics for row in topic.partitions]
 
 
@@ -77,7 +79,9 @@ class OffsetSender:
             group_id=GROUP,
         )
 
-        def on_enlisted(_answer: Any, code: ErrorCode) -> None:
+        def on_enlisted(
+            _answer: add_offsets_to_txn.AddOffsetsToTxnResponse, code: ErrorCode
+        ) -> None:
             if code:
                 then(code)
             else:
@@ -116,7 +120,7 @@ class OffsetSender:
         )
         self._waiting = transaction
 
-        def on_answer(_answer: Any, code: ErrorCode) -> None:
+        def on_answer(_answer: txn_offset_commit.TxnOffsetCommitResponse, code: ErrorCode) -> None:
             self._waiting = None
             if code is ErrorCode.NONE:
                 world.groups.record_answer(commit)
@@ -169,7 +173,7 @@ class OffsetReader(Asker):
             topics=_rows(_Topic, _Topic.OffsetCommitRequestPartition, commit),
         )
 
-        def on_answer(_answer: Any, code: ErrorCode) -> None:
+        def on_answer(_answer: offset_commit.OffsetCommitResponse, code: ErrorCode) -> None:
             assert code is ErrorCode.NONE, "nobody is in the group"
             world.groups.record_answer(commit)
             self._later()
@@ -184,13 +188,13 @@ class OffsetReader(Asker):
             groups=[_Group(group_id=GROUP, topics=None)], require_stable=require_stable
         )
 
-        def codes(answer: Any) -> list[int]:
+        def codes(answer: offset_fetch.OffsetFetchResponse) -> list[int]:
             (group,) = answer.groups
             # Offsets may be unstable for long: the stable ones are checked then.
             rows = [row for topic in group.topics for row in topic.partitions] if is_last else []
             return [group.error_code, *(row.error_code for row in rows)]
 
-        def on_answer(answer: Any, code: ErrorCode) -> None:
+        def on_answer(answer: offset_fetch.OffsetFetchResponse, code: ErrorCode) -> None:
             assert code is ErrorCode.NONE, "anybody may read them"
             (group,) = answer.groups
             found = {

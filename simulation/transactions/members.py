@@ -4,8 +4,6 @@ origins the sink already has, and writes the rest in a transaction of its own.
 Source: R-SPARK2, R-SPARK3.
 """
 
-from typing import Any
-
 from simulation.transactions import sink_requests
 from simulation.transactions.actor import Actor, Then
 from simulation.transactions.asker import World
@@ -16,6 +14,7 @@ from simulation.transactions.state_log import state_partition_of
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_names import member_transactional_id
+from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 
 SINK = "sink"
 TIMEOUT_MS = 3000
@@ -77,7 +76,7 @@ class Attempt(Actor):
         )
         was_known = self._batch.is_known
 
-        def on_answer(answer: Any, code: ErrorCode) -> None:
+        def on_answer(answer: JoinBatchResponse, code: ErrorCode) -> None:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
             if code is ErrorCode.NONE:
                 self._joined(answer, was_known=was_known)
@@ -89,7 +88,7 @@ class Attempt(Actor):
         spec, version, message = request
         self.ask(self.way, spec, version, message, lambda a: [a.error_code], on_answer)
 
-    def _joined(self, answer: Any, *, was_known: bool) -> None:
+    def _joined(self, answer: JoinBatchResponse, *, was_known: bool) -> None:
         if was_known:
             self.world.ledger.check_replay(self.transaction, "JoinBatch")
         self.transaction.joined_ms = self.answer_times.sent_ms

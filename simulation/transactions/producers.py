@@ -8,7 +8,7 @@ what it gave up may arrive behind the marker: brokers can recognise that. A prod
 for each transaction need not ask (KIP-890).
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 from simulation.transactions.actor import Actor, Then
 from simulation.transactions.asker import World
@@ -16,6 +16,7 @@ from simulation.transactions.group_offsets import OffsetSender
 from simulation.transactions.ledger import ObservedTransaction
 from simulation.transactions.state_log import state_partition_of
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages import end_txn, init_producer_id
 
 TIMEOUT_MS = 4000
@@ -70,14 +71,16 @@ class TransactionalProducer(Actor):
         self.is_doubtful = False
         self.ask(self.way, init_producer_id.API, 4, request, lambda a: [a.error_code], self._on_id)
 
-    def _on_id(self, answer: Any, code: ErrorCode) -> None:
+    def _on_id(self, answer: init_producer_id.InitProducerIdResponse, code: ErrorCode) -> None:
         if code:
             self._give_up()
             return
         self._take(answer)
         self._begin()
 
-    def _take(self, answer: Any) -> None:
+    def _take(
+        self, answer: init_producer_id.InitProducerIdResponse | end_txn.EndTxnResponse
+    ) -> None:
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self.sequences = {}
 
@@ -146,7 +149,9 @@ class TransactionalProducer(Actor):
 
             self.world.later(give_up, within_ms=WAITS_MS)
 
-    def _enlist(self, _transaction: ObservedTransaction, partitions: Any, then: Any) -> None:
+    def _enlist(
+        self, _transaction: ObservedTransaction, partitions: Sequence[TopicPartition], then: Then
+    ) -> None:
         if partitions:
             # An echo would begin another transaction under the same epoch, which what this one has
             # left under way would join (as in Kafka; KIP-890 ends that).
@@ -186,7 +191,7 @@ class TransactionalProducer(Actor):
             committed=commits,
         )
 
-        def on_ended(answer: Any, code: ErrorCode) -> None:
+        def on_ended(answer: end_txn.EndTxnResponse, code: ErrorCode) -> None:
             if code:
                 self._give_up()
                 return
@@ -197,7 +202,9 @@ class TransactionalProducer(Actor):
             self.way, end_txn.API, self.end_version, request, lambda a: [a.error_code], on_ended
         )
 
-    def _ended(self, transaction: ObservedTransaction, _answer: Any, *, commits: bool) -> None:
+    def _ended(
+        self, transaction: ObservedTransaction, _answer: end_txn.EndTxnResponse, *, commits: bool
+    ) -> None:
         world = self.world
         world.trace.note(f"{transaction.name} was told: {'committed' if commits else 'aborted'}")
         world.ledger.record_answer(transaction, commits=commits)
@@ -221,11 +228,15 @@ class WritingProducer(TransactionalProducer):
     produce_version = 12
     end_version = 5
 
-    def _enlist(self, transaction: ObservedTransaction, _partitions: Any, then: Any) -> None:
+    def _enlist(
+        self, transaction: ObservedTransaction, _partitions: Sequence[TopicPartition], then: Then
+    ) -> None:
         if self.choose.random() < IMPATIENT:
             self.world.later(lambda: self._end(transaction, commits=False), within_ms=(1, 400))
         then(ErrorCode.NONE)
 
-    def _ended(self, transaction: ObservedTransaction, answer: Any, *, commits: bool) -> None:
+    def _ended(
+        self, transaction: ObservedTransaction, answer: end_txn.EndTxnResponse, *, commits: bool
+    ) -> None:
         super()._ended(transaction, answer, commits=commits)
         self._take(answer)

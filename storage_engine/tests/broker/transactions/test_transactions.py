@@ -421,7 +421,7 @@ def test_an_epoch_for_each_transaction_refuses_the_delayed_end_of_the_last_one(c
         first.ask_coordinator(end_txn.API, 5, delayed, lambda a: [a.error_code])
     assert codes_of(failure) is ErrorCode.PRODUCER_FENCED
     last = first.end_request(commits=False)
-    assert first.ask_coordinator(end_txn.API, 5, last, lambda a: [a.error_code])
+    first.ask_coordinator(end_txn.API, 5, last, lambda a: [a.error_code])
     settle(cluster, A)
     assert aborted(cluster, A) == [(first.producer_id, 2)]
 
