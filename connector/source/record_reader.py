@@ -20,8 +20,6 @@ from connector.source.offset_range import OffsetRange
 from connector.source.record_decoding import RangeDecoding, RecordDecoding
 from connector.source.shared_reader import UnreadRange, fetch_ranges
 from connector.source.source_metadata import SourceMetadata
-from storage_engine.client.fetching.fetch import BatchFetcher
-from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,
@@ -30,12 +28,6 @@ from storage_engine.core.errors import (
     LogTruncatedError,
     OffsetOutOfRangeError,
 )
-
-GUESSED_RECORD_BYTES = 512
-"""The assumed record size in a short range, which limits the fetch because records beyond its end
-are thrown away. Larger records cost another fetch."""
-
-LEAST_FETCH_BYTES = 64 * 1024
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,7 +137,6 @@ def _read_together(
         options,
         ranges,
         unread,
-        guessed_record_bytes=GUESSED_RECORD_BYTES,
         typed_wants=decoding.wanted(ranges),
     )
     yield from decoding.together(fetches, ends)
@@ -165,30 +156,14 @@ def _read_alone(
             left, error = _after(options, metadata, left, error), None
             continue
         try:
-            for rows, next_offset in decoding.alone(_fetched(options, decoding, left), left):
+            fetches = fetch_ranges(options, [left], typed_wants=decoding.wanted([left]))
+            for rows, next_offset in decoding.alone(fetches, left):
                 yield from rows
                 left = replace(left, start_offset=next_offset)
             return
         except (KafkaError, DeadlineExceededError) as failure:
             # What was fetched and is not decoded yet is read again, too.
             error = failure
-
-
-def _fetched(
-    options: SourceOptions, decoding: RangeDecoding, left: OffsetRange
-) -> Iterator[FetchedBatches]:
-    tp = left.topic_partition
-    return BatchFetcher(
-        cluster_for(options.connection),
-        {tp: (left.start_offset, left.end_offset)},
-        max_bytes=min(
-            options.fetch_bytes, max(len(left) * GUESSED_RECORD_BYTES, LEAST_FETCH_BYTES)
-        ),
-        isolation=options.isolation_level,
-        timeout_ms=options.poll_timeout_ms,
-        topic_ids=None if left.topic_id is None else {tp.topic: left.topic_id},
-        typed_wants=decoding.wanted([left]),
-    ).read()
 
 
 def _after(

@@ -1,4 +1,4 @@
-"""Fetches several ranges in one task: those with the same leader by the same requests.
+"""Fetches the ranges of a task: those with the same leader by the same requests.
 
 Rule: a range that can't be read goes aside, with its error, and holds up no other. What is fetched
 and not handed on yet is bounded for the task as a whole.
@@ -21,6 +21,10 @@ from storage_engine.protocol.typed.projection import TypedWant
 HELD_BYTES = 32 << 20
 """The most that a task has fetched and not decoded: one fetch for each leader."""
 
+GUESSED_RECORD_BYTES = 512
+"""The assumed record size in a short range, which limits the first fetch because records beyond its
+end are thrown away. Larger records cost another fetch."""
+
 LEAST_FETCH_BYTES = 256 << 10
 """The least size of a fetch, however many leaders there are."""
 
@@ -35,16 +39,17 @@ class UnreadRange(NamedTuple):
 def fetch_ranges(
     options: SourceOptions,
     ranges: Sequence[OffsetRange],
-    unread: list[UnreadRange],
+    unread: list[UnreadRange] | None = None,
     *,
-    guessed_record_bytes: int,
     typed_wants: Mapping[str, TypedWant] | None = None,
 ) -> Iterator[FetchedBatches]:
     """Batches of ranges of different partitions, as they come, in order within each. At the end,
-    `unread` has the ranges that could not be read. `typed_wants`: what of topics with a schema."""
+    `unread` has the ranges that could not be read; None: that is an error. `typed_wants`: what of
+    topics with a schema."""
     by_partition = {each.topic_partition: each for each in ranges}
 
     def put_aside(tp: TopicPartition, position: int, error: HeadraceError) -> None:
+        assert unread is not None
         left = replace(by_partition[tp], start_offset=position)
         unread.append(UnreadRange(left, error))
 
@@ -54,8 +59,8 @@ def fetch_ranges(
         max_bytes=_fetch_bytes(options, by_partition),
         isolation=options.isolation_level,
         timeout_ms=options.poll_timeout_ms,
-        on_failed=put_aside,
-        guessed_offset_bytes=guessed_record_bytes,
+        on_failed=None if unread is None else put_aside,
+        guessed_offset_bytes=GUESSED_RECORD_BYTES,
         topic_ids=_topic_ids(ranges),
         typed_wants=typed_wants,
     ).read()

@@ -8,7 +8,7 @@ import pytest
 
 from connector.errors import ConnectorError, DataLossError
 from connector.options.source_options import parse_source_options
-from connector.source import record_reader, source_metadata
+from connector.source import record_reader, shared_reader, source_metadata
 from connector.source.offset_range import OffsetRange
 from connector.source.record_reader import read_records
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
@@ -53,11 +53,15 @@ class Log:
         self.fail_once_at = None
         self.error = None
         self.asked_from = []
-        monkeypatch.setattr(record_reader, "BatchFetcher", fetcher_of(self.read_range))
-        monkeypatch.setattr(record_reader, "cluster_for", lambda options: self)
+        monkeypatch.setattr(shared_reader, "BatchFetcher", fetcher_of(self.read_range))
+        for module in (record_reader, shared_reader):
+            monkeypatch.setattr(module, "cluster_for", lambda options: self)
 
     def known_leader(self, tp):
         return Leader(1, 0)
+
+    def metadata(self, topics, *, max_age_ms):
+        pass
 
     def list_offsets(self, timestamps_ms, *, isolation):
         return dict.fromkeys(timestamps_ms, self.end)
@@ -155,7 +159,7 @@ def test_records_of_aborted_transactions_are_no_rows(log, monkeypatch):
             two = bytes(in_transaction(first, 1)) + bytes(in_transaction(first + 10, 2))
             yield FetchedBatches(tp, memoryview(two), first, first + 20, 60, 60, 0, ((1, 0),))
 
-    monkeypatch.setattr(record_reader, "BatchFetcher", fetcher_of(read_range))
+    monkeypatch.setattr(shared_reader, "BatchFetcher", fetcher_of(read_range))
     assert _read(0, 60) == [*range(10, 20), *range(30, 40), *range(50, 60)]
 
 
