@@ -323,7 +323,7 @@ def _is_at_end(partition: HostedPartition, wanted: FetchPartition) -> bool:
     as `_diverging`."""
     return not has_news(wanted, partition) and (
         wanted.last_fetched_epoch == partition.log.latest_epoch
-        or _diverging(partition, wanted) is None
+        or _diverging(partition, wanted, is_follower=True) is None
     )
 
 
@@ -332,7 +332,7 @@ def _standing(partition: HostedPartition, wanted: FetchPartition) -> tuple[bool,
     try:
         if _is_at_end(partition, wanted):
             return True, True
-        return False, _diverging(partition, wanted) is None
+        return False, _diverging(partition, wanted, is_follower=True) is None
     except KafkaError:
         return False, False
 
@@ -388,7 +388,7 @@ def _read(
     # Followers make out their own.
     last_stable_offset = -1 if is_follower else partition.last_stable_offset
     is_isolated = request.isolation_level == READ_COMMITTED and not is_follower
-    diverging = _diverging(partition, wanted)
+    diverging = _diverging(partition, wanted, is_follower=is_follower)
     records: FoundRecords | None = None
     aborted: list[tuple[int, int]] | None = [] if is_isolated else None
     if diverging is None:
@@ -425,7 +425,9 @@ def _read(
     )
 
 
-def _diverging(partition: HostedPartition, wanted: FetchPartition) -> tuple[int, int] | None:
+def _diverging(
+    partition: HostedPartition, wanted: FetchPartition, *, is_follower: bool
+) -> tuple[int, int] | None:
     if wanted.last_fetched_epoch < 0:
         return None
     log = partition.log
@@ -437,4 +439,5 @@ def _diverging(partition: HostedPartition, wanted: FetchPartition) -> tuple[int,
         log_end_offset=log.log_end_offset,
         fetch_offset=wanted.fetch_offset,
         last_fetched_epoch=wanted.last_fetched_epoch,
+        log_start_offset=log.log_start_offset if is_follower else 0,
     )

@@ -10,11 +10,15 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 
 
 class EpochEnds(Protocol):
-    """The part of a leader-epoch cache that truncation needs."""
+    """The part of a leader-epoch cache that truncation needs, see `LeaderEpochCache`."""
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (largest epoch <= `epoch`, its exclusive end offset); (-1, -1) when there is
         none."""
+        ...
+
+    def epoch_at(self, offset: int) -> int:
+        """Return the epoch that wrote `offset`; -1 when unknown."""
         ...
 
 
@@ -36,12 +40,19 @@ def truncation_offset(
 
 
 def divergence(
-    epochs: EpochEnds, *, log_end_offset: int, fetch_offset: int, last_fetched_epoch: int
+    epochs: EpochEnds,
+    *,
+    log_end_offset: int,
+    fetch_offset: int,
+    last_fetched_epoch: int,
+    log_start_offset: int = 0,
 ) -> tuple[int, int] | None:
     """Check a fetch on the leader: return (epoch, end offset) where the follower's log diverges, or
     None.
 
     `last_fetched_epoch` is the epoch of the record just below `fetch_offset`, -1 for an empty log.
+    `log_start_offset`: the leader's; 0 for a consumer, to which it does not matter what is below.
+    A follower that may have other batches there is sent below it, so that it begins anew.
     Raises KafkaError UNKNOWN_LEADER_EPOCH for an epoch that this leader can't judge: no log is
     truncated on a guess.
     """
@@ -49,6 +60,10 @@ def divergence(
         return None
     epoch, end_offset = epochs.end_offset_for(last_fetched_epoch, log_end_offset)
     if epoch == last_fetched_epoch and end_offset >= fetch_offset:
+        is_older = log_start_offset > 0 and epoch < epochs.epoch_at(log_start_offset)
+        if is_older and epochs.epoch_at(log_start_offset - 1) < 0:
+            # The leader's log began in the middle: its first epoch may have begun before.
+            return (epoch, log_start_offset - 1)
         return None
     if epoch == -1:
         # A leader records its epoch before it serves, so its cache has all epochs that a follower

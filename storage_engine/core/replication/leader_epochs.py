@@ -70,7 +70,8 @@ class LeaderEpochCache:
 
         The latest epoch ends at the log's end; an older one where the next begins; one newer than
         the latest is undefined. For an epoch without records here, the answer names the largest one
-        below it (KIP-279); for one older than all, itself with the start of the log's first epoch.
+        below it (KIP-279); for one older than all, itself with the start of the first known epoch,
+        which may lie below the log's start.
         """
         entries = self._entries
         if epoch < 0 or not entries or epoch > entries[-1].epoch:
@@ -96,15 +97,17 @@ class LeaderEpochCache:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drop what lies below the log's new start; the epoch in force there now begins there."""
-        entries = self._entries
-        preceding = bisect_right(entries, start_offset, key=_start_of)
-        if preceding == 0 or (preceding == 1 and entries[0].start_offset == start_offset):
+        """Drop the epochs that ended below the log's new start; return True when that changed
+        anything.
+
+        The epoch of the last deleted offset stays, with its own start. Kafka moves that start up,
+        and then can't tell a replica that has other batches below the log's start from one that
+        agrees: it would keep them, with what they say of their producers.
+        """
+        preceding = bisect_right(self._entries, start_offset - 1, key=_start_of)
+        if preceding <= 1:
             return False
-        self._entries = [
-            EpochStart(entries[preceding - 1].epoch, start_offset),
-            *entries[preceding:],
-        ]
+        self._entries = self._entries[preceding - 1 :]
         return True
 
     def clear(self) -> None:

@@ -13,11 +13,13 @@ from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 
 
 class Replica:
-    """A log in memory."""
+    """A log in memory. The records below its start are what its producers' state stands for; None
+    where it has never seen them."""
 
     def __init__(self) -> None:
-        self.records: list[tuple[int, str]] = []
+        self.records: list[tuple[int, str] | None] = []
         self.epochs = LeaderEpochCache()
+        self.start = 0
 
     @property
     def end(self) -> int:
@@ -29,16 +31,32 @@ class Replica:
         return self
 
     def cut(self, offset: int) -> None:
+        if offset < self.start:
+            self.begin_anew(offset)
         del self.records[offset:]
         self.epochs.truncate_from_end(offset)
 
+    def delete_to(self, start: int) -> None:
+        if start > self.start:
+            self.start = start
+            self.epochs.truncate_from_start(start)
+
+    def begin_anew(self, start: int) -> None:
+        self.start = start
+        self.records = [None] * start
+        self.epochs.clear()
+
     def fetch_from(self, leader: "Replica", *, limit: int = 1000) -> str:
         """One fetch, as the fetcher does it: "truncated", "appended" or "caught up"."""
+        if self.end < leader.start or (self.end > leader.end and self.start == self.end):
+            self.begin_anew(leader.start)
+            return "truncated"
         diverging = divergence(
             leader.epochs,
             log_end_offset=leader.end,
             fetch_offset=self.end,
             last_fetched_epoch=self.epochs.latest_epoch,
+            log_start_offset=leader.start,
         )
         if diverging is not None:
             epoch, leader_end = diverging
@@ -52,10 +70,13 @@ class Replica:
             )
             return "truncated"
         news = leader.records[self.end : self.end + limit]
-        for epoch, payload in news:
+        for record in news:
+            assert record is not None
+            epoch, payload = record
             if epoch != self.epochs.latest_epoch:
                 self.epochs.assign(epoch, self.end)
             self.records.append((epoch, payload))
+        self.delete_to(min(leader.start, self.end))
         return "appended" if news else "caught up"
 
     def follow(self, leader: "Replica") -> int:
@@ -69,7 +90,7 @@ class Replica:
         raise AssertionError("never catches up")
 
     def payloads(self) -> str:
-        return "".join(payload for _, payload in self.records)
+        return "".join(record[1] for record in self.records if record is not None)
 
 
 def copies(leader: Replica, count: int) -> list[Replica]:
@@ -198,6 +219,68 @@ def test_any_history_of_elections_ends_with_equal_logs(history):
         replica.follow(leader)
         assert replica.records == leader.records
         assert replica.epochs.entries[-1] == leader.epochs.entries[-1]
+
+
+def test_a_follower_that_parted_below_the_leaders_start_keeps_nothing():
+    a = Replica().lead(0, "1", "2")
+    (b,) = copies(a, 1)
+    a.lead(0, "lost", "lost", "lost")
+    b.lead(1, "3", "4", "5")
+    b.delete_to(4)
+    assert a.follow(b) == 2
+    assert (a.start, a.records) == (4, [None] * 4 + [(1, "5")])
+
+
+def test_a_follower_that_agrees_up_to_the_leaders_start_keeps_all():
+    a = Replica().lead(0, "1", "2")
+    (b,) = copies(a, 1)
+    a.lead(0, "lost")
+    b.lead(1, "3")
+    b.delete_to(2)
+    assert a.follow(b) == 1
+    assert (a.start, a.payloads()) == (2, "123")
+
+
+@pytest.mark.parametrize("written", [2, 5])
+def test_a_follower_of_a_leader_that_has_not_seen_what_is_below_its_start_keeps_nothing(written):
+    """Whether or not the follower ends where the leader's log begins."""
+    a = Replica().lead(0, *["lost"] * written)
+    b = Replica()
+    b.begin_anew(2)
+    b.lead(1, "3", "4")
+    a.follow(b)
+    assert (a.start, a.records) == (2, [None, None, (1, "3"), (1, "4")])
+
+
+def test_a_consumer_may_have_read_to_the_start_of_a_leader_that_has_not_seen_what_is_below():
+    b = Replica()
+    b.begin_anew(2)
+    b.lead(1, "3", "4")
+    assert divergence(b.epochs, log_end_offset=4, fetch_offset=2, last_fetched_epoch=0) is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 4), st.integers(0, 4)),
+        max_size=25,
+    )
+)
+def test_below_the_leaders_start_a_follower_has_what_the_leader_had_or_nothing(history):
+    """Elections are unclean here, so that one without deletions may lead after one with some."""
+    replicas = [Replica() for _ in range(3)]
+    leader = replicas[0]
+    for epoch, (number, writes, fetches, deletes) in enumerate(history):
+        leader = replicas[number].lead(epoch, *(f"{epoch}." for _ in range(writes)))
+        leader.delete_to(min(leader.start + deletes, leader.end))
+        for step in range(fetches):
+            follower = replicas[(number + 1 + step % 2) % 3]
+            follower.fetch_from(leader, limit=1)
+    leader.lead(len(history), "end")
+    for replica in replicas:
+        replica.follow(leader)
+        assert replica.end == leader.end
+        for theirs, own in zip(replica.records, leader.records, strict=True):
+            assert theirs == own or theirs is None or own is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=25))

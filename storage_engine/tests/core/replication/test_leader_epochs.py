@@ -72,12 +72,15 @@ def test_truncation_at_the_end_drops_epochs_that_begin_there():
     assert not cache.truncate_from_end(20)
 
 
-def test_truncation_at_the_start_moves_the_epoch_in_force():
+def test_truncation_at_the_start_keeps_the_epoch_of_the_last_offset_below_it():
+    """With its own start: a replica with another epoch there has other batches."""
     cache = cache_of((2, 10), (3, 20), (4, 30))
-    assert cache.truncate_from_start(25)
-    assert cache.entries == ((3, 25), (4, 30))
-    assert not cache.truncate_from_start(25)
     assert not cache.truncate_from_start(5)
+    assert not cache.truncate_from_start(20)
+    assert cache.truncate_from_start(21)
+    assert cache.entries == ((3, 20), (4, 30))
+    assert not cache.truncate_from_start(30)
+    assert cache.end_offset_for(2, 100) == (2, 20)
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(9, -1), (10, 2), (19, 2), (20, 3), (99, 3)])
