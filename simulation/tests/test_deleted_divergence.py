@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from simulation.world.cluster import PRODUCE, SimulatedCluster
+from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis import produce
 from storage_engine.protocol.messages import delete_records
 
 TP = TopicPartition("t", 0)
@@ -15,7 +16,9 @@ TP = TopicPartition("t", 0)
 def write(cluster: SimulatedCluster, broker: int, payload: bytes) -> list[Any]:
     """Send the first batch of an idempotent producer."""
     batch = make_batch(payload=payload, producer=(7, 0, 0))
-    return cluster.ask(broker, PRODUCE, 8, produce_request(TP.topic, TP.partition, batch, acks=-1))
+    return cluster.ask(
+        broker, produce.API, 8, produce_request(TP.topic, TP.partition, batch, acks=-1)
+    )
 
 
 def delete_to(cluster: SimulatedCluster, broker: int, offset: int) -> None:

@@ -130,29 +130,16 @@ class Retention:
         log = self._log
         try:
             with storage_errors("keep the producers of", log.directory, unchanged=True):
-                kept = self._snapshot_since(base_offset)
+                kept = log.snapshots.newest_in(base_offset, log.saved_recovery_point)
+                if kept is None:
+                    log.flush_state.flush()
+                    kept = log.snapshots.newest_in(base_offset, log.recovery_point)
+                if kept is None:
+                    log.write_snapshot()
+                    kept = log.log_end_offset
                 log.snapshots.sync(kept)
                 if log.saved_recovery_point < kept:
-                    self._save_recovery_point(kept)
+                    log.checkpoints.write()
         except LogFullError as failure:
             # Only the deletion makes room.
             logger.warning("producers may be forgotten if the machine crashes now: %s", failure)
-
-    def _snapshot_since(self, base_offset: int) -> int:
-        """Return the offset of a snapshot that has what was written below `base_offset`."""
-        log = self._log
-        kept = log.snapshots.newest_in(base_offset, max(base_offset, log.saved_recovery_point))
-        if kept is None:
-            log.flush_state.flush()
-            log.write_snapshot()
-            kept = log.log_end_offset
-        return kept
-
-    def _save_recovery_point(self, offset: int) -> None:
-        """Saves one at `offset` or above. OSError when that fails."""
-        log = self._log
-        if log.recovery_point < offset:
-            # The log's start comes first: recovery must not trust what was never flushed.
-            log.checkpoints.write()
-            log.flush_state.log_begins_at(offset)
-        log.checkpoints.write()

@@ -95,6 +95,8 @@ class Truncation:
             self._lower_offsets(offset)
         with self._whole_or_cut_short():
             log.read_positions.clear()
+            # First of all: no epoch of the old log may be taken for one of the new.
+            log.epoch_checkpoint.truncate_from_end(0)
             log.segments.start_anew_at(offset)
             log.damaged = ()
             log.snapshots.remove_all()
@@ -102,7 +104,6 @@ class Truncation:
         log.producer_state = ProducerStates(
             forgotten_to=ANY_FORGOTTEN if offset > 0 else NONE_FORGOTTEN
         )
-        log.epoch_checkpoint.truncate_from_end(0)
 
     def _cut_producers(self, tail_ids: set[int] | None, end_offset: int) -> None:
         """Bring the producers to the end that is left; `tail_ids`: see `producers_of_tail`."""

@@ -188,12 +188,6 @@ class FlushState:
             raise LogDirError(f"can't flush {self._segments.folder.path}: {error}") from error
         job.finish()
 
-    def log_begins_at(self, base_offset: int) -> None:
-        """Raises the recovery point to `base_offset`: nothing below it has to be on the medium,
-        since it is about to be deleted."""
-        self._epochs.save()
-        self.recovery_point = max(self.recovery_point, base_offset)
-
     def log_is_cut_to(self, end_offset: int) -> None:
         """Lowers the recovery point before the log is truncated, on the medium: after a crash in
         between, recovery must check the files."""

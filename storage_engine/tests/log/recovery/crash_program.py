@@ -223,7 +223,7 @@ class CrashProgram:
         self.is_cutting = True
         act()
         self.is_cutting = False
-        model.cut(log)
+        model.cut(log, offset)
         model.latest_epoch += 1
         self.jobs.pop(model.topic_partition, None)
 
