@@ -211,7 +211,7 @@ class BatchFetcher:
         busy = {broker_id for broker_id, each in self._leaders.items() if each.sent}
         stale = set()
         for tp, cursor in self._cursors.items():
-            if not (cursor.may_fetch(now_ms) and cursor.is_missing):
+            if not (cursor.is_missing and cursor.may_fetch(now_ms)):
                 continue
             leader = self._cluster.known_leader(tp)
             if cursor.asks and (leader is None or leader != cursor.agreed):
@@ -338,8 +338,8 @@ class BatchFetcher:
             return
         self._cluster.figures.fetches += 1
         self._cluster.figures.fetch_ns.observe(time.perf_counter_ns() - fetch.begun_ns)
-        code = ErrorCode.of(response.error_code)
-        if code is not ErrorCode.NONE:
+        if response.error_code:
+            code = ErrorCode.of(response.error_code)
             refused = KafkaError(f"fetch: {code.meaning}", code)
             self._all_failed(self._waiting_for(fetch.parts.values()), refused)
         failure: HeadraceError | None = None
@@ -348,7 +348,7 @@ class BatchFetcher:
                 self._check_ids_behind(response)
             for answer in response.partitions:
                 ask = fetch.parts.get(TopicPartition(answer.topic, answer.partition))
-                if ask is None or not self._waiting_for([ask]):
+                if ask is None or not self._is_awaited(ask):
                     continue
                 try:
                     self._take_answer(ask, answer, response.nodes, came_s)
@@ -363,8 +363,11 @@ class BatchFetcher:
 
     def _waiting_for(self, asks: Iterable[Ask]) -> list[Cursor]:
         """The partitions that are still read, and wait for one of these."""
-        cursors = {ask.cursor.tp: ask.cursor for ask in asks if ask in ask.cursor.asks}
-        return [each for tp, each in cursors.items() if self._cursors.get(tp) is each]
+        cursors = {ask.cursor.tp: ask.cursor for ask in asks if self._is_awaited(ask)}
+        return list(cursors.values())
+
+    def _is_awaited(self, ask: Ask) -> bool:
+        return ask in ask.cursor.asks and self._cursors.get(ask.cursor.tp) is ask.cursor
 
     def _check_ids_behind(self, response: FetchResponse) -> None:
         """Checks a broker that knows topics only by their names. Ids are never reused, so what it
