@@ -25,7 +25,7 @@ def walks() -> dict[str, list[str]]:
         ("fetch", 27),
         ("commit of a micro-batch, beyond a transactional produce", 9),
         # Two of them since znodes have a file for each subject.
-        ("controller failover", 34),
+        ("controller failover", 35),
     ],
 )
 def test_a_walk_does_not_get_longer(walks, name, most):

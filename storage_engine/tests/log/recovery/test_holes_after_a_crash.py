@@ -109,7 +109,7 @@ def test_a_gap_too_far_for_an_index_stays():
     assert log_of(started(disk)).log_end_offset == far + 2
 
 
-@pytest.mark.parametrize("damage", ["lost", "bad line", "of an earlier release"])
+@pytest.mark.parametrize("damage", ["lost", "bad line"])
 def test_without_recovery_points_every_gap_is_taken_for_one_of_compaction(damage):
     """Else all that stands behind a gap would go with a file of a few bytes."""
     disk = SimulatedDisk(ROOT)
@@ -119,29 +119,17 @@ def test_without_recovery_points_every_gap_is_taken_for_one_of_compaction(damage
     while compact(log):
         pass
     content = rows(log)
-    file = ROOT / (
-        "meta.properties"
-        if damage == "of an earlier release"
-        else "recovery-point-offset-checkpoint"
-    )
+    file = ROOT / "recovery-point-offset-checkpoint"
     if damage == "lost":
         disk.remove(file)
     else:
-        text = disk.read_file(file)
-        descriptor = disk.open_for_append(file)
-        lines = b"".join(line for line in text.splitlines(True) if not line.startswith(b"gaps."))
-        disk.truncate(descriptor, 0)
-        disk.pwrite(descriptor, lines if damage == "of an earlier release" else text + b"x", 0)
-    if damage == "of an earlier release":
-        # Its checkpoint may be older than its passes.
-        disk.remove(ROOT / "recovery-point-offset-checkpoint")
+        disk.pwrite(disk.open_for_append(file), b"x", len(disk.read_file(file)))
     disk.kill_process()
     again = started(disk)
     assert rows(log_of(again)) == content
     # From here on the points are known again.
     disk.kill_process()
     assert rows(log_of(started(disk))) == content
-    assert b"gaps." in disk.read_file(ROOT / "meta.properties")
 
 
 @pytest.mark.parametrize("seed", seeds(25))
