@@ -14,11 +14,14 @@ import re
 import subprocess
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 PRODUCT = ("storage_engine", "connector", "pyspark_headrace", "headrace_console", "simulation")
+BESIDE = ("benchmarks", "examples", ".ci")
+GENERATED = "storage_engine/protocol/messages"
+"""Written by .ci/messages.py: its lines are counted apart."""
 MOST_ENTRIES = 22
 LONG_FILE = 500
 LONG_FUNCTION = 60
@@ -97,6 +100,68 @@ def unresolved(root: Path) -> dict[str, list[str]]:
     return {name: each for name, each in found.items() if each}
 
 
+def budgeted(name: Path) -> str | None:
+    """The package whose budget a product file counts in; None for what is generated, and tests."""
+    if "tests" in name.parts or name.name == "conftest.py" or str(name.parent) == GENERATED:
+        return None
+    if name.parts[0] == "storage_engine":
+        return "/".join(name.parts[: 2 if len(name.parts) > 2 else 1])
+    return name.parts[0] if name.parts[0] in (*PRODUCT, *BESIDE) else None
+
+
+def unchecked(tree: ast.Module, text: str) -> int:
+    """How often a module gives up its types: `Any`, `cast`, `object` in an annotation, and
+    `type: ignore`."""
+    count = len(re.findall(r"#\s*type:\s*ignore", text))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "Any":
+            count += 1
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            count += node.func.id == "cast"
+        elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            count += _objects(node.annotation)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
+            count += _objects(node.returns)
+    return count
+
+
+def _objects(annotation: ast.expr) -> int:
+    names = (node for node in ast.walk(annotation) if isinstance(node, ast.Name))
+    return sum(name.id == "object" for name in names)
+
+
+def imported(tree: ast.Module, modules: Mapping[str, object]) -> set[str]:
+    """The modules of the product that a module imports, wherever in its text."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            parts = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= parts if parts <= modules.keys() else {*parts, node.module}
+    return found & modules.keys()
+
+
+def circles(imports: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """The groups of modules that import one another, by whatever way."""
+    reached: dict[str, set[str]] = {}
+    for start in imports:
+        seen: set[str] = set()
+        left = [*imports[start]]
+        while left:
+            name = left.pop()
+            if name not in seen:
+                seen.add(name)
+                left += imports.get(name, ())
+        reached[start] = seen
+    groups = {
+        tuple(sorted(other for other in reached[name] if name in reached.get(other, ())))
+        for name in imports
+        if name in reached[name]
+    }
+    return [list(group) for group in sorted(groups)]
+
+
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """(name, lines) of each. Only statements are looked at: they alone hold functions."""
     left: list[ast.AST] = [tree]
@@ -118,6 +183,9 @@ def figures(root: Path) -> dict[str, Any]:
     long_functions: dict[str, int] = {}
     classes: defaultdict[str, list[str]] = defaultdict(list)
     any_in_ports = 0
+    packages: Counter[str] = Counter()
+    untyped: Counter[str] = Counter()
+    trees: dict[str, ast.Module] = {}
     for path in sources:
         name = path.relative_to(root)
         text = path.read_text(encoding="utf-8")
@@ -130,6 +198,11 @@ def figures(root: Path) -> dict[str, Any]:
         if count > LONG_FILE:
             long_files[str(name)] = count
         tree = ast.parse(text)
+        package = budgeted(name)
+        packages[package or "generated"] += count
+        if package is not None:
+            untyped[package] += unchecked(tree, text)
+        trees[".".join(name.with_suffix("").parts).removesuffix(".__init__")] = tree
         for function, length in functions(tree):
             if length > LONG_FUNCTION:
                 long_functions[f"{name}:{function}"] = length
@@ -142,6 +215,11 @@ def figures(root: Path) -> dict[str, Any]:
             any_in_ports += len(re.findall(r"\bAny\b", text))
     return {
         "lines": dict(lines.most_common()),
+        "product lines by package": dict(packages.most_common()),
+        "Any, cast, object and type: ignore by package": dict(untyped.most_common()),
+        "circles of imports": circles(
+            {name: imported(tree, trees) for name, tree in trees.items()}
+        ),
         "folders above 22 entries": _above(entries, MOST_ENTRIES),
         "files above 500 lines": _sorted(long_files),
         "functions above 60 lines": _sorted(long_functions),
