@@ -172,7 +172,7 @@ class SegmentPatch:
                         empty_batch(
                             base_offset=missing.start,
                             next_offset=missing.stop,
-                            leader_epoch=latest_epoch,
+                            leader_epoch=scrub.epoch_at(missing.start, otherwise=latest_epoch),
                         )
                     )
                 self._replacements.of_range(number, checked)

@@ -167,10 +167,14 @@ class SegmentScrub:
             return f"the offsets from {expected} to {base - 1} are missing"
         return self._wrong_epoch(header)
 
+    def epoch_at(self, offset: int, *, otherwise: int) -> int:
+        """The leader epoch in which the offset was written, where the log still knows it."""
+        number = bisect_right(self._epochs, offset, key=_start_of)
+        return self._epochs[number - 1].epoch if number else otherwise
+
     def _wrong_epoch(self, header: BatchHeader) -> str | None:
-        number = bisect_right(self._epochs, header.base_offset, key=_start_of)
-        known = self._epochs[number - 1].epoch if number else header.partition_leader_epoch
         found = header.partition_leader_epoch
+        known = self.epoch_at(header.base_offset, otherwise=found)
         return None if found == known else f"leader epoch {found} instead of {known}"
 
     def _skip(
