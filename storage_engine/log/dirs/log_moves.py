@@ -239,6 +239,8 @@ class LogMoves:
                 recovery_point=copied.log_end_offset,
                 grows=False,
             )
+            # The batches of its producers may be deleted.
+            log.snapshots.sync(log.log_end_offset)
             self._disk.rename(path, moved)
             log_dir.sync_names()
         except (OSError, LogStorageError) as error:

@@ -79,6 +79,12 @@ def state_of(log) -> tuple:
     )
 
 
+def kept_of(log) -> tuple:
+    """All but the epochs, of which opening forgets one that has written nothing."""
+    start, end, batches, _, producers = state_of(log)
+    return start, end, batches, producers
+
+
 def test_everything_is_as_it_was_in_the_other_log_dir_and_after_a_restart(tmp_path):
     log_dirs = two(tmp_path)
     manager = open_manager(log_dirs)
@@ -119,7 +125,9 @@ def simulated(tmp_path: Path) -> tuple[SimulatedDisk, list[Path]]:
 def prepared(tmp_path: Path) -> tuple[SimulatedDisk, list[Path], LogManager]:
     disk, log_dirs = simulated(tmp_path)
     manager = open_manager(log_dirs, disk)
-    fill(manager.get_or_create(TP), 25, epoch=1)
+    # Its batch is deleted, and it is remembered.
+    append(manager.get_or_create(TP), producer=(9, 0, 0))
+    fill(manager.logs[TP], 25, epoch=1)
     manager.logs[TP].retention.advance_log_start(10)
     manager.logs[TP].flush()
     manager.write_log_starts()
@@ -142,7 +150,7 @@ def test_a_crash_at_any_step_leaves_one_log_with_everything(tmp_path, end):
     ended_in = set()
     for step in range(1, steps + 1):
         disk, log_dirs, manager = prepared(tmp_path)
-        expected = state_of(manager.logs[TP])[:3]
+        expected = kept_of(manager.logs[TP])
         target = other(manager, log_dirs)
         disk.crash_after = disk.changes + step
         with pytest.raises((CrashError, LogStorageError, OSError)):
@@ -155,7 +163,7 @@ def test_a_crash_at_any_step_leaves_one_log_with_everything(tmp_path, end):
             disk.lose_power(random.Random(step) if end == "power lost in part" else None)
         again = open_manager(log_dirs, disk)
         assert list(again.logs) == [TP]
-        assert state_of(again.logs[TP])[:3] == expected, step
+        assert kept_of(again.logs[TP]) == expected, step
         assert again.high_watermark(TP) == HIGH_WATERMARKS[TP], step
         assert not any(name.endswith("-moved") for name in names_in(disk, log_dirs)), step
         ended_in.add(again.logs[TP].directory.parent == target)
@@ -164,7 +172,7 @@ def test_a_crash_at_any_step_leaves_one_log_with_everything(tmp_path, end):
             for log_dir, _ in list(again.moves.interrupted.values()):
                 assert log_dir.path == target
             move(again, target)
-            assert state_of(again.logs[TP])[:3] == expected
+            assert kept_of(again.logs[TP]) == expected
         assert names_in(disk, log_dirs) == ["t-0"]
         again.close()
     assert ended_in == {False, True}
