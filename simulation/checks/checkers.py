@@ -232,7 +232,6 @@ class Checker:
             self._check_restart(life, partition, record)
         appended = self._follow_log(broker, partition, record)
         leading = partition.leader is not None
-        has_led = leading or (seen.leading and partition.leader_epoch == seen.leader_epoch)
         if partition.leader_epoch != seen.leader_epoch:
             self._check_epoch(broker, partition, seen)
             seen.session = broker.session.session_id
@@ -250,7 +249,7 @@ class Checker:
         seen.leader_epoch = partition.leader_epoch
         seen.leading = leading
         seen.high_watermark = partition.high_watermark
-        self._check_high_watermark(broker, partition, record, has_led=has_led)
+        self._check_high_watermark(broker, partition, record)
         if leading and self.on_leader is not None:
             self.on_leader(partition)
 
@@ -339,15 +338,8 @@ class Checker:
             )
 
     def _check_high_watermark(
-        self,
-        broker: SimulatedBroker,
-        partition: HostedPartition,
-        record: PartitionRecord,
-        *,
-        has_led: bool,
+        self, broker: SimulatedBroker, partition: HostedPartition, record: PartitionRecord
     ) -> None:
-        """`has_led`: it leads, or did until this event, in which a fetch may have committed what
-        the log of this partition has, and then found the log dir of another broken."""
         high_watermark = partition.high_watermark
         if high_watermark > partition.log.log_end_offset:
             raise InvariantViolation(
@@ -359,7 +351,8 @@ class Checker:
             return
         if high_watermark <= record.committed.end_offset:
             record.check_replica(broker.id, high_watermark)
-        elif has_led:
+        elif partition.leader_id == broker.id:
+            # Also without a role: its log dir may have failed in the event in which it committed.
             record.commit(broker.id, high_watermark)
         else:
             raise InvariantViolation(
