@@ -41,8 +41,9 @@ TOLD_MAX = 2_000
 log = ClientLog(__name__)
 
 STEP_PARTITIONS = 20
-STEP_BYTES = 1 << 20
-"""Appended in one step: a millisecond or two."""
+STEP_BYTES = SCRATCH_BYTES
+"""Appended in one step: a millisecond or two. Not less: the records of a request of few partitions
+may lie in memory that is the next request's when the turn ends."""
 
 LONGEST_WAIT_MS = 600_000
 """The followers are waited for no longer, whatever the client asks for."""
