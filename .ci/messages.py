@@ -74,7 +74,6 @@ class Module:
         file = importlib.resources.files("kafka.protocol.schemas.resources")
         text = (file / f"{self._entry.name}{kind}.json").read_text(encoding="utf-8")
         schema = json.loads(COMMENT.sub("", text))
-        self._common = {each["name"] for each in schema.get("commonStructs", ())}
         for common in reversed(schema.get("commonStructs", ())):
             yield from self._struct(common["name"], common["fields"], "", [])
         notes = COMMENT.findall(text.split("{", 1)[1].split('"fields"')[0])

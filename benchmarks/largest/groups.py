@@ -54,8 +54,12 @@ class Members:
     asks_for_id = False
 
     def __init__(self, count: int) -> None:
-        self.now_ms = 0
         self.count = count
+        self.fill()
+
+    def fill(self) -> None:
+        """Begin anew, with all members."""
+        self.now_ms = 0
         self.begin()
         for number in range(self.members()):
             self.join(number)
@@ -164,7 +168,7 @@ class SilentMembers(Members):
         self.join(0, self.group.leader or "")
         yield "a rebalance begins"
         yield from self.late("others do not join again", left=1)
-        self.__init__(self.count)  # type: ignore[misc]
+        self.fill()
         yield ""
         yield from self.generation()
         yield from self.late("nobody syncs", left=0)
@@ -227,7 +231,7 @@ class Subscriptions(Members):
         for _ in self.stable():
             pass
         topics = self.group.subscribed()
-        self.__init__(self.count)  # type: ignore[misc]
+        self.fill()
         return "not read" if topics is None else None
 
     def steps(self) -> Steps:
