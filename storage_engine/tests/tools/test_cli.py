@@ -14,6 +14,8 @@ from storage_engine.tools.local import free_ports
 from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.table import format_table
 
+ROOT = Path(__file__).parents[3]
+
 
 @pytest.mark.parametrize("name", [command.name for command in COMMANDS])
 def test_every_command_has_help_with_an_example(
@@ -79,6 +81,28 @@ def test_an_unknown_command_is_wrong_usage_with_the_nearest(
     assert main(["statsu"]) == 2
     assert capsys.readouterr().err == (
         "headrace: there is no command 'statsu'; did you mean 'status'?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "package"), [("simulate", "simulation"), ("bench", "benchmarks")]
+)
+def test_a_command_of_the_repository_says_where_it_is(
+    tmp_path: Path, command: str, package: str
+) -> None:
+    """Where the package alone is installed; by a link to it, without what stands beside it."""
+    for name in ("storage_engine", "headrace_console"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    outside = [path for path in sys.path if path and Path(path).resolve() != ROOT]
+    done = subprocess.run(
+        [sys.executable, "-S", "-P", "-m", "storage_engine.tools.cli", command],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *outside])},
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"headrace: '{package}' is not installed with Headrace: run this command in a clone of its"
+        f" repository, where it is the directory {package}/\n"
     )
 
 
