@@ -52,6 +52,8 @@ class Server:
 
     def __init__(self, folder: Path, user: str | None) -> None:
         self._folder, self._user = folder, user
+        # A server of MariaDB that starts deletes each temporary table in its temporary folder.
+        self._environment = {**os.environ, "TMPDIR": str(folder)}
         self.port = _free_port()
 
     def url(self, port: int | None = None) -> str:
@@ -67,16 +69,17 @@ class Server:
 
     def _run(self, *command: str | Path) -> None:
         made = subprocess.run(
-            command, user=self._user, cwd=self._folder, capture_output=True, text=True
-        )
+            command, user=self._user, cwd=self._folder, env=self._environment,
+            capture_output=True, text=True,
+        )  # fmt: skip
         assert made.returncode == 0, made.stderr
 
     def start(self) -> None:
         """Until it takes connections, after whatever it has to recover."""
         with (self._folder / "log").open("ab") as output:
             self._process = subprocess.Popen(
-                self._command(), user=self._user, cwd=self._folder, stdout=output,
-                stderr=subprocess.STDOUT,
+                self._command(), user=self._user, cwd=self._folder, env=self._environment,
+                stdout=output, stderr=subprocess.STDOUT,
             )  # fmt: skip
         wait_until(self._answers, "the database takes connections")
 
