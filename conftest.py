@@ -39,6 +39,8 @@ SPARK_TESTS = (
 )
 WITH_SPARK = (
     *SPARK_TESTS,
+    "integration_tests/clients/test_large_batches_are_read.py",
+    "integration_tests/connector/test_queries_tell_a_console.py",
     "integration_tests/security/test_spark.py",
     "examples/usage/",
     "examples/flights/tests/test_job",
@@ -154,6 +156,17 @@ def _nothing_is_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         check_nothing_is_left(folder)
 
 
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The session of all Spark tests of a run: it takes seconds to start. A process has one
+    SparkContext: a test that stops it stops it for all that follow."""
+    from integration_tests.support.spark_support import new_session
+
+    session = new_session()
+    yield session
+    session.stop()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[Any]:
     """Names that are no text are logged by some tests: such a report could not go from a worker to
@@ -209,6 +222,14 @@ def pytest_collection() -> Iterator[Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    elsewhere = {
+        file
+        for item in items
+        if "spark" in getattr(item, "fixturenames", ())
+        and not (file := item.nodeid.partition("::")[0]).startswith(WITH_SPARK)
+    }
+    if elsewhere:
+        raise pytest.UsageError(f"{min(elsewhere)} uses Spark: name it in WITH_SPARK of {__file__}")
     places = _places({item.nodeid.partition("::")[0] for item in items})
     items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
 

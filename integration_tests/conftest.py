@@ -76,16 +76,6 @@ def disk(tmp_path) -> Iterator[LoopDisk]:
         made.unmount()
 
 
-@pytest.fixture(scope="session")
-def spark():
-    """The session of all Spark tests of a run: it takes seconds to start."""
-    from integration_tests.support.spark_support import new_session
-
-    session = new_session()
-    yield session
-    session.stop()
-
-
 @pytest.fixture(scope="module")
 def spark_cluster(cluster):
     """Three brokers that other files use, too."""

@@ -1,14 +1,11 @@
 """The job's stream, over files instead of topics, ends with the results of the proof."""
 
 import datetime
-import os
-import sys
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
-from pyspark.sql import SparkSession
 
 from examples.flights import dataset, job, proof
 from examples.flights.schemas import FLIGHTS, WEATHER
@@ -20,21 +17,6 @@ END = pa.scalar(
 )
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def spark():
-    # The JVM outlives the session, and Spark's workers of later tests have its environment.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

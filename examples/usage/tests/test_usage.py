@@ -16,7 +16,7 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame
 
-from integration_tests.conftest import servers, spark, topic
+from integration_tests.conftest import servers, topic
 from integration_tests.support.cluster_support import create_topic, running_cluster
 from integration_tests.support.spark_support import consume, produce
 from integration_tests.support.spark_versions import python_path
@@ -28,7 +28,7 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["servers", "spark", "topic"]
+__all__ = ["servers", "topic"]
 
 ROOT = Path(__file__).parents[3]
 USAGE = ROOT / "examples" / "usage"
