@@ -53,7 +53,10 @@ class Server(Serving[Connection]):
         self._bound: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []
         self._joining: set[asyncio.Task[None]] = set()
-        """Connections that the loop is making a transport for."""
+        """The tasks in which the loop makes transports for connections."""
+        self._arriving = 0
+        """Connections that are accepted and not opened yet. A task ends some time after its
+        connection is opened, which must not take two places meanwhile."""
         self._handshakes: Handshakes | None = None
         if any(listener.tls is not None for listener in listeners):
             self._handshakes = self._make_handshakes()
@@ -156,6 +159,7 @@ class Server(Serving[Connection]):
             assert self._handshakes is not None
             self._handshakes.begin(listener, sock)
             return
+        self._arriving += 1
         task = self.loop.create_task(self._join(listener, sock))
         self._joining.add(task)
         task.add_done_callback(self._joining.discard)
@@ -166,7 +170,7 @@ class Server(Serving[Connection]):
         own = self._per_listener[listener.name]
         if listener.max_connections is not None and own >= listener.max_connections:
             return False
-        count = len(self.connections) + len(self._joining) + len(self._handshakes or ())
+        count = len(self.connections) + self._arriving + len(self._handshakes or ())
         if count < self.limits.max_connections:
             return True
         return listener.is_for_brokers and self._end_a_clients_connection()
@@ -198,6 +202,7 @@ class Server(Serving[Connection]):
         try:
             await self.loop.connect_accepted_socket(partial(Connection, self, listener), sock)
         except OSError as error:
+            self._arriving -= 1
             log.info(listener.name, "connection lost before it was taken up: %s", error)
             sock.close()
 
@@ -208,6 +213,8 @@ class Server(Serving[Connection]):
         if connection.listener.tls is not None:
             assert self._handshakes is not None
             self._handshakes.opened(connection)
+        else:
+            self._arriving -= 1
         host = connection.peer_host
         limits = self.limits
         self.connections[connection] = 0

@@ -50,7 +50,8 @@ def test_a_session_that_several_close_ends_once(
     for _ in range(6):
         sessions.end(owner.session_id, owner.session_password, over.append)
     loop.run_until(lambda: len(over) == 6)
-    loop.run_until(lambda: SessionState.CONNECTED in states)
+    loop.run_until(lambda: SessionState.LOST in states)
+    loop.run_until(lambda: states[-1] is SessionState.CONNECTED)
     assert states.count(SessionState.LOST) == 1
     assert other.state is SessionState.CONNECTED
 

@@ -364,6 +364,15 @@ def test_a_broker_takes_the_place_of_a_silent_client(loop_thread):
             client.close()
 
 
+def test_connections_that_come_at_once_take_one_place_each(loop_thread):
+    for _ in range(20):
+        with two_listeners(loop_thread, max_connections=8) as server:
+            clients = [Client(server.ports["OTHER"]) for _ in range(8)]
+            assert all(answered(client) for client in clients)
+            for client in clients:
+                client.close()
+
+
 def test_brokers_never_take_the_place_of_brokers(loop_thread):
     with (
         two_listeners(loop_thread, max_connections=2) as server,
