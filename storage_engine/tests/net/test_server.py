@@ -478,6 +478,9 @@ def test_a_client_with_much_to_do_keeps_no_other_waiting(loop_thread):
         while time.perf_counter_ns() < end_ns:
             pass
         handled.append(bytes(frame))
+        if len(handled) == 20:
+            # By this thread: another may get the interpreter's lock a second later.
+            other.send(b"one")
         connection.begin().respond([framed(b"done")])
 
     with (
@@ -490,7 +493,5 @@ def test_a_client_with_much_to_do_keeps_no_other_waiting(loop_thread):
         other.receive()
         busy.send(*[b"many"] * 600)
         also_busy.send(*[b"many"] * 600)
-        eventually(lambda: len(handled) > 20)
-        other.send(b"one")
         other.receive()
-        assert handled.index(b"one") < 600
+        assert handled.index(b"one") < 200
