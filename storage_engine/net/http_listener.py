@@ -83,7 +83,7 @@ class HttpListener:
         self._connections: dict[HttpConnection, None] = {}
         """The one that was used last stands last."""
         self._joining = 0
-        """Accepted sockets that are no connections yet."""
+        """Accepted sockets that are not opened yet."""
         self._making = asyncio.Lock()
         self._made: dict[str, tuple[float, bytes]] = {}
 
@@ -142,11 +142,11 @@ class HttpListener:
         try:
             await self.loop.connect_accepted_socket(partial(HttpConnection, self), sock)
         except OSError:
-            sock.close()
-        finally:
             self._joining -= 1
+            sock.close()
 
     def opened(self, connection: "HttpConnection") -> None:
+        self._joining -= 1
         self._connections[connection] = None
 
     def used(self, connection: "HttpConnection") -> None:

@@ -215,6 +215,26 @@ def test_an_address_in_use_is_one_line_that_names_the_setting():
     run(work())
 
 
+def test_connections_that_come_at_once_take_one_place_each():
+    def connect(port: int) -> list[socket.socket]:
+        return [socket.create_connection(("127.0.0.1", port)) for _ in range(CONNECTIONS_MAX)]
+
+    async def work():
+        for _ in range(20):
+            async with served() as server:
+                # By another thread: some come while the loop takes up others.
+                sockets = await asyncio.to_thread(connect, server.listener.port)
+                ends = [await asyncio.open_connection(sock=each) for each in sockets]
+                for _, writer in ends:
+                    writer.write(GET)
+                for reader, _ in ends:
+                    assert b"200" in await asyncio.wait_for(reader.read(64), 1)
+                for _, writer in ends:
+                    writer.close()
+
+    run(work())
+
+
 def test_connections_that_come_at_once_do_not_get_beyond_the_limit():
     async def work():
         async with served() as server:
