@@ -48,8 +48,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def console(scene: Scene) -> Iterator[ConsoleInFront]:
-    # The disk of the machine that makes the pictures may be as full as it likes.
-    with console_in_front(scene.cluster, "--disk-full-percent", "100") as running:
+    with console_in_front(scene.cluster) as running:
         yield running
 
 
