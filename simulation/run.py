@@ -49,7 +49,7 @@ from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.settings.failover_settings import BY_PORT, DEATH_PROOF
+from storage_engine.core.settings.settings import BY_PORT, DEATH_PROOF
 
 LAG_MAX_MS = 1500
 """replica.lag.time.max.ms. Short, as all these times are, so that much can happen in a second."""

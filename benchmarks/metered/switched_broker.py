@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.beside_kafka.tethered import check_runs, tethered
 from storage_engine.client import Admin
 from storage_engine.core.errors import HeadraceError
-from storage_engine.core.settings.metrics_settings import METRICS_LISTENER
+from storage_engine.core.settings.settings import METRICS_LISTENER
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.broker_settings import write_settings
 from storage_engine.tools.local.free_ports import find_free_port

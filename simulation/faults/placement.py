@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass
 
 from simulation.world.processes import SimulatedMachine
-from storage_engine.core.settings.failover_settings import BY_PORT, BY_PROCESS
+from storage_engine.core.settings.settings import BY_PORT, BY_PROCESS
 
 NOTICED_MAX_MS = (1, 5, 50)
 """The longest delay until a process's end is noticed, of which each seed has one."""

@@ -9,7 +9,7 @@ from simulation.tests.mutations import Apply, mutated, set_attribute
 from storage_engine.broker.wiring import cluster
 from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
 from storage_engine.core.ports import PortAnswer
-from storage_engine.core.settings.failover_settings import BY_PROCESS
+from storage_engine.core.settings.settings import BY_PROCESS
 from storage_engine.zookeeper import watched_session
 
 MUTATIONS: dict[str, Apply] = {}

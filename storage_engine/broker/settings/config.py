@@ -21,16 +21,6 @@ from storage_engine.broker.settings.sasl_config import SaslConfig
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.authorizer import super_users_of
 from storage_engine.core.security.secret import Secret
-from storage_engine.core.settings.access_settings import (
-    ALLOW_IF_NO_RULE,
-    AUTHORIZER,
-    SUPER_USERS,
-)
-from storage_engine.core.settings.metrics_settings import (
-    METRICS_HOSTS,
-    METRICS_LISTENER,
-    METRICS_REMOTE,
-)
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     Setting,
@@ -38,7 +28,16 @@ from storage_engine.core.settings.setting import (
     SettingValue,
     unknown_key_error,
 )
-from storage_engine.core.settings.settings import ALIASES, BY_BROKER_KEY
+from storage_engine.core.settings.settings import (
+    ALIASES,
+    ALLOW_IF_NO_RULE,
+    AUTHORIZER,
+    BY_BROKER_KEY,
+    METRICS_HOSTS,
+    METRICS_LISTENER,
+    METRICS_REMOTE,
+    SUPER_USERS,
+)
 from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_KEYS, ZooKeeperTls
 from storage_engine.zookeeper.connect_string import ConnectString
 

@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.settings.metrics_settings import (
+from storage_engine.core.settings.settings import (
     METRICS_LISTENER,
     METRICS_REMOTE,
 )

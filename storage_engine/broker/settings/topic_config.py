@@ -2,7 +2,7 @@
 
 Overrides are checked when they are set; stored ones that are impossible are an error too.
 
-Source: R-TOOL1; the table is `core.settings.topic_settings`.
+Source: R-TOOL1; the table is `core.settings.settings`.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.replication.replication_quota import NONE_THROTTLED, ThrottledReplicas
 from storage_engine.core.settings.setting import Setting, SettingValue, unknown_key_error
-from storage_engine.core.settings.settings import BY_TOPIC_KEY
-from storage_engine.core.settings.topic_settings import (
+from storage_engine.core.settings.settings import (
+    BY_TOPIC_KEY,
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
 )

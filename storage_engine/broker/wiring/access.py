@@ -15,7 +15,7 @@ from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.core.security.authorizer import Authorizer, super_users_of
-from storage_engine.core.settings.access_settings import (
+from storage_engine.core.settings.settings import (
     ALLOW_IF_NO_RULE,
     AUTHORIZER,
     SUPER_USERS,

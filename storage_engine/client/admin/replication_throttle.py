@@ -13,9 +13,10 @@ from storage_engine.client.admin.topics import (
 )
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.settings.settings import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
-from storage_engine.core.settings.topic_settings import (
+from storage_engine.core.settings.settings import (
+    FOLLOWER_THROTTLED_RATE,
     FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_RATE,
     LEADER_THROTTLED_REPLICAS,
 )
 

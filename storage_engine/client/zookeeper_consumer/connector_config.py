@@ -21,7 +21,7 @@ from storage_engine.client.settings import (
     text,
 )
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.settings.failover_settings import BY_PROCESS, NO_PROOF
+from storage_engine.core.settings.settings import BY_PROCESS, NO_PROOF
 from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_SETTINGS, ZooKeeperTls
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.consumer_znodes import group_problem

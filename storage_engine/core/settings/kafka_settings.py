@@ -7,25 +7,11 @@ an error says so. A line in the log names those that are given. Source: Kafka 3.
 import sys
 from dataclasses import replace
 
-from storage_engine.core.settings.setting import Scope, Setting, SettingType, SettingValue
-
-_TYPES = {
-    "bool": SettingType.BOOLEAN,
-    "double": SettingType.DOUBLE,
-    "int": SettingType.INT,
-    "list": SettingType.LIST,
-    "long": SettingType.LONG,
-    "password": SettingType.PASSWORD,
-    "str": SettingType.STRING,
-}
+from storage_engine.core.settings.setting import Setting, setting_of
 
 _LARGEST_DOUBLE = sys.float_info.max
 
-_NOT_SET = "-"
-_NO_ITEMS = "()"
-
-# Reason: one setting a line, `NAME TYPE DEFAULT`, where NAME is that of brokers, `BROKERS=TOPICS`,
-# or `=TOPICS`; then `only`: taken at its default alone, `never`: not at all, `live`: at run time.
+# Reason: a row of `setting_of` a line; `only` is taken at its default alone, `never` not at all.
 _ROWS: dict[str, str] = {
     "brokers meet in ZooKeeper, not in a quorum of controllers": """
     controller.listener.names list - never
@@ -255,12 +241,12 @@ _ROWS: dict[str, str] = {
     log.message.format.version=message.format.version str 3.0-IV1
     """,
     "batches are read in steps, however large they are unpacked": """
-    max.decompressed.message.bytes=max.decompressed.message.bytes int 2147483639 only
+    max.decompressed.message.bytes= int 2147483639 only
     """,
     "a leader that compresses anew does so at the codec's own level": """
-    compression.gzip.level=compression.gzip.level int -1
-    compression.lz4.level=compression.lz4.level int 9
-    compression.zstd.level=compression.zstd.level int 3
+    compression.gzip.level= int -1
+    compression.lz4.level= int 9
+    compression.zstd.level= int 3
     """,
     "segments grow as they are written": """
     log.preallocate=preallocate bool false
@@ -367,36 +353,15 @@ _ROWS: dict[str, str] = {
 
 
 def _setting(row: str, reason: str) -> Setting:
-    name, type_name, default, *flags = row.split()
-    kind = _TYPES[type_name]
-    broker_name, equals, topic_name = name.partition("=")
-    scope = Scope.BROKER
-    if equals:
-        scope = Scope.BOTH if broker_name else Scope.TOPIC
-    setting = Setting(
-        name=topic_name or name,
-        broker_name=broker_name if equals else "",
-        type=kind,
-        scope=scope,
-        live="live" in flags,
-        doc=f"No effect here: {reason}.",
+    name, kind, *_ = row.split()
+    if kind == "double":
+        row = f"{row} min=-{_LARGEST_DOUBLE} max={_LARGEST_DOUBLE}"
+    return replace(
+        setting_of(row, f"No effect here: {reason}."),
         without_effect=reason,
-        minimum=-_LARGEST_DOUBLE if kind is SettingType.DOUBLE else None,
-        maximum=_LARGEST_DOUBLE if kind is SettingType.DOUBLE else None,
         # A listener may have its own of these.
         per_listener=name.startswith(("ssl.", "sasl.", "principal.")),
     )
-    return replace(
-        setting,
-        default=_default(setting, default),
-        default_only="only" in flags or "never" in flags,
-    )
-
-
-def _default(setting: Setting, text: str) -> SettingValue:
-    if text in (_NOT_SET, _NO_ITEMS):
-        return () if text == _NO_ITEMS else None
-    return setting.parse(text)
 
 
 KAFKA_SETTINGS: tuple[Setting, ...] = tuple(

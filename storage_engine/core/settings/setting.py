@@ -6,7 +6,7 @@ A value that is not allowed never gets in; the error names key, value and what i
 import enum
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import HIDDEN, Secret
@@ -226,6 +226,105 @@ class Setting:
         if self.maximum is not None:
             return f" from {self._minimum()} to {self.maximum}"
         return f", {self.minimum} or more" if self.minimum is not None else ""
+
+
+_TYPES = {
+    "bool": SettingType.BOOLEAN,
+    "double": SettingType.DOUBLE,
+    "int": SettingType.INT,
+    "list": SettingType.LIST,
+    "long": SettingType.LONG,
+    "password": SettingType.PASSWORD,
+    "str": SettingType.STRING,
+}
+_FLAGS = (
+    "required",
+    "live",
+    "listener",
+    "live-listener",
+    "mechanism",
+    "not-empty",
+    "only",
+    "never",
+)
+_OPTIONS = {"min", "max", "unit", "choices", "items", "alias"}
+
+
+def settings_of(table: str) -> tuple[Setting, ...]:
+    """Read a table in text: a line a setting, below it, indented, what the setting does and, after
+    `Allowed: `, the form of its value. Lines with # are comments, as is what follows "  # "."""
+    rows: list[list[str]] = []
+    for line in table.splitlines():
+        words = line.partition("  # ")[0]
+        if words.startswith("    "):
+            rows[-1].append(words.strip())
+        elif words and not words.startswith("#"):
+            rows.append([words])
+    return tuple(setting_of(row, " ".join(doc)) for row, *doc in rows)
+
+
+def setting_of(row: str, text: str) -> Setting:
+    """Read a row: NAME TYPE DEFAULT and then flags and options, of which aliases are
+    `NAME:FACTOR:UNIT,…`. The name is that of brokers, or `BROKERS=TOPICS`, `SAME=`, `=TOPICS`;
+    the default - is none, () no items, max the largest."""
+    name, kind, default, *rest = row.split()
+    options = {key: value for key, _, value in (each.partition("=") for each in rest)}
+    unknown = options.keys() - _FLAGS - _OPTIONS
+    assert not unknown, (name, unknown)
+    of_brokers, for_both, of_topics = name.partition("=")
+    minimum, maximum = options.get("min"), options.get("max")
+    doc, _, form = text.partition(" Allowed: ")
+    setting = Setting(
+        name=of_topics or of_brokers,
+        broker_name=of_brokers if of_topics else "",
+        scope=(Scope.BOTH if of_brokers else Scope.TOPIC) if for_both else Scope.BROKER,
+        type=_TYPES[kind],
+        doc=doc,
+        form=form,
+        aliases=tuple(map(_alias, _items(options.get("alias")))),
+        minimum=None if minimum is None else _limit(minimum),
+        maximum=None if maximum is None else _limit(maximum),
+        choices=_items(options.get("choices")),
+        item_pattern=options.get("items", ""),
+        unit=options.get("unit", "").replace("_", " "),
+        may_be_empty="not-empty" not in options,
+        required="required" in options,
+        live="live" in options,
+        per_listener="listener" in options,
+        per_mechanism="mechanism" in options,
+        live_per_listener="live-listener" in options,
+        default_only="only" in options or "never" in options,
+    )
+    return replace(setting, default=_default(setting, default))
+
+
+def _default(setting: Setting, text: str) -> SettingValue:
+    if text == "-":
+        return None
+    if text == "()":
+        return ()
+    if setting.type in (SettingType.INT, SettingType.LONG):
+        return int(setting.largest) if text == "max" else int(_limit(text))
+    value = replace(setting, default_only=False).value_of(text)
+    assert value is not None, setting.name
+    return value
+
+
+def _limit(text: str) -> float:
+    if "." in text:
+        return float(text)
+    number, _, shift = text.partition("<<")
+    return int(number) << int(shift or 0)
+
+
+def _items(text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(text.split(","))
+
+
+def _alias(text: str) -> Alias:
+    name, _, rest = text.partition(":")
+    factor, _, unit = rest.partition(":")
+    return Alias(name=name, factor=int(factor or 1), unit=unit)
 
 
 def unknown_key_error(key: str, known: Iterable[str], *, what: str) -> ConfigError:

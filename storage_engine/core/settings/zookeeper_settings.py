@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
-from storage_engine.core.settings.setting import Setting, SettingType, SettingValue
+from storage_engine.core.settings.setting import SettingValue, settings_of
 
 PREFIX = "zookeeper."
 ENABLE = "zookeeper.ssl.client.enable"
@@ -18,76 +18,37 @@ SOCKET = "zookeeper.clientCnxnSocket"
 _SOCKETS = "org.apache.zookeeper."
 _WITH_TLS = f"{_SOCKETS}ClientCnxnSocketNetty"
 _WITHOUT_TLS = f"{_SOCKETS}ClientCnxnSocketNIO"
-_TYPES = ("PEM", "PKCS12")
-_TYPE_FORM = "PEM or PKCS12; keytool -importkeystore -deststoretype PKCS12 makes one of a JKS store"
 _VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
-def _text(name: str, doc: str, choices: tuple[str, ...] = (), form: str = "") -> Setting:
-    return Setting(name=name, type=SettingType.STRING, choices=choices, form=form, doc=doc)
-
-
-def _password(name: str, doc: str) -> Setting:
-    return Setting(name=name, type=SettingType.PASSWORD, doc=doc)
-
-
-ZOOKEEPER_TLS_SETTINGS: tuple[Setting, ...] = (
-    Setting(
-        name=ENABLE,
-        type=SettingType.BOOLEAN,
-        default=False,
-        doc="With true, ZooKeeper is spoken to by TLS: at its secureClientPort.",
-    ),
-    _text(
-        SOCKET,
-        "Java's class for that connection, which Kafka asks for with TLS; may be left out.",
-        choices=(_WITH_TLS, _WITHOUT_TLS),
-    ),
-    _text(
-        "zookeeper.ssl.keystore.location",
-        "The file with the key and the certificate that ZooKeeper asks for.",
-    ),
-    _password(
-        "zookeeper.ssl.keystore.password",
-        "The password of that file: of a PKCS12 store, or of an encrypted key.",
-    ),
-    _text(
-        "zookeeper.ssl.keystore.type",
-        "The form of that file (default: what it is).",
-        choices=_TYPES,
-        form=_TYPE_FORM,
-    ),
-    _text(
-        "zookeeper.ssl.truststore.location",
-        "The file with the authorities whose ZooKeeper is believed (default: the system's).",
-    ),
-    _password("zookeeper.ssl.truststore.password", "The password of a PKCS12 trust store."),
-    _text(
-        "zookeeper.ssl.truststore.type",
-        "The form of that trust store (default: what the file is).",
-        choices=_TYPES,
-        form=_TYPE_FORM,
-    ),
-    Setting(
-        name="zookeeper.ssl.endpoint.identification.algorithm",
-        type=SettingType.STRING,
-        default="HTTPS",
-        choices=("https", "HTTPS", ""),
-        form="https, or empty",
-        doc="With https ZooKeeper's certificate must be for its host name; empty: for any.",
-    ),
-    Setting(
-        name="zookeeper.ssl.enabled.protocols",
-        type=SettingType.LIST,
-        default=_VERSIONS,
-        choices=_VERSIONS,
-        doc="The versions of TLS that are spoken to ZooKeeper.",
-    ),
-    Setting(
-        name="zookeeper.ssl.cipher.suites",
-        type=SettingType.LIST,
-        doc="The cipher suites, by their standard names or OpenSSL's (default: all that are safe).",
-    ),
+ZOOKEEPER_TLS_SETTINGS = settings_of(
+    f"""
+zookeeper.ssl.client.enable bool false
+    With true, ZooKeeper is spoken to by TLS: at its secureClientPort.
+zookeeper.clientCnxnSocket str - choices={_WITH_TLS},{_WITHOUT_TLS}
+    Java's class for that connection, which Kafka asks for with TLS; may be left out.
+zookeeper.ssl.keystore.location str -
+    The file with the key and the certificate that ZooKeeper asks for.
+zookeeper.ssl.keystore.password password -
+    The password of that file: of a PKCS12 store, or of an encrypted key.
+zookeeper.ssl.keystore.type str - choices=PEM,PKCS12
+    The form of that file (default: what it is).
+    Allowed: PEM or PKCS12; keytool -importkeystore -deststoretype PKCS12 makes one of a JKS store
+zookeeper.ssl.truststore.location str -
+    The file with the authorities whose ZooKeeper is believed (default: the system's).
+zookeeper.ssl.truststore.password password -
+    The password of a PKCS12 trust store.
+zookeeper.ssl.truststore.type str - choices=PEM,PKCS12
+    The form of that trust store (default: what the file is).
+    Allowed: PEM or PKCS12; keytool -importkeystore -deststoretype PKCS12 makes one of a JKS store
+zookeeper.ssl.endpoint.identification.algorithm str HTTPS choices=https,HTTPS,
+    With https ZooKeeper's certificate must be for its host name; empty: for any.
+    Allowed: https, or empty
+zookeeper.ssl.enabled.protocols list TLSv1.2,TLSv1.3 choices=TLSv1.2,TLSv1.3
+    The versions of TLS that are spoken to ZooKeeper.
+zookeeper.ssl.cipher.suites list -
+    The cipher suites, by their standard names or OpenSSL's (default: all that are safe).
+"""
 )
 
 _BY_NAME = {row.name: row for row in ZOOKEEPER_TLS_SETTINGS}

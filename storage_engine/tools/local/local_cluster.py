@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storage_engine.core.settings.metrics_settings import METRICS_LISTENER
+from storage_engine.core.settings.settings import METRICS_LISTENER
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local import cluster_file
 from storage_engine.tools.local.broker_process import BrokerProcess, StopOutcome

@@ -23,7 +23,7 @@ from storage_engine.core.security.acl_rules import (
 )
 from storage_engine.core.security.acl_types import ANY
 from storage_engine.core.security.authorizer import Authorizer
-from storage_engine.core.settings.access_settings import AUTHORIZER
+from storage_engine.core.settings.settings import AUTHORIZER
 from storage_engine.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from storage_engine.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
