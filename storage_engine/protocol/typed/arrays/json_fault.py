@@ -15,6 +15,13 @@ from typing import Any
 
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import SchemaColumn
+from storage_engine.protocol.typed.arrays.json_source import (
+    NO_NUMBERS,
+    Members,
+    Number,
+    UnreadableJsonError,
+    loaded,
+)
 from storage_engine.protocol.typed.row_errors import shown
 
 MOST_BYTES = 64 << 10
@@ -24,13 +31,8 @@ in which nothing else of the broker runs."""
 MOST_DIGITS = 20
 """No integer of a column has as many."""
 
-_NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _FLOAT_MAX = 3.4028235677973366e38
 _ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
-
-
-class _Number(str):
-    """A number as it is written."""
 
 
 class _FaultError(Exception):
@@ -43,21 +45,14 @@ def fault_of(value: bytes, columns: Sequence[SchemaColumn]) -> tuple[str, str]:
     if len(value) > MOST_BYTES:
         return "", ""
     try:
-        content = json.loads(
-            value.decode(),
-            object_pairs_hook=_Members,
-            parse_int=_Number,
-            parse_float=_Number,
-            parse_constant=_Number,
-        )
-    except (ValueError, RecursionError) as error:
-        what = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        return "", f"its value is no JSON object: {shown(what)}"
-    if not isinstance(content, _Members):
+        content = loaded(value)
+    except UnreadableJsonError as error:
+        return "", f"its value is no JSON object: {shown(str(error))}"
+    if not isinstance(content, Members):
         return "", f"its value must be a JSON object, and is {shown(_written(content))}"
     known = {column.name: column for column in columns}
     try:
-        content.check(known)
+        _check_members(content, known)
         for name, each in content:
             column = known[name]
             if each is not None:
@@ -68,18 +63,15 @@ def fault_of(value: bytes, columns: Sequence[SchemaColumn]) -> tuple[str, str]:
     return "", ""
 
 
-class _Members(list[tuple[str, Any]]):
-    """An object as the list of its members."""
-
-    def check(self, known: Any, path: str = "") -> None:
-        """No member stands twice, or is not known."""
-        seen = set()
-        for name, _ in self:
-            if name in seen:
-                raise _FaultError(f"{path}{name}", "stands twice in it: send it once")
-            if known is not None and name not in known:
-                raise _FaultError(f"{path}{name}", "is not in the topic's schema: drop or add it")
-            seen.add(name)
+def _check_members(members: Members, known: Any, path: str = "") -> None:
+    """No member stands twice, or is not known."""
+    seen = set()
+    for name, _ in members:
+        if name in seen:
+            raise _FaultError(f"{path}{name}", "stands twice in it: send it once")
+        if known is not None and name not in known:
+            raise _FaultError(f"{path}{name}", "is not in the topic's schema: drop or add it")
+        seen.add(name)
 
 
 def _check(value: Any, column_type: types.ColumnType, path: str) -> None:
@@ -88,7 +80,7 @@ def _check(value: Any, column_type: types.ColumnType, path: str) -> None:
         case types.ArrayColumn(element, _):
             _check_kind(
                 value,
-                isinstance(value, list) and not isinstance(value, _Members),
+                isinstance(value, list) and not isinstance(value, Members),
                 path,
                 column_type,
             )
@@ -96,8 +88,8 @@ def _check(value: Any, column_type: types.ColumnType, path: str) -> None:
                 if each is not None:
                     _check(each, element, f"{path}.element")
         case types.MapColumn(types.StringColumn(), inner, _):
-            _check_kind(value, isinstance(value, _Members), path, column_type)
-            value.check(None, f"{path}.")
+            _check_kind(value, isinstance(value, Members), path, column_type)
+            _check_members(value, None, f"{path}.")
             for name, each in value:
                 if each is not None:
                     _check(each, inner, f"{path}.{name}")
@@ -107,9 +99,9 @@ def _check(value: Any, column_type: types.ColumnType, path: str) -> None:
             )
             _check(value, types.ArrayColumn(entry), path)
         case types.StructColumn(fields):
-            _check_kind(value, isinstance(value, _Members), path, column_type)
+            _check_kind(value, isinstance(value, Members), path, column_type)
             known = {field.name: field for field in fields}
-            value.check(known, f"{path}.")
+            _check_members(value, known, f"{path}.")
             for name, each in value:
                 if each is not None:
                     _check(each, known[name].type, f"{path}.{name}")
@@ -126,17 +118,17 @@ def _check_kind(value: Any, is_right: bool, path: str, column_type: types.Column
 
 
 def _is_valid(value: Any, column_type: types.ColumnType) -> bool:
-    is_text = isinstance(value, str) and not isinstance(value, _Number)
+    is_text = isinstance(value, str) and not isinstance(value, Number)
     match column_type:
         case types.BooleanColumn():
             return isinstance(value, bool)
         case types.IntegerColumn() | types.IntervalColumn():
             bits = column_type.bits if isinstance(column_type, types.IntegerColumn) else 64
-            return isinstance(value, _Number) and _fits_integer(value, bits)
+            return isinstance(value, Number) and _fits_integer(value, bits)
         case types.FloatColumn(bits):
             if is_text:
-                return value in _NO_NUMBERS
-            if not isinstance(value, _Number):
+                return value in NO_NUMBERS
+            if not isinstance(value, Number):
                 return False
             number = float(value)
             return (bits == 64 and math.isfinite(number)) or abs(number) < _FLOAT_MAX
@@ -186,8 +178,8 @@ def _fits_text(value: str, column_type: types.ColumnType) -> bool:
 
 def _written(value: Any) -> str:
     """Return a value about as it stands in the record."""
-    if isinstance(value, _Number) or value is None or isinstance(value, bool):
-        return str(value) if isinstance(value, _Number) else json.dumps(value)
-    if isinstance(value, _Members):
+    if isinstance(value, Number) or value is None or isinstance(value, bool):
+        return str(value) if isinstance(value, Number) else json.dumps(value)
+    if isinstance(value, Members):
         return "an object"
     return "an array" if isinstance(value, list) else json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """JSON objects as columns, by Arrow's parser; the reverse of `json_text.py`.
 
-Python runs per column and per piece of text, never per record: `JsonReader.columns` gives the
+Python runs per column and per piece of text, and per record only where Arrow could not read a record
+(`json_source.py`): `JsonReader.columns` gives the
 columns of many objects or says that something is wrong with one, and callers find out which by
 halves.
 """
@@ -15,17 +16,12 @@ import pyarrow as pa
 
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import SchemaColumn
-from storage_engine.protocol.records.arrow_binary import as_column, binary_array
+from storage_engine.protocol.records.arrow_binary import as_column
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
-from storage_engine.protocol.typed.arrays.json_source import (
-    NO_NUMBER_TEXTS,
-    JsonShape,
-    UnreadableJsonError,
-    prepared,
-)
+from storage_engine.protocol.typed.arrays.json_source import Rewriter, UnreadableJsonError
 from storage_engine.protocol.typed.arrays.json_text import joined, text
 from storage_engine.protocol.typed.arrow_types import arrow_type
-from storage_engine.protocol.typed.nested_arrays import bits, list_lengths
+from storage_engine.protocol.typed.nested_arrays import binary_values, bits, list_lengths
 
 LARGE_BYTES = 1 << 20
 """A longer text is one record: it may have at most so many signs, as memory is needed for each."""
@@ -51,7 +47,7 @@ class JsonReader:
         self._columns = columns
         fields = tuple(types.StructColumnField(each.name, each.type) for each in columns)
         record = types.StructColumn(fields)
-        self._shape = JsonShape.of(types.StructColumn((types.StructColumnField(_FRAME, record),)))
+        self._rewriter = Rewriter(record)
         self._schema = _schema_of(record, pa.int64())
         self._has_integers = _schema_of(record, _ANY_INTEGER) != self._schema
         self._record = record
@@ -86,8 +82,10 @@ class JsonReader:
         with _in_one_line():
             if len(values) == 1:
                 self._check_size(values)
-            texts = joined(_PREFIX, cast(values, pa.string()), _SUFFIX)
-            parsed = self._parsed(_source(texts, self._shape), schema)
+            texts = joined(_PREFIX, cast(self._readable(values), pa.string()), _SUFFIX)
+            _, offsets, data = texts.buffers()
+            size = int(np.frombuffer(offsets, np.int32)[len(texts)])
+            parsed = self._parsed(data.slice(0, size), schema)
             if parsed.num_rows != len(values):
                 raise UnreadableJsonError("a record must be one JSON object")
             record = parsed.column(0).combine_chunks()
@@ -97,6 +95,18 @@ class JsonReader:
                 raise UnreadableJsonError("a record must be one JSON object, not null")
             return record
 
+    def _readable(self, values: pa.Array) -> pa.Array:
+        """Return the objects as Arrow can read them."""
+        column = as_column(values, "the values")
+        first, last = int(column.offsets[0]), int(column.offsets[-1])
+        rewriter = self._rewriter
+        if not rewriter.needs(bytes(column.data.slice(first, last - first))):
+            return values
+        texts: list[bytes] = values.to_pylist()
+        return binary_values(
+            [rewriter.rewritten(each) if rewriter.needs(each) else each for each in texts]
+        )
+
     def _columns_of(self, record: pa.Array) -> list[Any]:
         with _in_one_line():
             return [_as(record.field(n), each.type) for n, each in enumerate(self._columns)]
@@ -104,8 +114,7 @@ class JsonReader:
     def _check_size(self, values: pa.Array) -> None:
         if int(as_column(values, "the values").lengths[0]) <= LARGE_BYTES:
             return
-        is_prepared = self._shape.has_maps or self._shape.has_floats
-        most = MOST_PREPARED_SIGNS if is_prepared else MOST_SIGNS
+        most = MOST_PREPARED_SIGNS if self._rewriter.has_work else MOST_SIGNS
         if _count(values, b"{}[]:,") > most:
             raise UnreadableJsonError(
                 f"more than {most} colons, commas and braces are in it: send smaller records"
@@ -143,18 +152,6 @@ def _count(values: pa.Array, characters: bytes) -> int:
         int(np.count_nonzero(is_counted[data[start : start + _COUNTED_BYTES]]))
         for start in range(0, len(data), _COUNTED_BYTES)
     )
-
-
-def _source(texts: pa.Array, shape: JsonShape) -> pa.Buffer:
-    """Return a pa.Buffer for the parser."""
-    _, offsets, data = texts.buffers()
-    size = int(np.frombuffer(offsets, np.int32)[len(texts)])
-    source = data.slice(0, size)
-    if not shape.has_maps:
-        found = bytes(source)
-        if not shape.has_floats or not any(word in found for word in NO_NUMBER_TEXTS):
-            return source
-    return pa.py_buffer(prepared(np.frombuffer(bytearray(source), np.uint8), shape))
 
 
 def _schema_of(record: types.StructColumn, integers: pa.DataType) -> pa.Schema:
@@ -273,41 +270,19 @@ def _check_distinct(keys: pa.Array, lengths: Any, key_type: types.ColumnType) ->
 
 
 def _bytes_of_base64(array: pa.Array) -> pa.Array:
-    """Decode each text; all of them at once, since padding is only at the end of each."""
-    column = as_column(array, "the texts")
-    lengths = np.maximum(column.lengths, 0)
-    if (lengths % 4).any():
-        raise UnreadableJsonError("a BINARY is no base64 text with padding")
-    first, last = (int(column.offsets[0]), int(column.offsets[-1])) if len(array) else (0, 0)
-    characters = np.frombuffer(column.data, np.uint8)[first:last].copy()
-    ends = np.cumsum(lengths)
-    padding = np.zeros(len(lengths), np.int64)
-    filled = np.flatnonzero(lengths)
-    for count in (1, 2):
-        places = ends[filled] - count
-        is_padding = (characters[places] == ord("=")) & (padding[filled] == count - 1)
-        padding[filled[is_padding]] = count
-        characters[places[is_padding]] = ord("A")
-    if (characters == ord("=")).any():
-        raise UnreadableJsonError("a BINARY has padding inside its base64 text")
-    decoded = binascii.a2b_base64(characters.tobytes(), strict_mode=True)
-    groups = lengths // 4 * 3
-    stops = np.cumsum(groups)
-    raw = np.frombuffer(decoded, np.uint8)
-    kept = np.ones(len(raw), np.bool_)
-    for count in (1, 2):
-        dropped = stops[padding >= count] - count
-        if raw[dropped].any():
-            raise UnreadableJsonError("a BINARY has bits behind the end of its base64 text")
-        kept[dropped] = False
-    result_ends = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(groups - padding, out=result_ends[1:])
-    result = binary_array(result_ends, pa.py_buffer(raw[kept]))
-    if array.null_count:
-        return kernel(
-            "if_else", kernel("is_valid", array), result, pa.nulls(len(array), pa.binary())
-        )
-    return result
+    result = binary_values([b"" if each is None else _decoded(each) for each in array.to_pylist()])
+    if not array.null_count:
+        return result
+    nothing = pa.nulls(len(array), pa.binary())
+    return kernel("if_else", kernel("is_valid", array), result, nothing)
+
+
+def _decoded(value: str) -> bytes:
+    raw = binascii.a2b_base64(value)
+    # One text for each value: with padding, and nothing left out.
+    if binascii.b2a_base64(raw, newline=False) != value.encode():
+        raise UnreadableJsonError("a BINARY is no base64 text with padding, or has more in it")
+    return raw
 
 
 def _any(array: pa.Array) -> bool:

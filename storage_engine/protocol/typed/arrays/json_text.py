@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.core.typed import column_types as types
-from storage_engine.protocol.records.arrow_binary import as_column, binary_array, binary_scalar
+from storage_engine.protocol.records.arrow_binary import binary_scalar
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
 from storage_engine.protocol.typed.arrays.kernel_options import (
     MatchSubstringOptions,
@@ -36,7 +36,12 @@ from storage_engine.protocol.typed.arrays.kernel_options import (
     ReplaceSliceOptions,
     ReplaceSubstringOptions,
 )
-from storage_engine.protocol.typed.nested_arrays import list_lengths, map_as_list, one_value
+from storage_engine.protocol.typed.nested_arrays import (
+    binary_values,
+    list_lengths,
+    map_as_list,
+    one_value,
+)
 
 _QUOTED_ESCAPES = (("\\", "\\\\"), ('"', '\\"'))
 _CONTROL_ESCAPES = tuple((chr(code), json.dumps(chr(code))[1:-1]) for code in range(0x20))
@@ -217,54 +222,31 @@ def _times(texts: pa.Array, numbers: pa.Array, unit: str, day: int) -> pa.Array:
     rows = kernel("filter", numbers, outside)
     found = np.frombuffer(rows.buffers()[1], np.int64)[rows.offset :][: len(rows)]
     days, within = np.divmod(found, day)
-    dates = days.view("datetime64[D]")
-    years = dates.astype("datetime64[Y]").astype(np.int64) + 1970
-    month_days = np.datetime_as_string(
-        (dates - dates.astype("datetime64[Y]")).astype(np.int64).view("timedelta64[D]")
-        + np.where(_is_leap(years), np.datetime64("2000", "D"), np.datetime64("2001", "D"))
-    )
-    written = np.char.add(
-        np.char.add(np.where(years < 0, "-", "+"), np.char.zfill(np.abs(years).astype(str), 6)),
-        np.array([each[4:] for each in month_days]),
-    )
+    written = [_with_sign(each) for each in np.datetime_as_string(days.view("datetime64[D]"))]
     if unit == "us":
         clock = np.datetime_as_string(within.view("datetime64[us]"))
-        written = np.char.add(written, np.array([each[10:] for each in clock]))
-    joined_bytes = "".join(written.tolist()).encode()
-    ends = np.zeros(len(written) + 1, np.int32)
-    np.cumsum(np.char.str_len(written), out=ends[1:])
-    replacement = cast(binary_array(ends, pa.py_buffer(joined_bytes)), pa.string())
+        written = [date + each[10:] for date, each in zip(written, clock, strict=True)]
+    replacement = cast(binary_values([each.encode() for each in written]), pa.string())
     return kernel("replace_with_mask", texts, kernel("coalesce", outside, _FALSE), replacement)
 
 
-def _is_leap(years: Any) -> Any:
-    return (years % 4 == 0) & ((years % 100 != 0) | (years % 400 == 0))
+def _with_sign(date: str) -> str:
+    """Return a date of a year that has not four digits as ISO 8601 has it."""
+    year, month, day = date.rsplit("-", 2)
+    return f"{int(year):+07d}-{month}-{day}"
 
 
 _FALSE = one_value(pa.bool_(), b"\x00")
 
 
 def _base64(array: pa.Array) -> pa.Array:
-    """Encode each value: all of them at once, each filled up with zeros to a multiple of three
-    bytes, whose characters then become the padding."""
-    column = as_column(array, "the column")
-    lengths = np.maximum(column.lengths, 0)
-    groups = (lengths + 2) // 3
-    ends = np.cumsum(groups * 3)
-    filled = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    first, last = (int(column.offsets[0]), int(column.offsets[-1])) if len(ends) else (0, 0)
-    source = np.frombuffer(column.data, np.uint8)[first:last]
-    shifts = np.repeat(ends - groups * 3 - (np.cumsum(lengths) - lengths), lengths)
-    filled[np.arange(len(source)) + shifts] = source
-    encoded = np.frombuffer(bytearray(binascii.b2a_base64(filled.data, newline=False)), np.uint8)
-    padding = groups * 3 - lengths
-    text_ends = np.zeros(len(groups) + 1, np.int32)
-    np.cumsum(groups * 4, out=text_ends[1:])
-    encoded[text_ends[1:][padding >= 1] - 1] = ord("=")
-    encoded[text_ends[1:][padding == 2] - 2] = ord("=")
-    texts = cast(binary_array(text_ends, pa.py_buffer(encoded)), pa.string())
+    texts = binary_values(
+        [
+            b"" if each is None else binascii.b2a_base64(each, newline=False)
+            for each in array.to_pylist()
+        ]
+    )
     if array.null_count:
-        return kernel(
-            "if_else", kernel("is_valid", array), texts, pa.nulls(len(array), pa.string())
-        )
-    return texts
+        nothing = pa.nulls(len(array), pa.binary())
+        texts = kernel("if_else", kernel("is_valid", array), texts, nothing)
+    return cast(texts, pa.string())
