@@ -24,7 +24,7 @@ from storage_engine.protocol.typed.arrays.ipc_message import (
     read_message,
     write_message,
 )
-from storage_engine.protocol.typed.arrays.plain_numbers import message_of_numbers, number_width
+from storage_engine.protocol.typed.arrays.plain_numbers import number_width
 from storage_engine.protocol.typed.directory import (
     CODEC_LZ4,
     CODEC_NONE,
@@ -78,11 +78,11 @@ def store_column(array: pa.Array, codec: int) -> StoredColumn:
     """Return the array as it is stored; a pa.DictionaryArray with the encoding DICTIONARY."""
     parts: tuple[Any, ...]
     if pa.types.is_dictionary(array.type):
-        values, indices = write_message(array.dictionary), message_of_numbers(array.indices)
-        parts = (_SIZE.pack(len(values)), values, *indices)
+        values = write_message(array.dictionary)
+        parts = (_SIZE.pack(len(values)), values, write_message(array.indices))
         encoding = DICTIONARY
     else:
-        parts, encoding = message_of_numbers(array), PLAIN
+        parts, encoding = (write_message(array),), PLAIN
     raw_bytes = sum(map(len, parts))
     if codec != CODEC_NONE:
         raw = parts[0] if len(parts) == 1 else b"".join(parts)

@@ -39,11 +39,11 @@ def _shift_tables(size: int) -> list[ShiftTable]:
     """Return the tables that shift a remainder over so many bytes, one after the other. Columns of
     one width, which are most, have one size in a batch."""
     digits = size.to_bytes(4, "little")
-    return [shift_table(place, digit) for place, digit in enumerate(digits) if digit]
+    return [_shift_table(place, digit) for place, digit in enumerate(digits) if digit]
 
 
 @cache
-def shift_table(place: int, digit: int) -> ShiftTable:
+def _shift_table(place: int, digit: int) -> ShiftTable:
     """Return the table that shifts a remainder over digit * 256^place bytes. There are at most 1020
     of 4 KiB, made when they are first used, in a tenth of a millisecond."""
     columns = [1 << bit for bit in range(_BITS)]

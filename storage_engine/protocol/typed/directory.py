@@ -42,7 +42,6 @@ Big endian. The minimum and the maximum leave out nulls and NaN:
 import struct
 from collections.abc import Sequence
 from decimal import Context, Decimal
-from itertools import accumulate
 from typing import NamedTuple
 from uuid import UUID
 
@@ -125,37 +124,14 @@ class ColumnEntry(NamedTuple):
     maximum: bytes
 
 
-class Directory(NamedTuple):
-    """What a typed batch says of itself."""
-
-    topic_id: UUID
-    schema_version: int
-    rows: int
-    entries: tuple[ColumnEntry, ...]
-    size: int
-    """In bytes: the columns begin there."""
-
-    def column(self, column_id: int) -> ColumnEntry | None:
-        """Return the column's entry; None when the batch does not have the column."""
-        for entry in self.entries:
-            if entry[0] == column_id:
-                return entry
-        return None
-
-    @property
-    def raw_bytes(self) -> int:
-        """Return the bytes of all columns after decompression."""
-        return sum(entry.raw_bytes for entry in self.entries)
-
-
 Place = tuple[int, int, int, int]
 """Where a column lies, and its CRC: place, stored bytes, CRC, and where its entry begins in the
 directory. A plain tuple, since there are many."""
 
 
-class Outline(NamedTuple):
-    """Where a batch's columns lie: as much as a projection needs, in a part of the time that the
-    whole directory takes."""
+class Directory(NamedTuple):
+    """What a typed batch says of itself. Entries are read where somebody asks for them: a
+    projection needs only where the columns lie."""
 
     schema_version: int
     rows: int
@@ -184,27 +160,17 @@ class Outline(NamedTuple):
         decompression; CorruptRecordError when an entry's numbers are impossible."""
         counts: dict[int, int] = {}
         total = 0
-        data, unpack, rows = self.data, ENTRY.unpack_from, self.rows
-        for column_id, (_, _, _, position) in self.places.items():
-            fields = unpack(data, position)
-            _, _, stored, raw, _, nulls, codec, encoding, flags, low, high = fields
-            if not (
-                (raw == stored if codec == CODEC_NONE else raw > 0 and codec in _CODECS)
-                and 0 <= nulls <= rows
-                and encoding <= DICTIONARY
-                and flags <= _ALL_FLAGS
-                and low <= MAX_BOUND_BYTES
-                and high <= MAX_BOUND_BYTES
-            ):
-                raise _impossible(fields)
+        for column_id, place in self.places.items():
+            _, _, _, raw, _, nulls, *_ = self.fields(place[3])
             counts[column_id] = nulls
             total += raw
         return counts, total
 
-    def directory(self) -> Directory:
-        """Return all that the directory says."""
-        entries = tuple(self._entry(place[3]) for place in self.places.values())
-        return Directory(self.topic_id, self.schema_version, self.rows, entries, self.size)
+    @property
+    def entries(self) -> tuple[ColumnEntry, ...]:
+        """Return the entries of all columns; CorruptRecordError when one's numbers are
+        impossible."""
+        return tuple(self._entry(place[3]) for place in self.places.values())
 
     def fields(self, position: int) -> tuple[int, ...]:
         """Return the numbers of the entry at a position, as ENTRY has them; CorruptRecordError when
@@ -233,26 +199,19 @@ class Outline(NamedTuple):
 
 def read_directory(section: BytesLike, *, section_bytes: int | None = None) -> Directory:
     """Return the directory at the beginning of a records section; CorruptRecordError when it is
-    damaged or contradicts itself.
+    damaged or contradicts itself, but for what is inside an entry.
 
     `section_bytes` is the size of the whole section, when `section` is only its beginning.
     """
-    return read_outline(section, section_bytes=section_bytes).directory()
-
-
-def read_outline(section: BytesLike, *, section_bytes: int | None = None) -> Outline:
-    """Return the outline of a directory, with the same errors, but for those inside an entry."""
     data, schema_version, rows, count = _read_head(section)
     room = (len(section) if section_bytes is None else section_bytes) - len(data)
-    places = _usual_places(data, count, room) or _places(data, count, room)
-    return Outline(schema_version, rows, data, places)
+    return Directory(schema_version, rows, data, _places(data, count, room))
 
 
 def _places(data: bytes, count: int, room: int) -> dict[int, Place]:
     """Return where `count` columns lie; CorruptRecordError unless they fill `room` bytes."""
     size = len(data)
     places: dict[int, Place] = {}
-    bounds: list[tuple[int, int]] = []
     unpack = _OUTLINE.unpack_from
     position, place = HEAD_BYTES, 0
     try:
@@ -261,7 +220,6 @@ def _places(data: bytes, count: int, room: int) -> dict[int, Place]:
             if at != place or stored <= 0:
                 raise _damaged(f"the column {column_id} has {stored} bytes from {at} on")
             places[column_id] = (at, stored, crc, position)
-            bounds.append((low, high))
             place += stored
             position += ENTRY_BYTES + low + high
     except struct.error:
@@ -271,62 +229,7 @@ def _places(data: bytes, count: int, room: int) -> dict[int, Place]:
             f"its {count} columns, {len(places)} of them different, end at byte {position} of"
             f" {size}, and take {place} of the {room} bytes behind it"
         )
-    _remember(size, tuple(bounds))
     return places
-
-
-class _Layout(NamedTuple):
-    """Where the entries of a directory lie, by the sizes of their minimum and maximum."""
-
-    entries: struct.Struct
-    """Of all of them: what _OUTLINE has of each."""
-    lows: tuple[int, ...]
-    highs: tuple[int, ...]
-    positions: tuple[int, ...]
-
-
-_layouts: dict[tuple[int, int], _Layout] = {}
-"""By a directory's columns and size: most directories of a topic are alike in these sizes."""
-_seen: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
-"""Sizes that were there once. Those that come twice in succession get a layout."""
-_MOST_LAYOUTS = 256
-
-
-def _usual_places(data: bytes, count: int, room: int) -> dict[int, Place] | None:
-    """Do what `_places` does in a third of the time, for a directory whose layout is known; None
-    for any other, and for a damaged one."""
-    layout = _layouts.get((count, len(data)))
-    if layout is None:
-        return None
-    fields = layout.entries.unpack_from(data, HEAD_BYTES)
-    if fields[4::6] != layout.lows or fields[5::6] != layout.highs:
-        return None
-    ids, ats, stored = fields[0::6], fields[1::6], fields[2::6]
-    ends = tuple(accumulate(stored, initial=0))
-    if ends[:-1] != ats or ends[-1] != room or min(stored) <= 0:
-        return None
-    places = dict(
-        zip(ids, zip(ats, stored, fields[3::6], layout.positions, strict=True), strict=True)
-    )
-    return places if len(places) == count else None
-
-
-def _remember(size: int, bounds: tuple[tuple[int, int], ...]) -> None:
-    if not bounds:
-        return
-    key = (len(bounds), size)
-    if _seen.get(key) != bounds:
-        if len(_seen) >= _MOST_LAYOUTS:
-            _seen.clear()
-        _seen[key] = bounds
-        return
-    if len(_layouts) >= _MOST_LAYOUTS:
-        _layouts.clear()
-    entries = struct.Struct(">" + "".join(f"iii4xI7xBB{low + high}x" for low, high in bounds))
-    widths = (ENTRY_BYTES + low + high for low, high in bounds)
-    positions = tuple(accumulate(widths, initial=HEAD_BYTES))[:-1]
-    lows, highs = zip(*bounds, strict=True)
-    _layouts[key] = _Layout(entries, lows, highs, positions)
 
 
 def _read_head(section: BytesLike) -> tuple[bytes, int, int, int]:

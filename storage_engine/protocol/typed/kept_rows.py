@@ -55,7 +55,7 @@ from storage_engine.protocol.typed.directory import (
     encode_directory,
 )
 from storage_engine.protocol.typed.stored_rows import StoredRows
-from storage_engine.protocol.typed.typed_batch import damaged, directory_of
+from storage_engine.protocol.typed.typed_batch import checked_directory, damaged
 from storage_engine.protocol.typed.typed_keys import key_bytes
 
 KEYS_TOGETHER_BYTES = 1 << 20
@@ -76,7 +76,7 @@ class OpenTypedBatch:
         """CorruptRecordError for a damaged batch, UnknownSchemaVersionError for one of a version
         that `schema` does not have."""
         self.header = header
-        self.directory = directory_of(header, batch)
+        self.directory = checked_directory(header, batch)
         self._section = batch[HEADER_BYTES : header.size_in_bytes]
         self._schema = schema
         self._version = schema.version(self.directory.schema_version)
@@ -206,7 +206,7 @@ class OpenTypedBatch:
 def decoded_size(batch: StoredBatch) -> int:
     """Return about how many bytes a typed batch takes when it is decoded."""
     try:
-        return directory_of(batch.header, batch.data).raw_bytes
+        return checked_directory(batch.header, batch.data).null_counts()[1]
     except CorruptRecordError:
         return len(batch.data)
 

@@ -33,7 +33,7 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
     MAX_ENTRIES,
-    Outline,
+    Directory,
     statistics_of,
 )
 from storage_engine.protocol.typed.filter_bytes import decode_filter, encode_filter
@@ -50,7 +50,7 @@ from storage_engine.protocol.typed.frames import (
     WHOLE,
     WHOLE_HEAD,
 )
-from storage_engine.protocol.typed.typed_batch import damaged, is_typed, outline_of
+from storage_engine.protocol.typed.typed_batch import damaged, directory_of, is_typed
 
 PieceT = TypeVar("PieceT", covariant=True)
 
@@ -209,25 +209,27 @@ def _add(
     if not is_typed(header):
         return frames.add_whole(position, header)
     head = frames.stored.head(position, header)
-    outline = outline_of(header, head, is_head=True)
+    directory = directory_of(header, head, is_head=True)
     if (
         want.comparisons
         and schema is not None
-        and not may_have_rows(outline, want.comparisons, schema)
+        and not may_have_rows(directory, want.comparisons, schema)
     ):
-        return frames.skip(header, head, outline)
-    return frames.add_projected(position, header, head, outline)
+        return frames.skip(header, head, directory)
+    return frames.add_projected(position, header, head, directory)
 
 
-def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: TopicSchema) -> bool:
+def may_have_rows(
+    directory: Directory, comparisons: Sequence[Comparison], schema: TopicSchema
+) -> bool:
     """Return False when no row of the batch can meet all comparisons. Of a version that `schema`
     does not have yet nothing is known."""
-    if outline.schema_version > schema.latest.version:
+    if directory.schema_version > schema.latest.version:
         return True
-    version = schema.version(outline.schema_version)
+    version = schema.version(directory.schema_version)
     for comparison in comparisons:
         column_id = comparison.column_id
-        entry = outline.column(column_id)
+        entry = directory.column(column_id)
         column = version.by_id.get(column_id)
         if column is None:
             # Of another version: the rows of this one have null in it. A column that no version
@@ -235,7 +237,7 @@ def may_have_rows(outline: Outline, comparisons: Sequence[Comparison], schema: T
             column = schema.latest.by_id.get(column_id)
             if column is None or entry is not None:
                 continue
-        statistics = statistics_of(entry, column.type, outline.rows)
+        statistics = statistics_of(entry, column.type, directory.rows)
         if not may_match(comparison, column.type, statistics):
             return False
     return True
@@ -255,7 +257,7 @@ class _Frames(Generic[PieceT]):
         ids = want.column_ids
         self._id_list = COUNT.pack(len(ids)) + struct.pack(f">{len(ids)}i", *ids)
         self._run: tuple[int, int, int, int] | None = None
-        self._run_last: tuple[BatchHeader, memoryview, Outline] | None = None
+        self._run_last: tuple[BatchHeader, memoryview, Directory] | None = None
 
     def add_whole(self, position: int, header: BatchHeader) -> bool:
         """Add a frame; return False, and add none, when it would be too much."""
@@ -270,16 +272,16 @@ class _Frames(Generic[PieceT]):
         return True
 
     def add_projected(
-        self, position: int, header: BatchHeader, head: memoryview, outline: Outline
+        self, position: int, header: BatchHeader, head: memoryview, directory: Directory
     ) -> bool:
         """Do the same with the wanted columns."""
         wanted = self._wanted
         at = position + HEADER_BYTES
-        columns_at = at + outline.size
+        columns_at = at + directory.size
         # Neighbours are one piece, and so are the directory and the first column.
         spans = [[at, columns_at]]
         last = spans[0]
-        for column_id, (place, stored, _, _) in outline.places.items():
+        for column_id, (place, stored, _, _) in directory.places.items():
             if column_id in wanted or column_id < 0:
                 start = columns_at + place
                 if last[1] == start:
@@ -301,7 +303,7 @@ class _Frames(Generic[PieceT]):
         self.size += size
         return True
 
-    def skip(self, header: BatchHeader, head: memoryview, outline: Outline) -> bool:
+    def skip(self, header: BatchHeader, head: memoryview, directory: Directory) -> bool:
         """Add the batch to the run of skipped ones."""
         run = self._run
         if run is None:
@@ -314,7 +316,7 @@ class _Frames(Generic[PieceT]):
             header.partition_leader_epoch,
             max(run[3], header.max_timestamp),
         )
-        self._run_last = (header, head, outline)
+        self._run_last = (header, head, directory)
         return True
 
     def end_run(self) -> None:
@@ -322,8 +324,8 @@ class _Frames(Generic[PieceT]):
         last of them, so that its header must be what its producer sealed."""
         if self._run is None or self._run_last is None:
             return
-        header, head, outline = self._run_last
-        check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], outline)
+        header, head, directory = self._run_last
+        check_seal(header, head[ATTRIBUTES_AT:HEADER_BYTES], directory)
         fixed = SKIPPED_FIELDS.pack(*self._run)
         crc = crc32c(fixed, KIND_CRCS[SKIPPED])
         self.pieces.append(FRAME_HEAD.pack(SKIPPED_BYTES - SIZE.size, SKIPPED, crc) + fixed)
@@ -340,7 +342,7 @@ class _Frames(Generic[PieceT]):
 def check_seal(
     header: BatchHeader,
     fields: BytesLike,
-    outline: Outline,
+    directory: Directory,
     blocks: Mapping[int, BytesLike] | None = None,
 ) -> None:
     """Check the batch's CRC without its columns, by the CRCs of them that the directory has.
@@ -348,9 +350,9 @@ def check_seal(
     `fields` are the header's bytes from the attributes on. `blocks` are columns that are there, by
     their ids: they are checked with the rest.
     """
-    crc = crc32c(outline.data, crc32c(fields))
+    crc = crc32c(directory.data, crc32c(fields))
     missing: list[tuple[int, int]] = []
-    for column_id, (_, stored, column_crc, _) in outline.places.items():
+    for column_id, (_, stored, column_crc, _) in directory.places.items():
         block = blocks.get(column_id) if blocks else None
         if block is None:
             missing.append((column_crc, stored))
@@ -362,6 +364,6 @@ def check_seal(
     if joined_crc(missing, crc) == header.crc:
         return
     for column_id, block in (blocks or {}).items():
-        if crc32c(block) != outline.places[column_id][2]:
+        if crc32c(block) != directory.places[column_id][2]:
             raise damaged(header, f"the CRC of its column {column_id} does not match")
     raise damaged(header, "the CRC of its header, directory and columns does not match")

@@ -22,7 +22,6 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.arrays.plain_numbers import find_numbers
-from storage_engine.protocol.typed.arrays.seals import Seals
 from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
 from storage_engine.protocol.typed.column_codec import ColumnKind, load_column
 from storage_engine.protocol.typed.directory import (
@@ -31,13 +30,12 @@ from storage_engine.protocol.typed.directory import (
     TIMESTAMPS,
     TOMBSTONES,
     Directory,
-    Outline,
-    read_outline,
+    read_directory,
 )
 from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame
 from storage_engine.protocol.typed.nested_arrays import bits
 from storage_engine.protocol.typed.projection import check_seal
-from storage_engine.protocol.typed.typed_batch import check_rows, damaged, outline_of
+from storage_engine.protocol.typed.typed_batch import check_rows, damaged, directory_of
 
 
 class StoredRows:
@@ -46,7 +44,7 @@ class StoredRows:
     def __init__(
         self,
         header: BatchHeader,
-        outline: Outline | Directory,
+        directory: Directory,
         version: SchemaVersion,
         blocks: dict[int, memoryview],
         *,
@@ -54,7 +52,7 @@ class StoredRows:
         max_bytes: int,
     ) -> None:
         self.header = header
-        self.outline = outline
+        self.directory = directory
         self.version = version
         self._blocks = blocks
         self._check_columns = check_columns
@@ -78,15 +76,15 @@ class StoredRows:
             raise damaged(header, f"it has magic {header.magic}, only {MAGIC} can be read")
         if check_crc and not crc_matches(batch, 0, header.size_in_bytes):
             raise damaged(header, "its CRC does not match")
-        outline = outline_of(header, batch)
-        columns_at = HEADER_BYTES + outline.size
+        directory = directory_of(header, batch)
+        columns_at = HEADER_BYTES + directory.size
         blocks = {}
-        for column_id, (place, stored, _, _) in outline.places.items():
+        for column_id, (place, stored, _, _) in directory.places.items():
             blocks[column_id] = batch[columns_at + place : columns_at + place + stored]
-        version = schema.version(outline.schema_version)
+        version = schema.version(directory.schema_version)
         # The batch's CRC has covered the columns.
         return cls(
-            header, outline, version, blocks, check_columns=not check_crc, max_bytes=max_bytes
+            header, directory, version, blocks, check_columns=not check_crc, max_bytes=max_bytes
         )
 
     @classmethod
@@ -96,38 +94,34 @@ class StoredRows:
         schema: TopicSchema,
         *,
         max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-        seals: Seals | None = None,
     ) -> "StoredRows":
-        """Open a projected batch, with the same errors. With `seals` its CRC is checked there."""
+        """Open a projected batch, with the same errors."""
         header = frame.header
         assert header is not None and frame.kind == PROJECTED
         if header.magic != MAGIC:
             raise damaged(header, f"it has magic {header.magic}, only {MAGIC} can be read")
         section_bytes = header.size_in_bytes - HEADER_BYTES
         try:
-            outline = read_outline(frame.batch, section_bytes=section_bytes)
+            directory = read_directory(frame.batch, section_bytes=section_bytes)
         except CorruptRecordError as error:
             raise damaged(header, str(error)) from None
-        check_rows(header, outline)
+        check_rows(header, directory)
         blocks = {}
         batch, wanted = frame.batch, frame.column_ids
-        at = outline.size
-        for column_id, place in outline.places.items():
+        at = directory.size
+        for column_id, place in directory.places.items():
             if column_id < 0 or column_id in wanted:
                 end = at + place[1]
                 blocks[column_id] = batch[at:end]
                 at = end
         if at != len(batch):
             raise damaged(header, f"its columns take {at} of the frame's {len(batch)} bytes")
-        if seals is None:
-            check_seal(header, frame.sealed_fields, outline, blocks)
-        else:
-            seals.add(header, frame.sealed_fields, outline, blocks)
-        version = schema.version(outline.schema_version)
-        return cls(header, outline, version, blocks, check_columns=False, max_bytes=max_bytes)
+        check_seal(header, frame.sealed_fields, directory, blocks)
+        version = schema.version(directory.schema_version)
+        return cls(header, directory, version, blocks, check_columns=False, max_bytes=max_bytes)
 
     def __len__(self) -> int:
-        return self.outline.rows
+        return self.directory.rows
 
     def column(self, column_id: int) -> tuple[SchemaColumn, Any] | None:
         """Return a column as the batch's version has it, and its array; None when all of its values
@@ -141,14 +135,13 @@ class StoredRows:
     def part(self, column_id: int, kind: ColumnKind) -> Any:
         """Return a column as a part of something larger: PlainNumbers, or a pa.Array, which may lie
         in the batch's own bytes; None when all of its values are null."""
-        outline = self.outline
-        assert isinstance(outline, Outline)
-        place = outline.places.get(column_id)
+        directory = self.directory
+        place = directory.places.get(column_id)
         if place is None:
             return None
         if kind.width:
             try:
-                fields = outline.fields(place[3])
+                fields = directory.fields(place[3])
             except CorruptRecordError as error:
                 raise damaged(self.header, str(error)) from None
             _, _, _, raw_bytes, crc, nulls, codec, encoding, *_ = fields
@@ -161,7 +154,7 @@ class StoredRows:
     def _numbers(self, column_id: int, kind: ColumnKind, raw_bytes: int, crc: int) -> Any:
         """Return PlainNumbers; None where `_load` has to look."""
         block = self._block(column_id, raw_bytes, crc)
-        numbers = find_numbers(block, kind.width, self.outline.rows)
+        numbers = find_numbers(block, kind.width, self.directory.rows)
         if numbers is None:
             return None
         if kind.is_decimal:
@@ -183,8 +176,8 @@ class StoredRows:
     @property
     def offsets(self) -> range | Ints:
         """Return the offsets of the rows: a range unless compaction left gaps."""
-        header, rows = self.header, self.outline.rows
-        if self.outline.column(OFFSETS) is None and header.last_offset_delta == rows - 1:
+        header, rows = self.header, self.directory.rows
+        if self.directory.column(OFFSETS) is None and header.last_offset_delta == rows - 1:
             return range(header.base_offset, header.base_offset + rows)
         return header.base_offset + self.deltas
 
@@ -249,7 +242,7 @@ class StoredRows:
     def _load(self, column_id: int, kind: Any, *, in_place: bool = False) -> pa.Array | None:
         """`kind` and `in_place` are those of `load_column`."""
         try:
-            entry = self.outline.column(column_id)
+            entry = self.directory.column(column_id)
         except CorruptRecordError as error:
             raise damaged(self.header, str(error)) from None
         if entry is None:
@@ -258,7 +251,7 @@ class StoredRows:
         room = self._room - self.bytes
         try:
             array = load_column(
-                block, entry, kind, self.outline.rows, max_bytes=room, in_place=in_place
+                block, entry, kind, self.directory.rows, max_bytes=room, in_place=in_place
             )
         except CorruptRecordError as error:
             raise damaged(self.header, str(error)) from None
@@ -291,16 +284,16 @@ def row_times(header: BatchHeader, batch: memoryview, *, max_bytes: int) -> tupl
     CorruptRecordError when it is damaged, or these columns have more than `max_bytes`."""
     if not crc_matches(batch, 0, header.size_in_bytes):
         raise damaged(header, "its CRC does not match")
-    outline = outline_of(header, batch)
-    columns_at = HEADER_BYTES + outline.size
+    directory = directory_of(header, batch)
+    columns_at = HEADER_BYTES + directory.size
     blocks = {}
     for column_id in (OFFSETS, TIMESTAMPS):
-        found = outline.places.get(column_id)
+        found = directory.places.get(column_id)
         if found is not None:
             place, stored_bytes, _, _ = found
             start = columns_at + place
             blocks[column_id] = batch[start : start + stored_bytes]
     rows = StoredRows(
-        header, outline, _NO_COLUMNS, blocks, check_columns=False, max_bytes=max_bytes
+        header, directory, _NO_COLUMNS, blocks, check_columns=False, max_bytes=max_bytes
     )
     return header.base_offset + rows.deltas, rows.timestamps

@@ -29,8 +29,7 @@ from storage_engine.protocol.typed.directory import (
     TIMESTAMPS,
     TOMBSTONES,
     Directory,
-    Outline,
-    read_outline,
+    read_directory,
 )
 
 _PRODUCED_SYSTEM_COLUMNS = frozenset((TIMESTAMPS, HEADERS, TOMBSTONES))
@@ -48,37 +47,38 @@ def claimed_columns(buffer: BytesLike, position: int) -> int:
     return int(HEAD.unpack_from(buffer, at)[6]) if at + HEAD.size <= len(buffer) else 0
 
 
-def outline_of(header: BatchHeader, batch: BytesLike, *, is_head: bool = False) -> Outline:
-    """Return the outline of the directory of a whole typed batch that begins at `batch`;
-    CorruptRecordError names the offset. `is_head`: of the batch only header and directory are
+def directory_of(header: BatchHeader, batch: BytesLike, *, is_head: bool = False) -> Directory:
+    """Return the directory of a whole typed batch that begins at `batch`; CorruptRecordError names
+    the offset. `is_head`: of the batch only header and directory are
     there, or some more."""
     size = header.size_in_bytes
     section = memoryview(batch)[HEADER_BYTES:size]
     try:
-        outline = read_outline(section, section_bytes=size - HEADER_BYTES if is_head else None)
+        directory = read_directory(section, section_bytes=size - HEADER_BYTES if is_head else None)
     except CorruptRecordError as error:
         raise damaged(header, str(error)) from None
-    check_rows(header, outline)
-    return outline
+    check_rows(header, directory)
+    return directory
 
 
-def check_rows(header: BatchHeader, outline: Outline) -> None:
+def check_rows(header: BatchHeader, directory: Directory) -> None:
     """CorruptRecordError when header and directory don't fit each other."""
-    if outline.rows != header.records_count or header.attributes & CODEC_MASK:
+    if directory.rows != header.records_count or header.attributes & CODEC_MASK:
         raise damaged(
             header,
             f"its header says {header.records_count} rows of codec"
-            f" {header.attributes & CODEC_MASK}, its directory {outline.rows}",
+            f" {header.attributes & CODEC_MASK}, its directory {directory.rows}",
         )
 
 
-def directory_of(header: BatchHeader, batch: BytesLike) -> Directory:
-    """Return the whole directory, with the same errors."""
-    outline = outline_of(header, batch)
+def checked_directory(header: BatchHeader, batch: BytesLike) -> Directory:
+    """Return the directory, of which each entry is checked, too."""
+    directory = directory_of(header, batch)
     try:
-        return outline.directory()
+        directory.null_counts()
     except CorruptRecordError as error:
         raise damaged(header, str(error)) from None
+    return directory
 
 
 def damaged(header: BatchHeader, reason: str) -> CorruptRecordError:
@@ -96,24 +96,24 @@ def check_typed_batch(
     producer that knows more or less than this broker.
     """
     try:
-        outline = outline_of(header, batch)
-        nulls, raw = outline.null_counts()
+        directory = directory_of(header, batch)
+        nulls, raw = directory.null_counts()
     except CorruptRecordError as error:
         # The batch's CRC is right: its producer wrote it so.
         raise InvalidRecordError(str(error)) from None
-    if outline.topic_id != topic_id:
+    if directory.topic_id != topic_id:
         raise KafkaError(
-            f"a typed batch is for the topic id {outline.topic_id}, the topic's is {topic_id}:"
+            f"a typed batch is for the topic id {directory.topic_id}, the topic's is {topic_id}:"
             " it was created anew, ask for its schema again",
             ErrorCode.UNKNOWN_TOPIC_ID,
         )
-    version = schema.version(outline.schema_version)
+    version = schema.version(directory.schema_version)
     if raw > MAX_DECOMPRESSED_BYTES:
         raise RecordTooLargeError(
             f"a typed batch has columns of {raw} bytes after decompression, at most"
             f" {MAX_DECOMPRESSED_BYTES} are allowed: send smaller batches"
         )
-    _check_columns(nulls, outline.rows, schema, version)
+    _check_columns(nulls, directory.rows, schema, version)
 
 
 def _check_columns(

@@ -7,7 +7,6 @@ are never trusted: see `stored_rows.py` and `column_codec.py`.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +37,6 @@ from storage_engine.protocol.typed.arrays.row_parts import (
     joined_times,
     part_of,
 )
-from storage_engine.protocol.typed.arrays.seals import Seals
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.column_codec import ColumnKind
 from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame, iter_frames
@@ -65,9 +63,6 @@ PIECE_CELLS = 8 << 20
 """A piece has at most about so many rows times columns, since a column of nulls, which takes no
 bytes where it is stored, takes them in a piece."""
 LEAST_PIECE_ROWS = 1_000
-
-SEALED_TOGETHER = 32
-"""The frames whose CRCs are checked together."""
 
 _MICROSECONDS = 1000
 _LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
@@ -301,40 +296,22 @@ def _of_batches(
 def _of_frames(
     buffer: Any, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
 ) -> _Opened:
-    frames = iter_frames(buffer)
-    is_left = True
-    while is_left:
-        seals, failure = Seals(), None
-        opened: list[tuple[int, tuple[int, int, StoredRows | None]]] = []
-        is_left = False
-        try:
-            for frame in islice(frames, SEALED_TOGETHER):
-                is_left = True
-                is_before = frame.next_offset <= wanted.start
-                if is_before or wanted.touches(frame.base_offset, frame.next_offset):
-                    stored = _of_frame(frame, schema, max_bytes, check_crcs, seals)
-                    # It would be skipped because of what its header says.
-                    if not is_before:
-                        opened.append((len(seals), (frame.next_offset, frame.leader_epoch, stored)))
-        except HeadraceError as error:
-            failure = error
-        try:
-            seals.check()
-        except HeadraceError as error:
-            failure = error
-            opened = [each for each in opened if each[0] <= seals.sound]
-        yield from (batch for _, batch in opened)
-        if failure is not None:
-            raise failure
+    for frame in iter_frames(buffer):
+        is_before = frame.next_offset <= wanted.start
+        if is_before or wanted.touches(frame.base_offset, frame.next_offset):
+            stored = _of_frame(frame, schema, max_bytes, check_crcs)
+            # It would be skipped because of what its header says.
+            if not is_before:
+                yield frame.next_offset, frame.leader_epoch, stored
 
 
 def _of_frame(
-    frame: TypedFrame, schema: TopicSchema, max_bytes: int, check_crcs: bool, seals: Seals
+    frame: TypedFrame, schema: TopicSchema, max_bytes: int, check_crcs: bool
 ) -> StoredRows | None:
     if frame.header is None:
         return None
     if frame.kind == PROJECTED:
-        return StoredRows.of_frame(frame, schema, max_bytes=max_bytes, seals=seals)
+        return StoredRows.of_frame(frame, schema, max_bytes=max_bytes)
     return _of_batch(frame.header, frame.batch, schema, max_bytes, check_crcs)
 
 

@@ -23,7 +23,7 @@ from storage_engine.protocol.typed.directory import (
     Directory,
     statistics_of,
 )
-from storage_engine.protocol.typed.typed_batch import directory_of
+from storage_engine.protocol.typed.typed_batch import checked_directory
 
 _CODECS = {0: "none", 3: "lz4", 4: "zstd"}
 
@@ -38,7 +38,7 @@ class TypedCheck:
         self._batch = batch
         self._schema = schema
         self._section = batch[HEADER_BYTES : header.size_in_bytes]
-        self._directory = directory_of(header, batch)
+        self._directory = checked_directory(header, batch)
         self._version = None if schema is None else schema.version(self._directory.schema_version)
 
     def problem(self) -> str | None:

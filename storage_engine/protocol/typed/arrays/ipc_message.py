@@ -37,41 +37,21 @@ _MOST_METADATA_BYTES = 1 << 20
 """Of a type with 2,000 nested parts: some 100 KB."""
 
 
-class _Layout(NamedTuple):
-    """Metadata as this process writes them, for any number of rows."""
-
-    blank: bytearray
-    """With 0 in place of all that differs between messages."""
-    spans: tuple[tuple[int, int, bytes], ...]
-    """Where that is, and as many zeros."""
-    body_at: int
-    """Where the size of the body is."""
-
-
 class MessageKind:
     """What is to be known of a type to read its messages. To find that out takes as long as to read
     one: a type's hash is that of its text."""
 
-    __slots__ = ("_layout", "buffers", "kind", "nodes", "schema")
+    __slots__ = ("buffers", "kind", "nodes", "schema")
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         """A pa.DataType."""
         self.schema = _schema_of(kind)
         self.nodes, self.buffers = _expected_parts(kind)
-        self._layout = _layout_of(kind)
 
     def body_bytes(self, metadata: bytes) -> int:
         """Return the size of the body; CorruptRecordError when the metadata are not those of a
         plain record batch with a column of this type."""
-        blank, spans, body_at = self._layout
-        if len(metadata) == len(blank):
-            masked = bytearray(metadata)
-            for start, end, zeros in spans:
-                masked[start:end] = zeros
-            if masked == blank:
-                return int(_INT64.unpack_from(metadata, body_at)[0])
-        # Another writer's, or damaged.
         body, nodes, buffers = _parts_of(metadata)
         if nodes != self.nodes or buffers != self.buffers:
             raise _damaged(f"its {nodes} arrays and {buffers} buffers are not those of {self.kind}")
@@ -180,20 +160,6 @@ def split_sample(message: bytes) -> tuple[bytes, MessagePlaces]:
     )
     body = _slot(metadata, content, _MESSAGE_BODY_BYTES)
     return metadata, MessagePlaces(body, _slot(metadata, batch, _BATCH_ROWS), *vectors)
-
-
-@lru_cache(maxsize=1024)
-def _layout_of(kind: pa.DataType) -> _Layout:
-    metadata, places = split_sample(bytes(write_message(pa.nulls(1, kind))))
-    nodes, buffers = _expected_parts(kind)
-    sizes = (_INT64.size, _INT64.size, 2 * _INT64.size * nodes, 2 * _INT64.size * buffers)
-    spans = tuple(
-        (place, place + size, bytes(size)) for place, size in zip(places, sizes, strict=True)
-    )
-    blank = bytearray(metadata)
-    for start, end, zeros in spans:
-        blank[start:end] = zeros
-    return _Layout(blank, spans, places.body)
 
 
 def _vector_length(metadata: bytes, field: int) -> int:

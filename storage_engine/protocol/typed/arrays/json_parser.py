@@ -1,9 +1,8 @@
 """JSON objects as columns, by Arrow's parser; the reverse of `json_text.py`.
 
-Python runs per column and per piece of text, and per record only where Arrow could not read a record
-(`json_source.py`): `JsonReader.columns` gives the
-columns of many objects or says that something is wrong with one, and callers find out which by
-halves.
+Python runs per column and per piece of text, and per record only where Arrow could not read one
+(`json_source.py`). `JsonReader.columns` gives the columns of many objects or says that something is
+wrong with one, and callers find out which by halves.
 """
 
 import binascii

@@ -32,7 +32,6 @@ _SAMPLE_ROWS = 3
 """Numbers of the sample: neither 0, which is left out of a message, nor a place in it."""
 
 _INT64 = struct.Struct("<q")
-_ALIGNMENT = 8
 
 
 class PlainNumbers(NamedTuple):
@@ -88,23 +87,6 @@ def joined_numbers(parts: Iterable[PlainNumbers], kind: pa.DataType) -> pa.Array
         target[at:end] = view
         at = end
     return pa.Array.from_buffers(kind, at * 8 // kind.bit_width, [None, buffer])
-
-
-def message_of_numbers(array: pa.Array) -> tuple[Any, ...]:
-    """Return the message of an array as parts, which are not copied where Arrow need not write it:
-    where the array has numbers without nulls."""
-    width = 0 if array.null_count else number_width(array.type)
-    if not width:
-        return (write_message(array),)
-    rows = len(array)
-    head, body_at, size_at = _head(width, rows)
-    start, size = array.offset * width, rows * width
-    padding = -size % _ALIGNMENT
-    sized = bytearray(head)
-    _INT64.pack_into(sized, body_at, size + padding)
-    _INT64.pack_into(sized, size_at, size)
-    values = memoryview(array.buffers()[1]).cast("B")[start : start + size]
-    return (sized, values, bytes(padding)) if padding else (sized, values)
 
 
 def plain_values(array: pa.Array) -> Any:
