@@ -1,7 +1,6 @@
 """Run a benchmark: it prints each figure beside a ceiling measured in the same run, or its goal.
 
 benchmarks:
-  alarms        whether brokers that are busy or out of descriptors are taken for dead
   beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)
   clients       librdkafka and Kafka's client for Java, on ours and on Apache Kafka
   codec         rows to record batches and back, without a broker
@@ -34,7 +33,6 @@ import importlib
 from storage_engine.tools.local.signals import signals_interrupt
 
 NAMES = (
-    "alarms",
     "beside-kafka",
     "clients",
     "codec",

@@ -17,18 +17,18 @@ import contextlib
 import statistics
 import time
 import urllib.request
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from benchmarks.arguments import add_numbers, scratch
 from benchmarks.metered.switched_broker import SwitchedBroker, switched_broker
 from benchmarks.support import wire_load
-from benchmarks.support.rounds import COLUMNS, Goal, Result, alone, rounded
+from benchmarks.support.rounds import COLUMNS, Goal, Result, alone, judged, ratios_of, rounded
 from benchmarks.support.wire_frames import produce_frames
-from benchmarks.support.wire_load import Worker
+from benchmarks.support.wire_load import Endpoint, Worker
 from storage_engine.client.admin.topics import create_topic, delete_topics
 from storage_engine.client.cluster import Cluster
 from storage_engine.tools.arguments import add_json
-from storage_engine.tools.table import print_json, print_table, report_line
+from storage_engine.tools.table import print_results, report_line
 
 MOST_COST = 1.02
 MOST_SCRAPE_MS = 50
@@ -76,16 +76,13 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch())
         worker = stack.enter_context(Worker())
-        broker = stack.enter_context(switched_broker(folder / "broker", {}))
+        broker = stack.enter_context(switched_broker(folder / "broker"))
         for load in LOADS:
             report_line(f"produce, {load.what}")
             results.append(_produce(worker, broker, load, args))
         report_line(f"scrapes of {args.partitions} partitions")
         results += _scrapes(broker, args.partitions)
-    if args.json:
-        print_json([asdict(result) for result in results])
-    else:
-        print_table(COLUMNS, [list(asdict(result).values()) for result in results])
+    print_results(COLUMNS, results, as_json=args.json)
     return 0
 
 
@@ -99,7 +96,7 @@ def _produce(
         broker.switch(on=on)
         ends = load.connections, load.in_flight, requests
         before_s = broker.cpu_s
-        worker.run(wire_load.produce, broker.port, frames, *ends)
+        worker.run(wire_load.produce, Endpoint(broker.port), frames, *ends)
         return (broker.cpu_s - before_s) / (requests * load.connections) * 1e6
 
     ours, theirs = [], []
@@ -117,12 +114,11 @@ def _produce(
             ours.append(pair[True])
             theirs.append(pair[False])
         delete_topics(cluster, [TOPIC])
-    ratios = [mine / its for mine, its in zip(ours, theirs, strict=True)]
-    return _compared(f"produce, {load.what}, broker's CPU µs a request", ours, theirs, ratios)
+    return _compared(f"produce, {load.what}, broker's CPU µs a request", ours, theirs)
 
 
-def _compared(what: str, ours: list[float], theirs: list[float], ratios: list[float]) -> Result:
-    goal = Goal(most=MOST_COST)
+def _compared(what: str, ours: list[float], theirs: list[float]) -> Result:
+    ratios = ratios_of(ours, theirs)
     ratio = round(statistics.median(ratios), 4)
     middle = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [ratio] * 3
     return Result(
@@ -130,8 +126,7 @@ def _compared(what: str, ours: list[float], theirs: list[float], ratios: list[fl
         measured=rounded(statistics.median(ours)),
         limit=rounded(statistics.median(theirs)),
         ratio=ratio,
-        goal=str(goal),
-        met=goal.is_met_by(ratio),
+        **judged(Goal(most=MOST_COST), ratio),
     )
 
 

@@ -25,18 +25,19 @@ examples:
 import argparse
 import contextlib
 import statistics
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.arguments import add_numbers, scratch
+from benchmarks.beside_kafka.processor_time import seconds_of
 from benchmarks.support import wire_load
+from benchmarks.support.rounds import by_turns, ratios_of
 from benchmarks.support.wire_echo import Echo, compiled_echo, python_echo
 from benchmarks.support.wire_frames import ProduceFrames, produce_frames
-from benchmarks.support.wire_load import Worker
+from benchmarks.support.wire_load import Endpoint, Worker
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_json, print_table, report_line
@@ -65,8 +66,6 @@ _BROKER_START_S = 60.0
 
 COLUMNS = ("what", "measured", "limit", "of", "ratio", "spread", "goal", "met", "CPU ratio")
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -93,26 +92,18 @@ class _Figure(NamedTuple):
     """CPU time of the broker, or of the process in its place."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Broker:
-    """The broker under test."""
-
-    servers: str
-    port: int
-    pid: int
-
-
 @dataclass(slots=True, kw_only=True)
 class _Bench:
     """What all measurements share."""
 
-    broker: _Broker
+    servers: str
+    broker: Endpoint
+    pid: int
     near: Worker
     """Sends the load."""
     far: Worker
     """The other end of the limits."""
     args: argparse.Namespace
-    say: Say
     folder: Path
 
 
@@ -136,14 +127,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench wire`; 0 also when a goal is missed, as this only measures."""
-    say = report_line
     if args.dir is not None and not args.dir.is_dir():
         raise CommandError(f"'{args.dir}' is not a folder; give another --dir")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch(args.dir))
         near, far = stack.enter_context(Worker()), stack.enter_context(Worker())
-        broker = stack.enter_context(_broker(folder, say))
-        bench = _Bench(broker=broker, near=near, far=far, args=args, say=say, folder=folder)
+        bench = stack.enter_context(_bench(folder, near, far, args))
         results = [
             _measure_large_produce(bench),
             *_measure_fetch(bench),
@@ -157,17 +146,29 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _row(result: Result) -> list[object]:
-    return [
-        result.what,
-        result.measured,
-        result.limit,
-        result.limit_is,
-        result.ratio,
-        f"{result.ratio_lowest}-{result.ratio_highest}",
-        result.goal,
-        result.met,
-        result.cpu_ratio,
-    ]
+    fields = list(asdict(result).values())
+    return [*fields[:5], f"{result.ratio_lowest}-{result.ratio_highest}", *fields[7:]]
+
+
+@contextlib.contextmanager
+def _bench(folder: Path, near: Worker, far: Worker, args: argparse.Namespace) -> Iterator[_Bench]:
+    from storage_engine.tools.local.cluster_plan import UpRequest
+    from storage_engine.tools.local.local_cluster import LocalCluster
+
+    request = UpRequest(brokers=1, port=0)
+    with LocalCluster.running(folder / "cluster", request, timeout_s=_BROKER_START_S) as cluster:
+        (entry,) = cluster.state.brokers
+        assert entry.pid is not None
+        report_line(f"broker on {cluster.bootstrap_servers}")
+        yield _Bench(
+            servers=cluster.bootstrap_servers,
+            broker=Endpoint(entry.port),
+            pid=entry.pid,
+            near=near,
+            far=far,
+            args=args,
+            folder=folder,
+        )
 
 
 def _measure_large_produce(bench: _Bench) -> Result:
@@ -192,13 +193,11 @@ def _measure_large_produce(bench: _Bench) -> Result:
 
         bench.near.run(wire_load.touch_memory, bench.folder, size)
         with _topic(bench, "large"):
-            return _with_cpu(bench.broker.pid, produce)
+            return _with_cpu(bench.pid, produce)
 
     what = f"produce, {LARGE_BATCH_BYTES >> 10} KiB batches, MB/s"
     measured, limits = _alternate(bench, what, measure, limit)
-    return _result(
-        what, measured, limits, limit_is="loopback send", least=LEAST_PRODUCE_RATIO, digits=0
-    )
+    return _result(what, measured, limits, "loopback send", least=LEAST_PRODUCE_RATIO)
 
 
 def _measure_fetch(bench: _Bench) -> list[Result]:
@@ -221,17 +220,15 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
 
     def fetch(consumers: int, answers_each: int, in_flight: int = 1) -> float:
         step = per_answer * frames.records_per_batch
-        of_each = FETCH_BYTES, step, answers_each, in_flight
-        return float(
-            bench.near.run(wire_load.consume, bench.broker.port, "fetched", consumers, *of_each)
-        )
+        load = "fetched", consumers, FETCH_BYTES, step, answers_each, in_flight
+        return bench.near.run(wire_load.fetch, bench.broker, *load)
 
     def measure(in_flight: int) -> _Figure:
-        return _with_cpu(bench.broker.pid, lambda: size / fetch(1, answers, in_flight) / 1e6)
+        return _with_cpu(bench.pid, lambda: size / fetch(1, answers, in_flight) / 1e6)
 
     def cpu_per_gigabyte(consumers: int) -> _Figure:
         each = max(1, answers // consumers)
-        used_s = _with_cpu(bench.broker.pid, lambda: fetch(consumers, each)).cpu_s
+        used_s = _with_cpu(bench.pid, lambda: fetch(consumers, each)).cpu_s
         return _Figure(used_s / (each * consumers * FETCH_BYTES) * 1e9, used_s)
 
     with _topic(bench, "fetched"):
@@ -240,24 +237,14 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
         for in_flight in FETCHES_IN_FLIGHT:
             what = f"fetch, {FETCH_BYTES >> 20} MiB, {in_flight} in flight, MB/s"
             measured, limits = _alternate(bench, what, partial(measure, in_flight), limit)
-            results.append(
-                _result(
-                    what,
-                    measured,
-                    limits,
-                    limit_is="loopback send",
-                    least=LEAST_FETCH_RATIO,
-                    digits=0,
-                )
-            )
+            goal = LEAST_FETCH_RATIO
+            results.append(_result(what, measured, limits, "loopback send", least=goal))
         what = f"fetch, {CONSUMERS} consumers, broker's CPU s/GB"
         measured, limits = _alternate(
             bench, what, lambda: cpu_per_gigabyte(CONSUMERS), lambda: cpu_per_gigabyte(1)
         )
-    many = _result(
-        what, measured, limits, limit_is="one consumer", most=MOST_CONSUMERS_RATIO, digits=4
-    )
-    return [*results, many]
+    goal = MOST_CONSUMERS_RATIO
+    return [*results, _result(what, measured, limits, "one consumer", most=goal, digits=4)]
 
 
 def _measure_small_produce(bench: _Bench) -> list[Result]:
@@ -268,13 +255,11 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
         bench.near.run(wire_load.touch_memory, bench.folder, requests * frames.frame_bytes)
         with _topic(bench, "small"):
             load = (frames, 1, SMALL_IN_FLIGHT, requests)
-            return _with_cpu(bench.broker.pid, lambda: requests / _produce(bench, *load))
+            return _with_cpu(bench.pid, lambda: requests / _produce(bench, *load))
 
     def ask(server: Echo) -> _Figure:
-        load = (server.port, frames, 1, SMALL_IN_FLIGHT, requests)
-        return _with_cpu(
-            server.pid, lambda: float(requests / bench.near.run(wire_load.produce, *load))
-        )
+        load = (Endpoint(server.port), frames, 1, SMALL_IN_FLIGHT, requests)
+        return _with_cpu(server.pid, lambda: requests / bench.near.run(wire_load.produce, *load))
 
     what = f"produce, {SMALL_BATCH_BYTES >> 10} KiB batches, requests/s"
     with compiled_echo(bench.folder, frames.answer) as compiled:
@@ -287,67 +272,43 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
 
         measured, limits = _alternate(bench, what, measure, limit)
     limit_is = "echo in Python" if compiled is None else "echo in C"
-    relative = _result(what, measured, limits, limit_is=limit_is, least=LEAST_SMALL_RATIO, digits=0)
-    rates = [figure.value for figure in measured]
-    rate = statistics.median(rates)
-    share = rate / LEAST_SMALL_REQUESTS_PER_S
-    absolute = Result(
-        what=what,
-        measured=round(rate),
-        limit=LEAST_SMALL_REQUESTS_PER_S,
-        limit_is="goal",
-        ratio=round(share, 2),
-        ratio_lowest=round(min(rates) / LEAST_SMALL_REQUESTS_PER_S, 2),
-        ratio_highest=round(max(rates) / LEAST_SMALL_REQUESTS_PER_S, 2),
-        goal=">= 1.0",
-        met=share >= 1,
-    )
-    return [relative, absolute]
+    relative = _result(what, measured, limits, limit_is, least=LEAST_SMALL_RATIO)
+    goal = [_Figure(LEAST_SMALL_REQUESTS_PER_S, 0.0)] * len(measured)
+    return [relative, replace(_result(what, measured, goal, "goal", least=1.0), cpu_ratio=None)]
 
 
 def _alternate(
     bench: _Bench, what: str, measure: Callable[[], _Figure], limit: Callable[[], _Figure]
 ) -> tuple[list[_Figure], list[_Figure]]:
-    """Both in turn, and the other way round in every other round; round 0, which fills caches, is
-    not counted."""
-    measured: list[_Figure] = []
-    limits: list[_Figure] = []
-    for turn in range(bench.args.rounds + 1):
-        if turn % 2:
-            value, most = measure(), limit()
-        else:
-            most, value = limit(), measure()
-        if turn:
-            measured.append(value)
-            limits.append(most)
-            bench.say(f"{what}, round {turn}: {value.value:,.4g} of {most.value:,.4g}")
-    return measured, limits
+    report_line(f"{what}: {bench.args.rounds} rounds")
+    return by_turns(measure, limit, bench.args.rounds)
 
 
 def _result(
     what: str,
     measured: list[_Figure],
     limits: list[_Figure],
-    *,
     limit_is: str,
-    digits: int,
+    *,
+    digits: int | None = None,
     least: float | None = None,
     most: float | None = None,
 ) -> Result:
-    pairs = list(zip(measured, limits, strict=True))
-    ratios = [figure.value / limit.value for figure, limit in pairs]
+    values, most_values = ([each.value for each in figures] for figures in (measured, limits))
+    ratios = ratios_of(values, most_values)
     ratio = statistics.median(ratios)
     cpu_ratio = None
     if least is not None:
         goal, met = f">= {least}", ratio >= least
-        cpu_ratio = round(statistics.median(limit.cpu_s / one.cpu_s for one, limit in pairs), 2)
+        spent, spent_by_limit = ([each.cpu_s for each in figures] for figures in (measured, limits))
+        cpu_ratio = round(statistics.median(ratios_of(spent_by_limit, spent)), 2)
     else:
         assert most is not None
         goal, met = f"<= {most}", ratio <= most
     return Result(
         what=what,
-        measured=round(statistics.median(figure.value for figure in measured), digits or None),
-        limit=round(statistics.median(figure.value for figure in limits), digits or None),
+        measured=round(statistics.median(values), digits),
+        limit=round(statistics.median(most_values), digits),
         limit_is=limit_is,
         ratio=round(ratio, 2),
         ratio_lowest=round(min(ratios), 2),
@@ -360,34 +321,16 @@ def _result(
 
 def _with_cpu(pid: int, work: Callable[[], float]) -> _Figure:
     """What `work` returns, with the CPU time that it cost the process."""
-    before = _cpu_s(pid)
+    before = seconds_of([pid])
     value = work()
-    return _Figure(value, _cpu_s(pid) - before)
+    return _Figure(value, seconds_of([pid]) - before)
 
 
 def _produce(
     bench: _Bench, frames: ProduceFrames, connections: int, in_flight: int, requests: int
 ) -> float:
-    load = (bench.broker.port, frames, connections, in_flight, requests)
-    return float(bench.near.run(wire_load.produce, *load))
-
-
-def _cpu_s(pid: int) -> float:
-    """CPU time of all threads of a process, in nanosecond steps: /proc has steps of 10 ms."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
-@contextlib.contextmanager
-def _broker(folder: Path, say: Say) -> Iterator[_Broker]:
-    from storage_engine.tools.local.cluster_plan import UpRequest
-    from storage_engine.tools.local.local_cluster import LocalCluster
-
-    request = UpRequest(brokers=1, port=0)
-    with LocalCluster.running(folder / "cluster", request, timeout_s=_BROKER_START_S) as cluster:
-        (entry,) = cluster.state.brokers
-        assert entry.pid is not None
-        say(f"broker on {cluster.bootstrap_servers}")
-        yield _Broker(servers=cluster.bootstrap_servers, port=entry.port, pid=entry.pid)
+    load = (bench.broker, frames, connections, in_flight, requests)
+    return bench.near.run(wire_load.produce, *load)
 
 
 @contextlib.contextmanager
@@ -396,7 +339,7 @@ def _topic(bench: _Bench, name: str) -> Iterator[None]:
     from storage_engine.client.admin.topics import create_topic, delete_topics
     from storage_engine.client.cluster import Cluster
 
-    with Cluster(bench.broker.servers) as cluster:
+    with Cluster(bench.servers) as cluster:
         create_topic(cluster, name, 1, 1)
         yield
         delete_topics(cluster, [name])

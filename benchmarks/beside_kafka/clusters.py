@@ -6,12 +6,14 @@ Rule: all of it is up within a block and gone after it, however it ends.
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from benchmarks.arguments import scratch
 from benchmarks.beside_kafka.kafka_cluster import running_kafka
 from benchmarks.beside_kafka.rows import OURS, THEIRS
-from benchmarks.beside_kafka.sides import Brokers, Spark
+from benchmarks.beside_kafka.sides import Spark
+from benchmarks.support.brokers import Brokers
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.table import report_line
@@ -40,11 +42,9 @@ def our_brokers(folder: Path) -> Iterator[Brokers]:
         yield Brokers(cluster.bootstrap_servers, pids)
 
 
-@contextlib.contextmanager
-def their_brokers(folder: Path, jars: Sequence[Path]) -> Iterator[Brokers]:
+def their_brokers(folder: Path, jars: Sequence[Path]) -> AbstractContextManager[Brokers]:
     """Apache Kafka, in a folder below this one."""
-    with running_kafka(folder / THEIRS, jars, SETTINGS, BROKERS) as cluster:
-        yield Brokers(cluster.bootstrap_servers, cluster.broker_pids)
+    return running_kafka(folder / THEIRS, jars, SETTINGS, BROKERS)
 
 
 @contextlib.contextmanager

@@ -7,23 +7,17 @@ import select
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.beside_kafka import topics
 from benchmarks.beside_kafka.environment import ROOT
 from benchmarks.beside_kafka.processor_time import cpu_times
 from benchmarks.beside_kafka.rows import PARTITIONS, WRITTEN_PARTITIONS, Batch, Job, Measured
 from benchmarks.beside_kafka.tethered import check_runs, last_line, tethered
+from benchmarks.support.brokers import Brokers
 from storage_engine.tools.errors import CommandError
 
 _ANSWER_S = 1_800
-
-
-class Brokers(NamedTuple):
-    """Those of one side."""
-
-    bootstrap_servers: str
-    pids: Sequence[int]
 
 
 class Spark:
@@ -83,8 +77,7 @@ class Side:
 
     def __init__(self, name: str, brokers: Brokers, spark: Spark, sizes: dict[str, int]) -> None:
         self.name = name
-        self._servers = brokers.bootstrap_servers
-        self._broker_pids = brokers.pids
+        self._servers, self._broker_pids = brokers
         self._spark = spark
         self._sizes = sizes
         self._filled: set[str] = set()

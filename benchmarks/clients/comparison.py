@@ -18,7 +18,6 @@ from benchmarks.beside_kafka.environment import ROOT
 from benchmarks.beside_kafka.jars import KAFKA, KAFKA_TOOLS, fetch_jars
 from benchmarks.beside_kafka.processor_time import check_proc, seconds_of
 from benchmarks.beside_kafka.rows import OURS, THEIRS
-from benchmarks.beside_kafka.sides import Brokers
 from benchmarks.beside_kafka.tethered import check_runs, tethered
 from benchmarks.clients import librdkafka
 from benchmarks.clients.java import JavaTools
@@ -33,6 +32,7 @@ from benchmarks.clients.loads import (
     loads_of,
 )
 from benchmarks.clients.results import CEILING, ClientResult, Turn, result_of
+from benchmarks.support.brokers import Brokers
 from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.java import find_java
 

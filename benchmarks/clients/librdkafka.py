@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 from benchmarks.beside_kafka.processor_time import seconds_of
-from benchmarks.beside_kafka.sides import Brokers
 from benchmarks.clients.loads import PARTITIONS, Figures, ProducerLoad, latency_name
+from benchmarks.support.brokers import Brokers
 from storage_engine.tools.errors import CommandError
 
 _FLUSH_S = 60.0

@@ -13,29 +13,27 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.beside_kafka.tethered import check_runs, tethered
-from storage_engine.client import Admin
-from storage_engine.core.errors import HeadraceError
+from benchmarks.beside_kafka.processor_time import seconds_of
+from benchmarks.support.brokers import (
+    HOST,
+    free_ports,
+    know_each_other,
+    started_broker,
+    wait_until,
+)
 from storage_engine.core.settings.settings import METRICS_LISTENER
-from storage_engine.tools.errors import CommandError
-from storage_engine.tools.local.broker_settings import write_settings
-from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.zookeeper.embedded import start_embedded
-
-ROOT = Path(__file__).resolve().parents[2]
-HOST = "127.0.0.1"
 
 OFF, ON = signal.SIGUSR1, signal.SIGUSR2
 SWITCH_S = 0.005
 """The loop takes up a signal in its next turn."""
 
-_START_S = 60.0
-_POLL_S = 0.1
+_MODULE = ("benchmarks.metered.switched_broker",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +50,7 @@ class SwitchedBroker:
 
     @property
     def cpu_s(self) -> float:
-        """Of all its threads, in nanosecond steps: /proc has steps of 10 ms."""
-        return time.clock_gettime((~self.pid << 3) | 2)
+        return seconds_of([self.pid])
 
     def switch(self, *, on: bool) -> None:
         os.kill(self.pid, ON if on else OFF)
@@ -61,48 +58,26 @@ class SwitchedBroker:
 
 
 @contextlib.contextmanager
-def switched_broker(folder: Path, settings: Mapping[str, str]) -> Iterator[SwitchedBroker]:
+def switched_broker(folder: Path) -> Iterator[SwitchedBroker]:
     """A cluster of this broker is up within the block, in a new folder."""
     folder.mkdir()
-    port = find_free_port(HOST, avoid=[])
-    metrics_port = find_free_port(HOST, avoid=[port])
+    port, metrics_port = free_ports(2)
     with contextlib.ExitStack() as stack:
         zookeeper = start_embedded(folder / "zookeeper")
         stack.callback(zookeeper.stop)
-        file, log = folder / "broker.properties", folder / "broker.log"
-        own = {
+        settings = {
             "broker.id": "1",
             "log.dirs": str(folder / "data"),
             "zookeeper.connect": zookeeper.connect,
             "listeners": f"PLAINTEXT://{HOST}:{port}",
             METRICS_LISTENER: f"{HOST}:{metrics_port}",
         }
-        write_settings(file, {**own, **settings})
-        command = [sys.executable, "-P", "-m", "benchmarks.metered.switched_broker", str(file)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        process = stack.enter_context(
-            tethered(command, log=log, folder=folder, environment=environment)
-        )
+        started = stack.enter_context(started_broker(folder, "broker", settings, _MODULE))
         broker = SwitchedBroker(
-            port=port, pid=process.pid, metrics_url=f"http://{HOST}:{metrics_port}/metrics"
+            port=port, pid=started[0].pid, metrics_url=f"http://{HOST}:{metrics_port}/metrics"
         )
-        _wait(broker, process, log)
+        wait_until(lambda: know_each_other(broker.servers, 1), "the broker", [started])
         yield broker
-
-
-def _wait(broker: SwitchedBroker, process: Any, log: Path) -> None:
-    deadline = time.monotonic() + _START_S
-    while True:
-        check_runs(process, "a broker of Headrace", log)
-        try:
-            with Admin({"bootstrap.servers": broker.servers}) as admin:
-                admin.describe_cluster()
-                return
-        except HeadraceError:
-            pass
-        if time.monotonic() > deadline:
-            raise CommandError(f"the broker is not up after {_START_S:.0f} s; see '{log}'")
-        time.sleep(_POLL_S)
 
 
 def main() -> int:

@@ -47,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench secured`; 0 also when a goal is missed, as this only measures."""
-    from benchmarks.secured.figures import COLUMNS, Figure
-    from benchmarks.secured.rounds import Plan, with_brokers
+    from benchmarks.secured.rates import with_brokers
     from benchmarks.secured.rules import decisions
+    from benchmarks.support.rounds import FIGURE_COLUMNS, Figure
     from storage_engine.tools.table import print_results
 
     parts = [part for part in PARTS if not args.only or part in args.only]
@@ -58,15 +58,6 @@ def run(args: argparse.Namespace) -> int:
         figures += decisions(args.rounds)
     if set(parts) - {"rules"}:
         with scratch(args.dir) as folder:
-            plan = Plan(
-                folder=folder,
-                parts=parts,
-                bytes=args.bytes,
-                requests=args.requests,
-                rounds=args.rounds,
-                seconds=args.seconds,
-                kafka=None if args.without_kafka else args.folder,
-            )
-            figures += with_brokers(plan)
-    print_results(COLUMNS, figures, as_json=args.json)
+            figures += with_brokers(folder, parts, args)
+    print_results(FIGURE_COLUMNS, figures, as_json=args.json)
     return 0

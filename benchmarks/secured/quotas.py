@@ -8,14 +8,13 @@ and so includes the second's worth that it has saved.
 import contextlib
 import statistics
 from collections.abc import Iterator
-from typing import Any
 
-from benchmarks.secured import load
+from benchmarks.beside_kafka.processor_time import seconds_of
 from benchmarks.secured.brokers import LOGGED_IN, OPEN, Broker
-from benchmarks.secured.figures import Figure
-from benchmarks.secured.rates import READ_TOPIC, WRITTEN, create_topic, processor_s
-from benchmarks.support.rounds import Goal, rounded
-from benchmarks.support.wire_frames import produce_frames
+from benchmarks.secured.topics import READ_TOPIC, WRITTEN, create_topic
+from benchmarks.support import wire_load
+from benchmarks.support.rounds import Figure, Goal, judged, percentile, plain_spread, rounded
+from benchmarks.support.wire_frames import ProduceFrames, produce_frames
 from benchmarks.support.wire_load import Worker
 from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.core.quotas.quota_keys import QuotaKey
@@ -35,6 +34,8 @@ _FILLED = 256
 """Batches that the consumer reads over and over."""
 _TURNS = 3
 _WARM_UP_S = 1.0
+_PAUSE_S = 0.002
+"""Between two requests of the client that is not held back."""
 
 
 class QuotaRounds:
@@ -56,7 +57,7 @@ class QuotaRounds:
             create_topic(self._broker, topic)
         frames = produce_frames(self._read_topic, _BATCH_BYTES, _RING, seed=1)
         opened = self._broker.listeners[OPEN]
-        self._held.run(load.produce, opened, frames, 1, 4, _FILLED)
+        self._held.run(wire_load.produce, opened, frames, 1, 4, _FILLED)
         return [
             self._produced(),
             self._consumed(frames.records_per_batch),
@@ -66,13 +67,16 @@ class QuotaRounds:
 
     def _produced(self) -> Figure:
         with self._quota(QuotaKey.PRODUCED, BOUND):
-            size, seconds = self._held.run(*self._producing(_BATCH_BYTES, self._seconds))
+            frames = self._frames(_BATCH_BYTES)
+            load = wire_load.produce_for, self._client, frames, self._seconds
+            seconds, requests = self._held.run(*load)
+        size = len(requests) * frames.request_bytes
         return _held_figure(f"{QuotaKey.PRODUCED.value}, MB/s", size / seconds)
 
     def _consumed(self, step: int) -> Figure:
         load_of_it = (self._read_topic, _BATCH_BYTES, step, _FILLED, self._seconds)
         with self._quota(QuotaKey.CONSUMED, BOUND):
-            size, seconds = self._held.run(load.fetch_for, self._client, *load_of_it)
+            size, seconds = self._held.run(wire_load.fetch_for, self._client, *load_of_it)
         return _held_figure(f"{QuotaKey.CONSUMED.value}, MB/s", size / seconds)
 
     def _share_of_processor(self) -> Figure:
@@ -80,9 +84,10 @@ class QuotaRounds:
         shares = []
         for bound in (None, PERCENT):
             with self._quota(QuotaKey.REQUESTS, bound):
-                before_s = processor_s(self._broker.pid)
-                _, seconds = self._held.run(*self._producing(_SMALL_BYTES, self._seconds))
-                shares.append((processor_s(self._broker.pid) - before_s) / seconds * 100)
+                before_s = seconds_of([self._broker.pid])
+                load = self._client, self._frames(_SMALL_BYTES), self._seconds
+                seconds, _ = self._held.run(wire_load.produce_for, *load)
+                shares.append((seconds_of([self._broker.pid]) - before_s) / seconds * 100)
         free, bounded = shares
         return Figure(
             what=f"{QuotaKey.REQUESTS.value}={PERCENT:g}: percent of a processor that the broker"
@@ -110,18 +115,18 @@ class QuotaRounds:
     def _latencies(self, kind: str) -> list[float]:
         seconds = max(1.0, self._seconds / _TURNS)
         small = produce_frames(self._other_topic, _SMALL_BYTES, _RING, seed=1)
-        asked = (load.latencies, self._broker.listeners[OPEN], small, seconds)
+        asked = wire_load.produce_for, self._broker.listeners[OPEN], small, seconds, _PAUSE_S
         if kind == "alone":
-            return list(self._other.run(*asked))
+            return self._other.run(*asked)[1]
         with self._quota(QuotaKey.PRODUCED, BOUND if kind == "held" else None):
-            self._held.begin(*self._producing(_BATCH_BYTES, seconds + _WARM_UP_S))
-            times = list(self._other.run(*asked))
+            load = self._client, self._frames(_BATCH_BYTES), seconds + _WARM_UP_S
+            self._held.begin(wire_load.produce_for, *load)
+            _, times = self._other.run(*asked)
             self._held.result()
         return times
 
-    def _producing(self, batch_bytes: int, seconds: float) -> tuple[Any, ...]:
-        frames = produce_frames(self._topic, batch_bytes, _RING, seed=1)
-        return load.produce_for, self._client, frames, seconds
+    def _frames(self, batch_bytes: int) -> ProduceFrames:
+        return produce_frames(self._topic, batch_bytes, _RING, seed=1)
 
     @contextlib.contextmanager
     def _quota(self, key: QuotaKey, bound: float | None) -> Iterator[None]:
@@ -129,7 +134,7 @@ class QuotaRounds:
         if bound is None:
             yield
             return
-        entity = QuotaEntity(user=load.USER)
+        entity = QuotaEntity(user=wire_load.USER)
         with self._broker.admin as admin:
             admin.alter_client_quotas(entity, {key.value: bound})
             # The broker that answers is the one that has it in force.
@@ -146,8 +151,7 @@ def _held_figure(what: str, rate: float) -> Figure:
         measured=rounded(rate / 1e6),
         limit=BOUND / 1e6,
         ratio=ratio,
-        goal=str(HELD_GOAL),
-        met=HELD_GOAL.is_met_by(ratio),
+        **judged(HELD_GOAL, ratio),
     )
 
 
@@ -163,11 +167,10 @@ def _others_figure(
         measured=rounded(measured),
         limit=rounded(limit),
         ratio=ratio,
-        spread=f"{rounded(min(ratios))}-{rounded(max(ratios))}",
-        goal=None if goal is None else str(goal),
-        met=None if goal is None else goal.is_met_by(ratio),
+        spread=plain_spread(ratios),
+        **judged(goal, ratio),
     )
 
 
 def _p99(times: list[float]) -> float:
-    return sorted(times)[int(len(times) * 0.99)]
+    return percentile(times, 99)

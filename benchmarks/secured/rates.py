@@ -5,31 +5,29 @@ All sides are up all the time and take turns, each first in as many rounds as th
 other load on the machine weighs on all of them.
 """
 
+import argparse
 import contextlib
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.secured import load
-from benchmarks.secured.brokers import ENCRYPTED, HOST, LOGGED_IN, OPEN, Broker
-from benchmarks.secured.figures import Figure
-from benchmarks.secured.load import USER
+from benchmarks.beside_kafka.processor_time import seconds_of
+from benchmarks.secured.brokers import (
+    ENCRYPTED,
+    LOGGED_IN,
+    OPEN,
+    Broker,
+    Place,
+    headrace,
+    kafka,
+)
+from benchmarks.secured.quotas import QuotaRounds
+from benchmarks.secured.topics import READ_TOPIC, WRITTEN, allow, create_topic
 from benchmarks.support import wire_load
-from benchmarks.support.rounds import Goal, rounded
+from benchmarks.support.rounds import Figure, Goal, judged, plain_spread, ratios_of, rounded
 from benchmarks.support.wire_frames import produce_frames
 from benchmarks.support.wire_load import Worker
-from storage_engine.client import NewTopic
-from storage_engine.client.admin.access_rules import create_rules
-from storage_engine.client.cluster import Cluster
-from storage_engine.core.security.acl_rules import AccessRule, AclBinding, ResourcePattern
-from storage_engine.core.security.acl_types import (
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourceType,
-)
 from storage_engine.tools.table import report_line
 
 BATCH_BYTES = 128 * 1024
@@ -48,8 +46,6 @@ LOGGED_IN_GOAL = Goal(least=0.95)
 _RING, _SMALL_RING = 64, 256
 _WARM_UP = 3
 """Rounds: a JVM compiles what it does often."""
-READ_TOPIC = "read"
-WRITTEN = "written"
 
 
 class Round(NamedTuple):
@@ -61,6 +57,34 @@ class Round(NamedTuple):
 
 
 Turn = Callable[[], Round]
+
+
+def with_brokers(folder: Path, parts: Sequence[str], args: argparse.Namespace) -> list[Figure]:
+    """The figures of all parts that need a broker. All of a comparison are up all the time, so that
+    each runs beside the same idle others."""
+    place = Place.made(folder)
+    found: list[Figure] = []
+    with contextlib.ExitStack() as stack:
+        # Workers end when nobody listens to them any more, also when we are killed.
+        worker, other = stack.enter_context(Worker()), stack.enter_context(Worker())
+        report_line("starting a broker with access rules")
+        secured = stack.enter_context(headrace(place, "headrace", is_secured=True))
+        allow(secured)
+        rates = Rates(worker, folder, (args.bytes, args.requests), args.rounds)
+        if "small" in parts:
+            with headrace(place, "open", is_secured=False) as opened:
+                found += rates.logged_in(opened, secured)
+        if "tls" in parts:
+            with contextlib.ExitStack() as theirs:
+                brokers = [secured]
+                if not args.without_kafka:
+                    report_line("starting Apache Kafka")
+                    brokers.append(theirs.enter_context(kafka(place, args.folder)))
+                    allow(brokers[-1])
+                found += rates.through_tls(brokers)
+        if "quotas" in parts:
+            found += QuotaRounds(worker, other, secured, args.seconds).figures()
+    return found
 
 
 class Rates:
@@ -81,7 +105,9 @@ class Rates:
         for broker in brokers:
             create_topic(broker, READ_TOPIC)
             requests = max(1, self._bytes // BATCH_BYTES)
-            self._worker.run(load.produce, broker.listeners[OPEN], frames, 1, IN_FLIGHT, requests)
+            self._worker.run(
+                wire_load.produce, broker.listeners[OPEN], frames, 1, IN_FLIGHT, requests
+            )
         found += self._compared("fetch", self._fetching, brokers)
         return found
 
@@ -144,7 +170,7 @@ class Rates:
             with self._new_topic(broker) as topic:
                 frames = produce_frames(topic, BATCH_BYTES, _RING, seed=1)
                 return self._timed(
-                    broker, size / 1e6, load.produce,
+                    broker, size / 1e6, wire_load.produce,
                     broker.listeners[listener], frames, CONNECTIONS, IN_FLIGHT, requests,
                 )  # fmt: skip
 
@@ -156,8 +182,8 @@ class Rates:
 
         def turn() -> Round:
             return self._timed(
-                broker, answers * FETCH_BYTES / 1e6, load.fetch,
-                broker.listeners[listener], READ_TOPIC, FETCH_BYTES, step, answers,
+                broker, answers * FETCH_BYTES / 1e6, wire_load.fetch,
+                broker.listeners[listener], READ_TOPIC, 1, FETCH_BYTES, step, answers,
                 FETCHES_IN_FLIGHT,
             )  # fmt: skip
 
@@ -169,17 +195,17 @@ class Rates:
         def turn() -> Round:
             with self._new_topic(broker) as topic:
                 frames = produce_frames(topic, SMALL_BYTES, _SMALL_RING, seed=1000)
-                asked = (endpoint, frames, in_flight, requests)
-                return self._timed(broker, requests, load.produce_small, *asked)
+                asked = (endpoint, frames, 1, in_flight, requests)
+                return self._timed(broker, requests, wire_load.produce, *asked)
 
         return turn
 
     def _timed(
         self, broker: Broker, work: float, function: Callable[..., float], *args: object
     ) -> Round:
-        before_s = processor_s(broker.pid)
+        before_s = seconds_of([broker.pid])
         seconds = self._worker.run(function, *args)
-        return Round(work / seconds, (processor_s(broker.pid) - before_s) / work)
+        return Round(work / seconds, (seconds_of([broker.pid]) - before_s) / work)
 
     @contextlib.contextmanager
     def _new_topic(self, broker: Broker) -> Iterator[str]:
@@ -191,34 +217,6 @@ class Rates:
         yield topic
         with broker.admin as admin:
             admin.delete_topics([topic])
-
-
-def allow(broker: Broker) -> None:
-    """The rules of the user of the benchmark: all that it does, and no more."""
-    rules = [
-        AclBinding(
-            ResourcePattern(ResourceType.TOPIC, name, kind),
-            AccessRule(f"User:{USER}", "*", operation, AclPermission.ALLOW),
-        )
-        for name, kind, operation in (
-            (READ_TOPIC, PatternType.PREFIXED, AclOperation.READ),
-            (WRITTEN, PatternType.PREFIXED, AclOperation.WRITE),
-        )
-    ]
-    with Cluster(f"{HOST}:{broker.listeners[OPEN].port}") as cluster:
-        create_rules(cluster, rules)
-
-
-def processor_s(pid: int) -> float:
-    """Of all threads of a process, in nanosecond steps: /proc has steps of 10 ms."""
-    return time.clock_gettime((~pid << 3) | 2)
-
-
-def create_topic(broker: Broker, topic: str) -> None:
-    """One partition, unless it is there."""
-    with broker.admin as admin:
-        if topic not in admin.list_topics():
-            admin.create_topics([NewTopic(name=topic, partitions=1, replication_factor=1)])
 
 
 def _records_per_batch() -> int:
@@ -236,18 +234,18 @@ def figure_of(
 ) -> Figure:
     """The medians over the rounds. `least`: a ratio that meets the goal, too."""
     pairs = list(zip(rounds[measured], rounds[limit], strict=True))
-    ratios = [one.rate / other.rate for one, other in pairs]
+    ours, theirs = ([each.rate for each in rounds[side]] for side in (measured, limit))
+    ratios = ratios_of(ours, theirs)
     ratio = rounded(statistics.median(ratios))
-    is_met = None
-    if goal is not None:
-        is_met = goal.is_met_by(ratio) or (least is not None and ratio >= least)
+    wanted = judged(goal, ratio)
+    if goal is not None and least is not None:
+        wanted = {"goal": f"{goal} or {least}", "met": wanted["met"] or ratio >= least}
     return Figure(
         what=what,
-        measured=rounded(statistics.median(each.rate for each in rounds[measured])),
-        limit=rounded(statistics.median(each.rate for each in rounds[limit])),
+        measured=rounded(statistics.median(ours)),
+        limit=rounded(statistics.median(theirs)),
         ratio=ratio,
-        spread=f"{rounded(min(ratios))}-{rounded(max(ratios))}",
-        goal=None if goal is None else f"{goal}" + (f" or {least}" if least is not None else ""),
-        met=is_met,
+        spread=plain_spread(ratios),
         cpu_ratio=rounded(statistics.median(one.broker_s / other.broker_s for one, other in pairs)),
+        **wanted,
     )

@@ -3,8 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from benchmarks.secured.figures import Figure
-from benchmarks.support.rounds import Goal, cpu_seconds, rounded
+from benchmarks.support.rounds import Figure, Goal, cpu_seconds, judged, plain_spread, rounded
 from storage_engine.core.security.acl_index import grouped
 from storage_engine.core.security.acl_rules import AccessRule, AclBinding, ResourcePattern
 from storage_engine.core.security.acl_types import (
@@ -76,9 +75,8 @@ def _figure(what: str, work: Callable[[], None], count: int, rounds: int, goal: 
     return Figure(
         what=f"a decision with {RULES:,} rules, {what}, us",
         measured=median,
-        spread=f"{rounded(min(times_us))}-{rounded(max(times_us))}",
-        goal=str(goal),
-        met=goal.is_met_by(median),
+        spread=plain_spread(times_us),
+        **judged(goal, median),
     )
 
 
@@ -90,9 +88,7 @@ def _bindings() -> list[AclBinding]:
     ]
     found += [
         _binding(
-            f"topic-{number}".ljust(number % _LONGEST_PREFIX + 1, "x")[
-                : number % _LONGEST_PREFIX + 1
-            ],
+            _named(number, number % _LONGEST_PREFIX + 1),
             f"user-{number}",
             AclOperation.READ,
             allow,

@@ -9,7 +9,6 @@ import argparse
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
-from storage_engine.tools.table import print_json, print_table
+from storage_engine.tools.table import print_results
 
 RECORD_BYTES = 100
 PARTITIONS = 4
@@ -57,10 +56,7 @@ def run(args: argparse.Namespace, comparisons: Callable[["Clients"], Iterable[Co
             for what, ours, theirs, goal in comparisons(clients):
                 print(what, file=sys.stderr, flush=True)
                 results.append(compare(what, ours, theirs, rounds=args.rounds, goal=goal))
-    if args.json:
-        print_json([asdict(result) for result in results])
-    else:
-        print_table(COLUMNS, [list(asdict(result).values()) for result in results])
+    print_results(COLUMNS, results, as_json=args.json)
     return 0
 
 

@@ -8,7 +8,9 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, TypeVar
 
+Each = TypeVar("Each")
 Step = Callable[[], float]
 """Does its work once and gives the figure: a rate, or a time."""
 
@@ -24,6 +26,32 @@ class Result:
     measured: float
     limit: float | None
     ratio: float | None
+    goal: str | None
+    met: bool | None
+
+
+FIGURE_COLUMNS = ("what", "measured", "limit", "ratio", "spread", "goal", "met", "cpu_ratio")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure with its spread, and what it is compared with; the unit is in `what`."""
+
+    what: str
+    measured: float
+    limit: float | None = None
+    ratio: float | None = None
+    spread: str = ""
+    """The lowest and the highest ratio, or figure where there is no ratio."""
+    goal: str | None = None
+    met: bool | None = None
+    cpu_ratio: float | None = None
+    """Processor time of the broker for the same work, beside that of the limit."""
+
+
+class Judged(TypedDict):
+    """The two fields of every row that say what was wanted."""
+
     goal: str | None
     met: bool | None
 
@@ -46,41 +74,73 @@ class Goal:
         return f">= {self.least}" if self.most is None else f"{self.least} to {self.most}"
 
 
+def judged(goal: Goal | None, value: float) -> Judged:
+    """The goal as it is printed, and whether the value meets it; None twice without a goal."""
+    if goal is None:
+        return {"goal": None, "met": None}
+    return {"goal": str(goal), "met": goal.is_met_by(value)}
+
+
 def compare(
     what: str, measured: Step, limit: Step, *, rounds: int, goal: Goal | None = None
 ) -> Result:
     """`measured` against `limit`, after one turn of each to warm up; the goal is for the ratio."""
-    ours: list[float] = []
-    theirs: list[float] = []
+    ours, theirs = by_turns(measured, limit, rounds)
+    return compared(what, ours, theirs, goal=goal)
+
+
+def by_turns(
+    one: Callable[[], Each], other: Callable[[], Each], rounds: int
+) -> tuple[list[Each], list[Each]]:
+    """What both gave; the round that fills caches is not counted."""
+    ours: list[Each] = []
+    theirs: list[Each] = []
     for turn in range(rounds + 1):
-        one, other = 0.0, 0.0
         if turn % 2:
-            one, other = measured(), limit()
+            mine, its = one(), other()
         else:
-            other, one = limit(), measured()
+            its, mine = other(), one()
         if turn:
-            ours.append(one)
-            theirs.append(other)
-    ratio = statistics.median(mine / its for mine, its in zip(ours, theirs, strict=True))
+            ours.append(mine)
+            theirs.append(its)
+    return ours, theirs
+
+
+def compared(
+    what: str, measured: Sequence[float], limits: Sequence[float], *, goal: Goal | None = None
+) -> Result:
+    """The medians, and that of the ratios of the rounds."""
+    ratio = rounded(statistics.median(ratios_of(measured, limits)))
     return Result(
         what=what,
-        measured=rounded(statistics.median(ours)),
-        limit=rounded(statistics.median(theirs)),
-        ratio=rounded(ratio),
-        goal=None if goal is None else str(goal),
-        met=None if goal is None else goal.is_met_by(rounded(ratio)),
+        measured=rounded(statistics.median(measured)),
+        limit=rounded(statistics.median(limits)),
+        ratio=ratio,
+        **judged(goal, ratio),
     )
+
+
+def ratios_of(measured: Sequence[float], limits: Sequence[float]) -> list[float]:
+    """Round by round."""
+    return [one / max(other, 1e-9) for one, other in zip(measured, limits, strict=True)]
 
 
 def alone(what: str, measured: float, *, goal: Goal | None = None) -> Result:
     """A figure that has no limit but its goal."""
+    value = rounded(measured)
+    return Result(what=what, measured=value, limit=None, ratio=None, **judged(goal, value))
+
+
+def beside(what: str, measured: float, limit: float) -> Result:
+    """A figure and its limit, without a goal."""
+    ratio = rounded(measured / limit)
     return Result(
         what=what,
         measured=rounded(measured),
-        limit=None,
-        ratio=None,
-        goal=None if goal is None else str(goal),
-        met=None if goal is None else goal.is_met_by(rounded(measured)),
+        limit=rounded(limit),
+        ratio=ratio,
+        goal=None,
+        met=None,
     )
 
 
@@ -100,6 +160,12 @@ def seconds(work: Callable[[], object]) -> float:
     return max(time.perf_counter() - started, 1e-9)
 
 
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value below which so many are; of none, infinity."""
+    ordered = sorted(values) or [float("inf")]
+    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
 def rounded(value: float) -> float:
     """Three digits, and no fraction where that is noise."""
     if value >= 100:
@@ -112,7 +178,14 @@ def spread(figures: Sequence[float]) -> tuple[float, float]:
     return rounded(min(figures)), rounded(max(figures))
 
 
+def plain_spread(figures: Sequence[float]) -> str:
+    """The same as a text, with all digits."""
+    least, most = spread(figures)
+    return f"{least}-{most}"
+
+
 def spread_text(figures: tuple[float, float]) -> str:
+    """The same for people."""
     return "-".join(map(short, figures))
 
 

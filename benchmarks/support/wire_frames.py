@@ -6,6 +6,7 @@ only counts bytes; what the answers say is checked afterwards, all at once.
 
 from dataclasses import dataclass
 
+from storage_engine.net.pieces import joined
 from storage_engine.protocol.apis import fetch, produce
 from storage_engine.protocol.framing import encode_request_frame, encode_response_frame
 from storage_engine.protocol.records.record_batch import HEADER_BYTES
@@ -39,6 +40,11 @@ class ProduceFrames:
     records_per_batch: int
 
     @property
+    def request_bytes(self) -> int:
+        """Without its length."""
+        return self.frame_bytes - 4
+
+    @property
     def count(self) -> int:
         return len(self.ring) // self.frame_bytes
 
@@ -53,11 +59,8 @@ def produce_frames(
         request = produce.ProduceRequest(
             None, acks, _TIMEOUT_MS, [produce.ProducePartition(topic, 0, batch)]
         )
-        frames.append(
-            b"".join(
-                encode_request_frame(produce.API, PRODUCE_VERSION, number, CLIENT_ID, request)  # type: ignore[arg-type]
-            )
-        )
+        pieces = encode_request_frame(produce.API, PRODUCE_VERSION, number, CLIENT_ID, request)
+        frames.append(joined(pieces))
     answer, marked = (_produce_answer(topic, base_offset) for base_offset in (0, 1))
     last_different = next(at for at in range(len(answer)) if answer[at] != marked[at])
     return ProduceFrames(
@@ -72,7 +75,7 @@ def produce_frames(
 def _produce_answer(topic: str, base_offset: int) -> bytes:
     partition = produce.ProducePartitionResponse(topic, 0, 0, base_offset, -1, 0)
     response = produce.ProduceResponse([partition])
-    return b"".join(encode_response_frame(produce.API, PRODUCE_VERSION, 0, response))  # type: ignore[arg-type]
+    return joined(encode_response_frame(produce.API, PRODUCE_VERSION, 0, response))
 
 
 def random_batch(batch_bytes: int, *, seed: int) -> tuple[memoryview, int]:
@@ -101,7 +104,7 @@ def fetch_frame(topic: str, max_bytes: int, offset: int) -> bytes:
     """A consumer's request for up to `max_bytes` from `offset` on."""
     partition = fetch.FetchPartition(topic, 0, offset, max_bytes)
     request = fetch.FetchRequest(_MAX_WAIT_MS, 1, max_bytes, [partition])
-    return b"".join(encode_request_frame(fetch.API, FETCH_VERSION, 0, CLIENT_ID, request))  # type: ignore[arg-type]
+    return joined(encode_request_frame(fetch.API, FETCH_VERSION, 0, CLIENT_ID, request))
 
 
 def check_answers(received: bytearray, frames: ProduceFrames, *, first: int) -> str | None:

@@ -1,26 +1,34 @@
-"""The ends of the measured connections: what sends, what drains, and the processes that they run
-in.
+"""The ends of the measured connections, and the processes that they run in.
 
-An end does nothing but move bytes. Its requests lie ready, answers are counted by their bytes while
-the clock runs and looked at after it has stopped.
+An end does nothing but move bytes. Its requests lie ready, and what answers say is looked at after
+the clock has stopped. Clients are blocking and take turns, so that the same lines move the same
+bytes with TLS and without. Where a listener asks for a log-in it is PLAIN, which every broker that
+is compared has.
 """
 
+import itertools
 import mmap
 import multiprocessing
-import select
 import socket
+import ssl
 import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
-from benchmarks.support.wire_frames import ProduceFrames, check_answers, fetch_frame
+from benchmarks.support.wire_frames import CLIENT_ID, ProduceFrames, check_answers, fetch_frame
+from storage_engine.net.pieces import joined
+from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.framing import encode_request_frame
+from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
 from storage_engine.tools.errors import CommandError
 
 HOST = "127.0.0.1"
+USER = "app"
+MECHANISM = "PLAIN"
 RECEIVE_BYTES = 256 * 1024
 """One read of a socket: what stays in the CPU's cache, for us as for the broker."""
 CONNECT_TIMEOUT_S = 10.0
@@ -31,10 +39,9 @@ Result = TypeVar("Result")
 
 _GO = b"g"
 _DONE = b"d"
-_FRAME_LENGTH_BYTES = 4
-
-_HEAD_BYTES = 256
-"""More than what lies before the records of an answer, and their base offset."""
+_LENGTH_BYTES = 4
+_ERROR_AT = 4
+"""Behind the correlation id of an answer."""
 _JOIN_TIMEOUT_S = 5.0
 
 
@@ -106,10 +113,69 @@ def _serve(pipe: Connection) -> None:
             pipe.send(outcome)
 
 
-def _connect(port: int) -> socket.socket:
-    sock = socket.create_connection((HOST, port), CONNECT_TIMEOUT_S)
+class Endpoint(NamedTuple):
+    """A listener, and what it asks for."""
+
+    port: int
+    ca_file: Path | None = None
+    """None: it speaks no TLS."""
+    password: str | None = None
+    """None: it asks nobody who they are."""
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.port})"
+
+
+def connect(endpoint: Endpoint) -> socket.socket:
+    """A connection that is ready for requests. CommandError when the log-in is refused."""
+    sock = socket.create_connection((HOST, endpoint.port), CONNECT_TIMEOUT_S)
+    sock.settimeout(SILENCE_TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if endpoint.ca_file is not None:
+        context = ssl.create_default_context(cafile=str(endpoint.ca_file))
+        sock = context.wrap_socket(sock, server_hostname=HOST)
+    if endpoint.password is not None:
+        token = f"\0{USER}\0{endpoint.password}".encode()
+        handshake = sasl_handshake.SaslHandshakeRequest(mechanism=MECHANISM)
+        _log_in(sock, sasl_handshake.API, handshake)
+        authenticate = sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token)
+        _log_in(sock, sasl_authenticate.API, authenticate)
     return sock
+
+
+def _log_in(sock: socket.socket, spec: AnyApi, request: Any) -> None:
+    answer = ask(sock, joined(encode_request_frame(spec, 1, 0, CLIENT_ID, request)))
+    if error := int.from_bytes(answer[_ERROR_AT : _ERROR_AT + 2], "big"):
+        raise CommandError(f"{spec.name} of a client of the benchmark got error {error}")
+
+
+def ask(sock: socket.socket, frame: bytes) -> bytes:
+    """The answer to a frame, without its length."""
+    sock.sendall(frame)
+    return _received(sock, int.from_bytes(_received(sock, _LENGTH_BYTES), "big"))
+
+
+def _received(sock: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    _fill(sock, memoryview(data))
+    return bytes(data)
+
+
+def _fill(sock: socket.socket, view: memoryview) -> None:
+    while len(view):
+        received = sock.recv_into(view[:RECEIVE_BYTES])
+        if not received:
+            raise CommandError("the other end closed a connection of the benchmark")
+        view = view[received:]
+
+
+def _drop(sock: socket.socket, size: int, buffer: memoryview) -> None:
+    """Receive so many bytes, each into the same few."""
+    while size:
+        received = sock.recv_into(buffer, min(size, len(buffer)))
+        if not received:
+            raise CommandError("the other end closed a connection of the benchmark")
+        size -= received
 
 
 def touch_memory(_listener: socket.socket, folder: Path, size: int) -> None:
@@ -128,16 +194,21 @@ def drain(listener: socket.socket, size: int) -> None:
     sock, _ = listener.accept()
     with sock:
         sock.settimeout(SILENCE_TIMEOUT_S)
-        _receive(sock, size)
+        _drop(sock, size, memoryview(bytearray(RECEIVE_BYTES)))
         sock.sendall(_DONE)
 
 
 def push(_listener: socket.socket, port: int, ring: bytes, piece: int, size: int) -> float:
     """Seconds to send `size` bytes, `ring` over and over in pieces, to a `drain`."""
-    with _connect(port) as sock:
-        sock.settimeout(SILENCE_TIMEOUT_S)
+    view = memoryview(ring)
+    position = 0
+    with connect(Endpoint(port)) as sock:
         started = time.perf_counter()
-        _send(sock, ring, piece, size)
+        while size:
+            part = view[position : position + min(piece, size)]
+            sock.sendall(part)
+            size -= len(part)
+            position = (position + len(part)) % len(view)
         sock.recv(1)
         return time.perf_counter() - started
 
@@ -159,77 +230,57 @@ def supply(listener: socket.socket, path: Path, piece: int, size: int) -> None:
 
 def pull(_listener: socket.socket, port: int, size: int) -> float:
     """Seconds to receive `size` bytes from a `supply`."""
-    with _connect(port) as sock:
-        sock.settimeout(SILENCE_TIMEOUT_S)
+    buffer = memoryview(bytearray(RECEIVE_BYTES))
+    with connect(Endpoint(port)) as sock:
         started = time.perf_counter()
         sock.sendall(_GO)
-        _receive(sock, size)
+        _drop(sock, size, buffer)
         return time.perf_counter() - started
-
-
-def _send(sock: socket.socket, ring: bytes, piece: int, size: int) -> None:
-    view = memoryview(ring)
-    position = 0
-    while size:
-        part = view[position : position + min(piece, size)]
-        sock.sendall(part)
-        size -= len(part)
-        position = (position + len(part)) % len(view)
-
-
-def _receive(sock: socket.socket, size: int) -> None:
-    buffer = memoryview(bytearray(RECEIVE_BYTES))
-    while size:
-        received = sock.recv_into(buffer, min(size, RECEIVE_BYTES))
-        if not received:
-            raise CommandError("the other end closed the connection")
-        size -= received
 
 
 # --- producers ---
 
 
-class _ProducerConnection:
-    """A producer's connection, with its progress in sending and the answers so far."""
+class _Lane:
+    """A producer's connection."""
 
-    __slots__ = ("_answers", "_filled", "_frames", "_in_flight", "_ring", "_sent", "_total", "sock")
-
-    def __init__(self, sock: socket.socket, frames: ProduceFrames, in_flight: int, requests: int):
+    def __init__(self, sock: socket.socket, frames: ProduceFrames, requests: int) -> None:
         self.sock = sock
         self._frames = frames
-        self._ring = memoryview(frames.ring)
-        self._in_flight = in_flight
-        self._total = requests * frames.frame_bytes
+        self._unsent = requests
         self._sent = 0
         self._answers = memoryview(bytearray(requests * len(frames.answer)))
         self._filled = 0
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self._filled == len(self._answers)
 
-    def send(self, flags: int) -> bool:
-        """Send what the answers so far allow; False when the socket takes no more now."""
-        frame_bytes = self._frames.frame_bytes
-        answered = self._filled // len(self._frames.answer)
-        allowed = min(self._total, (answered + self._in_flight) * frame_bytes)
-        ring = self._ring
-        while self._sent < allowed:
-            begin = self._sent % len(ring)
-            part = ring[begin : begin + allowed - self._sent]
-            try:
-                taken = self.sock.send(part, flags)
-            except BlockingIOError:
-                return False
-            self._sent += taken
-        return True
+    def send(self, requests: int) -> None:
+        """In one piece, as far as the ring goes, and no more than there are."""
+        frames = self._frames
+        requests = min(requests, self._unsent)
+        self._unsent -= requests
+        while requests:
+            first = self._sent % frames.count
+            some = min(requests, frames.count - first)
+            begin = first * frames.frame_bytes
+            self.sock.sendall(memoryview(frames.ring)[begin : begin + some * frames.frame_bytes])
+            self._sent += some
+            requests -= some
 
-    def receive(self, flags: int) -> None:
-        """Take what answers there are."""
-        received = self.sock.recv_into(self._answers[self._filled :], 0, flags)
+    def receive(self) -> int:
+        """As many whole answers as have come, at least one."""
+        size = len(self._frames.answer)
+        before = self._filled // size
+        received = self.sock.recv_into(self._answers[self._filled :])
         if not received:
             raise CommandError("the broker closed a producer's connection")
         self._filled += received
+        if left := -self._filled % size:
+            _fill(self.sock, self._answers[self._filled : self._filled + left])
+            self._filled += left
+        return self._filled // size - before
 
     def check(self) -> None:
         problem = check_answers(bytearray(self._answers), self._frames, first=0)
@@ -239,22 +290,24 @@ class _ProducerConnection:
 
 def produce(
     _listener: socket.socket,
-    port: int,
+    endpoint: Endpoint,
     frames: ProduceFrames,
     connections: int,
     in_flight: int,
     requests: int,
 ) -> float:
-    """Seconds to get `requests` requests answered on each connection, with so many in flight."""
-    lanes = [
-        _ProducerConnection(_connect(port), frames, in_flight, requests) for _ in range(connections)
-    ]
+    """Seconds until `requests` requests of each connection are answered, with so many in flight;
+    what may be sent is sent together, as clients do that have more to send."""
+    lanes = [_Lane(connect(endpoint), frames, requests) for _ in range(connections)]
     try:
         started = time.perf_counter()
-        if connections == 1:
-            _produce_alone(lanes[0])
-        else:
-            _produce_together(lanes)
+        for lane in lanes:
+            lane.send(in_flight)
+        left = lanes
+        while left:
+            for lane in left:
+                lane.send(lane.receive())
+            left = [lane for lane in left if not lane.is_done]
         seconds = time.perf_counter() - started
     finally:
         for lane in lanes:
@@ -264,117 +317,36 @@ def produce(
     return seconds
 
 
-def _produce_alone(lane: _ProducerConnection) -> None:
-    lane.sock.settimeout(SILENCE_TIMEOUT_S)
-    while not lane.done:
-        lane.send(0)
-        lane.receive(0)
-
-
-def _produce_together(lanes: list[_ProducerConnection]) -> None:
-    by_descriptor = {lane.sock.fileno(): lane for lane in lanes}
-    blocked: set[int] = set()
-    with select.epoll() as poller:
-        for descriptor, lane in by_descriptor.items():
-            lane.sock.setblocking(False)
-            lane.send(0)
-            # Writable too at first: whoever could not send all of it is told.
-            poller.register(descriptor, select.EPOLLIN | select.EPOLLOUT)
-            blocked.add(descriptor)
-        left = len(lanes)
-        while left:
-            events = poller.poll(SILENCE_TIMEOUT_S)
-            if not events:
-                raise CommandError(f"no answer in {SILENCE_TIMEOUT_S:.0f} s")
-            for descriptor, event in events:
-                lane = by_descriptor[descriptor]
-                if event & ~select.EPOLLOUT:
-                    lane.receive(0)
-                if lane.done:
-                    poller.unregister(descriptor)
-                    left -= 1
-                    continue
-                if lane.send(0) == (descriptor in blocked):
-                    blocked ^= {descriptor}
-                    wanted = select.EPOLLOUT if descriptor in blocked else 0
-                    poller.modify(descriptor, select.EPOLLIN | wanted)
+def produce_for(
+    _listener: socket.socket,
+    endpoint: Endpoint,
+    frames: ProduceFrames,
+    seconds: float,
+    pause_s: float = 0.0,
+) -> tuple[float, list[float]]:
+    """One request after the other for so long, with a pause between: how long it took, and the
+    milliseconds of each."""
+    answer = memoryview(bytearray(len(frames.answer)))
+    found: list[float] = []
+    with connect(endpoint) as sock:
+        started = ended = time.perf_counter()
+        while ended - started < seconds:
+            time.sleep(pause_s)
+            begin = len(found) % frames.count * frames.frame_bytes
+            began = time.perf_counter()
+            sock.sendall(memoryview(frames.ring)[begin : begin + frames.frame_bytes])
+            _fill(sock, answer)
+            ended = time.perf_counter()
+            found.append((ended - began) * 1000)
+    return ended - started, found
 
 
 # --- consumers ---
 
 
-class _Reader:
-    """A consumer's connection: what it has asked for, and how much of the next answer is there."""
-
-    __slots__ = (
-        "_answer_bytes",
-        "_asked",
-        "_buffer",
-        "_got",
-        "_head",
-        "_last",
-        "_max_bytes",
-        "_offset",
-        "_step",
-        "_topic",
-        "sock",
-    )
-
-    def __init__(
-        self, sock: socket.socket, topic: str, max_bytes: int, step: int, last: int, buffer: Any
-    ) -> None:
-        # Else a read could take the beginning of the next answer along.
-        assert max_bytes >= len(buffer)
-        self.sock = sock
-        self._topic = topic
-        self._max_bytes = max_bytes
-        self._step = step
-        self._last = last
-        self._buffer = buffer
-        self._asked = 0
-        self._offset = 0
-        self._got = 0
-        self._answer_bytes = 0
-        # All that lies before the records of the present answer, and their base offset.
-        self._head = b""
-
-    @property
-    def done(self) -> bool:
-        return self._offset == self._last
-
-    def ask(self) -> None:
-        """Ask for what follows, if there is more."""
-        if self._asked < self._last:
-            self.sock.sendall(fetch_frame(self._topic, self._max_bytes, self._asked))
-            self._asked += self._step
-
-    def receive(self) -> bool:
-        """Take bytes of the answer; True when it is whole, with the offset moved on."""
-        known = self._got >= _FRAME_LENGTH_BYTES
-        left = self._answer_bytes - self._got if known else len(self._buffer)
-        received = self.sock.recv_into(self._buffer, min(left, len(self._buffer)))
-        if not received:
-            raise CommandError("the broker closed a consumer's connection")
-        if not self._got:
-            self._head = b""
-        if len(self._head) < _HEAD_BYTES:
-            self._head += self._buffer[: min(received, _HEAD_BYTES - len(self._head))]
-            self._answer_bytes = _FRAME_LENGTH_BYTES + int.from_bytes(self._head[:4], "big")
-        self._got += received
-        if self._got < max(_FRAME_LENGTH_BYTES, self._answer_bytes):
-            return False
-        before_records = self._answer_bytes - self._max_bytes
-        base_offset = self._head[before_records : before_records + 8] if before_records > 0 else b""
-        if len(base_offset) < 8 or int.from_bytes(base_offset, "big") != self._offset:
-            raise CommandError(f"a consumer got a wrong answer for offset {self._offset}")
-        self._offset += self._step
-        self._got = 0
-        return True
-
-
-def consume(
+def fetch(
     _listener: socket.socket,
-    port: int,
+    endpoint: Endpoint,
     topic: str,
     consumers: int,
     max_bytes: int,
@@ -385,32 +357,52 @@ def consume(
     """Seconds until each of the consumers has had `answers` answers of `max_bytes` and `step`
     offsets each, with so many requests in flight."""
     buffer = memoryview(bytearray(RECEIVE_BYTES))
-    readers = [
-        _Reader(_connect(port), topic, max_bytes, step, step * answers, buffer)
-        for _ in range(consumers)
-    ]
-    by_descriptor = {reader.sock.fileno(): reader for reader in readers}
+    socks = [connect(endpoint) for _ in range(consumers)]
     try:
-        with select.epoll() as poller:
-            for descriptor, reader in by_descriptor.items():
-                reader.sock.settimeout(SILENCE_TIMEOUT_S)
-                poller.register(descriptor, select.EPOLLIN)
-            started = time.perf_counter()
-            for reader in readers:
-                for _ in range(in_flight):
-                    reader.ask()
-            left = consumers
-            while left:
-                for descriptor, _ in poller.poll(SILENCE_TIMEOUT_S):
-                    reader = by_descriptor[descriptor]
-                    if not reader.receive():
-                        continue
-                    if reader.done:
-                        poller.unregister(descriptor)
-                        left -= 1
-                    else:
-                        reader.ask()
-            return time.perf_counter() - started
+        started = time.perf_counter()
+        for number in range(answers + in_flight):
+            for sock in socks:
+                if number >= in_flight:
+                    _receive_batches(sock, max_bytes, (number - in_flight) * step, buffer)
+                if number < answers:
+                    sock.sendall(fetch_frame(topic, max_bytes, number * step))
+        return time.perf_counter() - started
     finally:
-        for reader in readers:
-            reader.sock.close()
+        for sock in socks:
+            sock.close()
+
+
+def fetch_for(
+    _listener: socket.socket,
+    endpoint: Endpoint,
+    topic: str,
+    max_bytes: int,
+    step: int,
+    batches: int,
+    seconds: float,
+) -> tuple[int, float]:
+    """One request after the other for so long, from the first batch on again and again: the bytes
+    of the batches, and how long it took."""
+    buffer = memoryview(bytearray(RECEIVE_BYTES))
+    took = 0.0
+    with connect(endpoint) as sock:
+        started = time.perf_counter()
+        for number in itertools.count(1):
+            offset = (number - 1) % batches * step
+            sock.sendall(fetch_frame(topic, max_bytes, offset))
+            _receive_batches(sock, max_bytes, offset, buffer)
+            took = time.perf_counter() - started
+            if took >= seconds:
+                break
+    return number * max_bytes, took
+
+
+def _receive_batches(sock: socket.socket, max_bytes: int, offset: int, buffer: memoryview) -> None:
+    """An answer whose records are `max_bytes` from `offset` on. CommandError for another one."""
+    before = int.from_bytes(_received(sock, _LENGTH_BYTES), "big") - max_bytes
+    if not 0 < before < RECEIVE_BYTES:
+        raise CommandError(f"a consumer got an answer of {before + max_bytes} bytes")
+    head = _received(sock, before + 8)
+    if int.from_bytes(head[before:], "big") != offset:
+        raise CommandError(f"a consumer got a wrong answer for offset {offset}")
+    _drop(sock, max_bytes - 8, buffer)

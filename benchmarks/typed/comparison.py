@@ -15,7 +15,7 @@ from benchmarks.beside_kafka.environment import make_environment
 from benchmarks.beside_kafka.jars import CONNECTOR, KAFKA, fetch_jars
 from benchmarks.beside_kafka.processor_time import check_proc
 from benchmarks.beside_kafka.rows import OURS, THEIRS
-from benchmarks.beside_kafka.sides import Brokers
+from benchmarks.support.brokers import Brokers
 from benchmarks.typed.brokers import LinkedBrokers, linked_brokers
 from benchmarks.typed.columns import ALL, TWO, share_where
 from benchmarks.typed.fluss import running_fluss

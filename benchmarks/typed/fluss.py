@@ -18,10 +18,9 @@ from benchmarks.beside_kafka.environment import ROOT, environment_with
 from benchmarks.beside_kafka.jars import JarSet, fetch_jars
 from benchmarks.beside_kafka.processor_time import seconds_of
 from benchmarks.beside_kafka.tethered import check_runs, tethered
-from benchmarks.typed.link import HOST
+from benchmarks.support.brokers import HOST, free_ports
 from benchmarks.typed.rows import Measured
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.embedded import start_embedded
 from storage_engine.zookeeper.java import find_java
@@ -105,9 +104,7 @@ def running_fluss(folder: Path, cache: Path) -> Iterator[FlussClient]:
     report_line("starting Apache Fluss")
     home = folder / "fluss"
     home.mkdir()
-    ports: list[int] = []
-    for _ in range(1 + BROKERS):
-        ports.append(find_free_port(HOST, avoid=ports))
+    ports = free_ports(1 + BROKERS)
     zookeeper = start_embedded(home / "zookeeper")
     with contextlib.ExitStack() as stack:
         stack.callback(zookeeper.stop)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from benchmarks.beside_kafka.environment import ROOT
 from benchmarks.beside_kafka.tethered import check_runs, tethered
+from benchmarks.support.brokers import HOST
 
 if TYPE_CHECKING:
     import subprocess
 
-HOST = "127.0.0.1"
 _CHUNK_BYTES = 64 << 10
 
 

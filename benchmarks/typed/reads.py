@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from benchmarks.beside_kafka.processor_time import seconds_of
-from benchmarks.beside_kafka.sides import Brokers
+from benchmarks.support.brokers import Brokers
 from benchmarks.typed.rows import Measured
 from storage_engine.client import Consumer, TopicPartition
 from storage_engine.tools.errors import CommandError

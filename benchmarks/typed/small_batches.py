@@ -14,8 +14,8 @@ import pyarrow as pa
 from benchmarks.arguments import scratch
 from benchmarks.beside_kafka.clusters import our_brokers
 from benchmarks.beside_kafka.processor_time import check_proc, seconds_of
-from benchmarks.beside_kafka.sides import Brokers
 from benchmarks.beside_kafka.topics import REPLICAS
+from benchmarks.support.brokers import Brokers
 from benchmarks.support.random_values import random_values
 from benchmarks.support.rounds import rounded, seconds
 from benchmarks.typed.columns import ALL, JSON_BYTES, TWO, make_rows

@@ -5,8 +5,9 @@ from typing import Any
 
 from benchmarks.beside_kafka.processor_time import cpu_times
 from benchmarks.beside_kafka.rows import OURS
-from benchmarks.beside_kafka.sides import Brokers, Spark
+from benchmarks.beside_kafka.sides import Spark
 from benchmarks.beside_kafka.topics import check_rows
+from benchmarks.support.brokers import Brokers
 from benchmarks.typed.columns import ALL
 from benchmarks.typed.rows import Measured
 from benchmarks.typed.topics import PARTITIONS, target

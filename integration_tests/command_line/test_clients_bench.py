@@ -11,9 +11,9 @@ import pytest
 from benchmarks.arguments import default_folder
 from benchmarks.beside_kafka import topics
 from benchmarks.beside_kafka.jars import KAFKA, KAFKA_TOOLS
-from benchmarks.beside_kafka.sides import Brokers
 from benchmarks.clients import librdkafka
 from benchmarks.clients.loads import JAVA, PARTITIONS, REQUESTS, ROWS, loads_of
+from benchmarks.support.brokers import Brokers
 from integration_tests.support.cluster_support import running_cluster
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.beside_kafka.jars import ivy_file, read_pinned
 from benchmarks.beside_kafka.processor_time import seconds_of
+from benchmarks.support.brokers import HOST
 from benchmarks.typed.columns import (
     ALL,
     JSON_BYTES,
@@ -25,7 +26,7 @@ from benchmarks.typed.columns import (
     share_where,
 )
 from benchmarks.typed.fluss import FLUSS, FLUSS_VERSION
-from benchmarks.typed.link import HOST, Link
+from benchmarks.typed.link import Link
 from benchmarks.typed.rows import COLUMNS, ROWS, Measured, cells, result_of, stopped
 from storage_engine.core.typed.schema_text import parse_schema
 from storage_engine.core.typed.topic_schema import new_schema

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.support.wire_echo import compiled_echo, python_echo
 from benchmarks.support.wire_frames import check_answers, produce_frames
-from benchmarks.support.wire_load import Worker, produce
+from benchmarks.support.wire_load import Endpoint, Worker, produce
 from storage_engine.protocol.apis import produce as produce_api
 from storage_engine.protocol.framing import parse_request_header, parse_response
 from storage_engine.protocol.records.record_batch import validate_for_append
@@ -46,14 +46,14 @@ def test_the_echo_in_c_answers_every_request(tmp_path, connections):
         pytest.skip("there is no C compiler")
     with compiled_echo(tmp_path, FRAMES.answer) as echo:
         assert echo is not None
-        assert produce(None, echo.port, FRAMES, connections, 4, 500) > 0
+        assert produce(None, Endpoint(echo.port), FRAMES, connections, 4, 500) > 0
 
 
 def test_the_echo_in_python_answers_every_request():
     with Worker() as worker, python_echo(worker, FRAMES) as echo:
-        assert produce(None, echo.port, FRAMES, 1, 4, 500) > 0
+        assert produce(None, Endpoint(echo.port), FRAMES, 1, 4, 500) > 0
 
 
 def test_what_fails_in_a_worker_is_told_here():
     with Worker() as worker, pytest.raises(CommandError, match="failed"):
-        worker.run(produce, 1, FRAMES, 1, 1, 1)
+        worker.run(produce, Endpoint(1), FRAMES, 1, 1, 1)

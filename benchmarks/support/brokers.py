@@ -1,0 +1,85 @@
+"""Brokers of Headrace whose settings `headrace up` does not make, and how servers are waited for.
+
+Each is a process of its own that ends with this one. All files are in the folder that is given.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.beside_kafka.environment import ROOT
+from benchmarks.beside_kafka.tethered import check_runs, tethered
+from storage_engine.client.cluster import Cluster
+from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local.broker_settings import write_settings
+from storage_engine.tools.local.free_ports import find_free_port
+
+HOST = "127.0.0.1"
+
+Started = tuple["subprocess.Popen[str]", Path]
+"""A process, and its log."""
+
+
+class Brokers(NamedTuple):
+    """Those of one side of a comparison."""
+
+    bootstrap_servers: str
+    pids: Sequence[int]
+
+
+_POLL_S = 0.1
+_BROKER = ("storage_engine.tools.cli", "broker")
+
+
+def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
+    """So many different ones of this machine."""
+    ports: list[int] = []
+    for _ in range(count):
+        ports.append(find_free_port(HOST, avoid=[*avoid, *ports]))
+    return ports
+
+
+@contextlib.contextmanager
+def started_broker(
+    folder: Path, name: str, settings: Mapping[str, str], module: Sequence[str] = _BROKER
+) -> Iterator[Started]:
+    """The process of a broker, which may not serve yet. `module`: what runs it, with arguments."""
+    file, log = folder / f"{name}.properties", folder / f"{name}.log"
+    write_settings(file, settings)
+    command = [sys.executable, "-P", "-m", *module, str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with tethered(command, log=log, folder=folder, environment=environment) as process:
+        yield process, log
+
+
+def wait_until(
+    is_up: Callable[[], bool], what: str, started: Sequence[Started], timeout_s: float = 60.0
+) -> None:
+    """CommandError when one of the processes ends, and after the time."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        for process, log in started:
+            check_runs(process, what, log)
+        if is_up():
+            return
+        if time.monotonic() > deadline:
+            raise CommandError(f"{what} is not up after {timeout_s:.0f} s")
+        time.sleep(_POLL_S)
+
+
+def know_each_other(servers: str, brokers: int) -> bool:
+    """Whether each of them tells of so many."""
+    try:
+        for server in servers.split(","):
+            with Cluster(server, bootstrap_timeout_ms=1_000, deadline_ms=2_000) as cluster:
+                if len(cluster.metadata([]).brokers) < brokers:
+                    return False
+    except HeadraceError:
+        return False
+    return True
