@@ -6,195 +6,132 @@ Every call ends within a documented deadline, in a result or in one typed error 
 thread. The names below are imported on first use, so that no process pays for what it does not use.
 """
 
+# ruff: noqa: I001 - each name once, beside its module
+
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from storage_engine.client.admin.active_producers import ActiveProducer
-    from storage_engine.client.admin.admin_client import Admin, ClusterDescription
+    from storage_engine.client.admin.active_producers import ActiveProducer as ActiveProducer
+    from storage_engine.client.admin.admin_client import (
+        Admin as Admin,
+        ClusterDescription as ClusterDescription,
+    )
     from storage_engine.client.admin.groups import (
-        GroupDescription,
-        GroupMember,
-        GroupPartition,
-        ListedGroup,
+        GroupDescription as GroupDescription,
+        GroupMember as GroupMember,
+        GroupPartition as GroupPartition,
+        ListedGroup as ListedGroup,
     )
-    from storage_engine.client.admin.log_dirs import (
-        LogDir,
-        ReplicaLog,
+    from storage_engine.client.admin.log_dirs import LogDir as LogDir, ReplicaLog as ReplicaLog
+    from storage_engine.client.admin.offset_resets import OffsetReset as OffsetReset
+    from storage_engine.client.admin.topics import (
+        ALL_BROKERS as ALL_BROKERS,
+        ConfigEntry as ConfigEntry,
+        NewTopic as NewTopic,
     )
-    from storage_engine.client.admin.offset_resets import OffsetReset
-    from storage_engine.client.admin.topics import ALL_BROKERS, ConfigEntry, NewTopic
     from storage_engine.client.admin.transaction_states import (
-        ListedTransaction,
-        TransactionDescription,
+        ListedTransaction as ListedTransaction,
+        TransactionDescription as TransactionDescription,
     )
-    from storage_engine.client.asynchronous import AsyncAdmin, AsyncConsumer, AsyncProducer
-    from storage_engine.client.cluster import EARLIEST, LATEST
-    from storage_engine.client.consumer.consumer import Consumer
+    from storage_engine.client.asynchronous import (
+        AsyncAdmin as AsyncAdmin,
+        AsyncConsumer as AsyncConsumer,
+        AsyncProducer as AsyncProducer,
+    )
+    from storage_engine.client.cluster import EARLIEST as EARLIEST, LATEST as LATEST
+    from storage_engine.client.consumer.consumer import Consumer as Consumer
     from storage_engine.client.consumer.consumer_errors import (
-        GroupError,
-        NoOffsetError,
+        GroupError as GroupError,
+        NoOffsetError as NoOffsetError,
     )
-    from storage_engine.client.consumer.consumer_record import ConsumerRecord
-    from storage_engine.client.consumer.simple_consumer import Fetched, SimpleConsumer
-    from storage_engine.client.fetching.bulk_reader import BulkReader, RecordsGoneError, Split
-    from storage_engine.client.groups.group_errors import CommitRefusedError
-    from storage_engine.client.groups.group_requests import GroupMetadata
+    from storage_engine.client.consumer.consumer_record import ConsumerRecord as ConsumerRecord
+    from storage_engine.client.consumer.simple_consumer import (
+        Fetched as Fetched,
+        SimpleConsumer as SimpleConsumer,
+    )
+    from storage_engine.client.fetching.bulk_reader import (
+        BulkReader as BulkReader,
+        RecordsGoneError as RecordsGoneError,
+        Split as Split,
+    )
+    from storage_engine.client.groups.group_errors import CommitRefusedError as CommitRefusedError
+    from storage_engine.client.groups.group_requests import GroupMetadata as GroupMetadata
     from storage_engine.client.process_metrics import (
-        ClientCollector,
-        client_metrics,
-        export_to_opentelemetry,
+        ClientCollector as ClientCollector,
+        client_metrics as client_metrics,
+        export_to_opentelemetry as export_to_opentelemetry,
     )
-    from storage_engine.client.producer.producer import Producer
+    from storage_engine.client.producer.producer import Producer as Producer
     from storage_engine.client.producer.producer_errors import (
-        BufferFullError,
-        ProducerClosedError,
-        ProducerFencedError,
-        RefusedRecordsError,
-        SerializationError,
-        TransactionFailedError,
-        TriesExhaustedError,
+        BufferFullError as BufferFullError,
+        ProducerClosedError as ProducerClosedError,
+        ProducerFencedError as ProducerFencedError,
+        RefusedRecordsError as RefusedRecordsError,
+        SerializationError as SerializationError,
+        TransactionFailedError as TransactionFailedError,
+        TriesExhaustedError as TriesExhaustedError,
     )
-    from storage_engine.client.producer.record_future import RecordMetadata
-    from storage_engine.client.topic_schemas import KnownSchema
-    from storage_engine.client.turn import ClientInUseError
-    from storage_engine.client.zookeeper_consumer.assignment import TopicFilter
-    from storage_engine.client.zookeeper_consumer.connector import ConsumerConnector
-    from storage_engine.client.zookeeper_consumer.message_stream import MessageStream
+    from storage_engine.client.producer.record_future import RecordMetadata as RecordMetadata
+    from storage_engine.client.topic_schemas import KnownSchema as KnownSchema
+    from storage_engine.client.turn import ClientInUseError as ClientInUseError
+    from storage_engine.client.zookeeper_consumer.assignment import TopicFilter as TopicFilter
+    from storage_engine.client.zookeeper_consumer.connector import (
+        ConsumerConnector as ConsumerConnector,
+    )
+    from storage_engine.client.zookeeper_consumer.message_stream import (
+        MessageStream as MessageStream,
+    )
     from storage_engine.core.errors import (
-        AuthenticationError,
-        ConfigError,
-        DeadlineExceededError,
-        ErrorCode,
-        HeadraceError,
-        KafkaError,
-        LogTruncatedError,
-        OffsetOutOfRangeError,
+        AuthenticationError as AuthenticationError,
+        ConfigError as ConfigError,
+        DeadlineExceededError as DeadlineExceededError,
+        ErrorCode as ErrorCode,
+        HeadraceError as HeadraceError,
+        KafkaError as KafkaError,
+        LogTruncatedError as LogTruncatedError,
+        OffsetOutOfRangeError as OffsetOutOfRangeError,
     )
-    from storage_engine.core.ids import TopicPartition
-    from storage_engine.core.settings.config_source import ConfigSource
+    from storage_engine.core.ids import TopicPartition as TopicPartition
+    from storage_engine.core.settings.config_source import ConfigSource as ConfigSource
 
-__all__ = [
-    "ALL_BROKERS",
-    "EARLIEST",
-    "LATEST",
-    "ActiveProducer",
-    "Admin",
-    "AsyncAdmin",
-    "AsyncConsumer",
-    "AsyncProducer",
-    "AuthenticationError",
-    "BufferFullError",
-    "BulkReader",
-    "ClientCollector",
-    "ClientInUseError",
-    "ClusterDescription",
-    "CommitRefusedError",
-    "ConfigEntry",
-    "ConfigError",
-    "ConfigSource",
-    "Consumer",
-    "ConsumerConnector",
-    "ConsumerRecord",
-    "DeadlineExceededError",
-    "ErrorCode",
-    "Fetched",
-    "GroupDescription",
-    "GroupError",
-    "GroupMember",
-    "GroupMetadata",
-    "GroupPartition",
-    "HeadraceError",
-    "KafkaError",
-    "KnownSchema",
-    "ListedGroup",
-    "ListedTransaction",
-    "LogDir",
-    "LogTruncatedError",
-    "MessageStream",
-    "NewTopic",
-    "NoOffsetError",
-    "OffsetOutOfRangeError",
-    "OffsetReset",
-    "Producer",
-    "ProducerClosedError",
-    "ProducerFencedError",
-    "RecordMetadata",
-    "RecordsGoneError",
-    "RefusedRecordsError",
-    "ReplicaLog",
-    "SerializationError",
-    "SimpleConsumer",
-    "Split",
-    "TopicFilter",
-    "TopicPartition",
-    "TransactionDescription",
-    "TransactionFailedError",
-    "TriesExhaustedError",
-    "client_metrics",
-    "export_to_opentelemetry",
-]
-
-_MODULES = {
-    "ALL_BROKERS": "client.admin.topics",
-    "ActiveProducer": "client.admin.active_producers",
-    "Admin": "client.admin.admin_client",
-    "AsyncAdmin": "client.asynchronous",
-    "AsyncConsumer": "client.asynchronous",
-    "AsyncProducer": "client.asynchronous",
-    "AuthenticationError": "core.errors",
-    "BufferFullError": "client.producer.producer_errors",
-    "BulkReader": "client.fetching.bulk_reader",
-    "ClientCollector": "client.process_metrics",
-    "ClientInUseError": "client.turn",
-    "ClusterDescription": "client.admin.admin_client",
-    "CommitRefusedError": "client.groups.group_errors",
-    "ConfigEntry": "client.admin.topics",
-    "ConfigError": "core.errors",
-    "ConfigSource": "core.settings.config_source",
-    "Consumer": "client.consumer.consumer",
-    "ConsumerConnector": "client.zookeeper_consumer.connector",
-    "ConsumerRecord": "client.consumer.consumer_record",
-    "DeadlineExceededError": "core.errors",
-    "EARLIEST": "client.cluster",
-    "ErrorCode": "core.errors",
-    "Fetched": "client.consumer.simple_consumer",
-    "GroupDescription": "client.admin.groups",
-    "GroupError": "client.consumer.consumer_errors",
-    "GroupMember": "client.admin.groups",
-    "GroupMetadata": "client.groups.group_requests",
-    "GroupPartition": "client.admin.groups",
-    "HeadraceError": "core.errors",
-    "KafkaError": "core.errors",
-    "KnownSchema": "client.topic_schemas",
-    "LATEST": "client.cluster",
-    "ListedGroup": "client.admin.groups",
-    "ListedTransaction": "client.admin.transaction_states",
-    "LogDir": "client.admin.log_dirs",
-    "LogTruncatedError": "core.errors",
-    "MessageStream": "client.zookeeper_consumer.message_stream",
-    "NewTopic": "client.admin.topics",
-    "NoOffsetError": "client.consumer.consumer_errors",
-    "OffsetOutOfRangeError": "core.errors",
-    "OffsetReset": "client.admin.offset_resets",
-    "Producer": "client.producer.producer",
-    "ProducerClosedError": "client.producer.producer_errors",
-    "ProducerFencedError": "client.producer.producer_errors",
-    "RecordMetadata": "client.producer.record_future",
-    "RecordsGoneError": "client.fetching.bulk_reader",
-    "RefusedRecordsError": "client.producer.producer_errors",
-    "ReplicaLog": "client.admin.log_dirs",
-    "SerializationError": "client.producer.producer_errors",
-    "SimpleConsumer": "client.consumer.simple_consumer",
-    "Split": "client.fetching.bulk_reader",
-    "TopicFilter": "client.zookeeper_consumer.assignment",
-    "TopicPartition": "core.ids",
-    "TransactionDescription": "client.admin.transaction_states",
-    "TransactionFailedError": "client.producer.producer_errors",
-    "TriesExhaustedError": "client.producer.producer_errors",
-    "client_metrics": "client.process_metrics",
-    "export_to_opentelemetry": "client.process_metrics",
+_NAMES = {
+    "client.admin.active_producers": "ActiveProducer",
+    "client.admin.admin_client": "Admin ClusterDescription",
+    "client.admin.groups": "GroupDescription GroupMember GroupPartition ListedGroup",
+    "client.admin.log_dirs": "LogDir ReplicaLog",
+    "client.admin.offset_resets": "OffsetReset",
+    "client.admin.topics": "ALL_BROKERS ConfigEntry NewTopic",
+    "client.admin.transaction_states": "ListedTransaction TransactionDescription",
+    "client.asynchronous": "AsyncAdmin AsyncConsumer AsyncProducer",
+    "client.cluster": "EARLIEST LATEST",
+    "client.consumer.consumer": "Consumer",
+    "client.consumer.consumer_errors": "GroupError NoOffsetError",
+    "client.consumer.consumer_record": "ConsumerRecord",
+    "client.consumer.simple_consumer": "Fetched SimpleConsumer",
+    "client.fetching.bulk_reader": "BulkReader RecordsGoneError Split",
+    "client.groups.group_errors": "CommitRefusedError",
+    "client.groups.group_requests": "GroupMetadata",
+    "client.process_metrics": "ClientCollector client_metrics export_to_opentelemetry",
+    "client.producer.producer": "Producer",
+    "client.producer.producer_errors": "BufferFullError ProducerClosedError ProducerFencedError "
+    "RefusedRecordsError SerializationError TransactionFailedError TriesExhaustedError",
+    "client.producer.record_future": "RecordMetadata",
+    "client.topic_schemas": "KnownSchema",
+    "client.turn": "ClientInUseError",
+    "client.zookeeper_consumer.assignment": "TopicFilter",
+    "client.zookeeper_consumer.connector": "ConsumerConnector",
+    "client.zookeeper_consumer.message_stream": "MessageStream",
+    "core.errors": "AuthenticationError ConfigError DeadlineExceededError ErrorCode HeadraceError "
+    "KafkaError LogTruncatedError OffsetOutOfRangeError",
+    "core.ids": "TopicPartition",
+    "core.settings.config_source": "ConfigSource",
 }
+"""The public names of each module."""
+
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -62,6 +62,10 @@ SILENT_CHECK_MS = 500
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
+def no_error(_answer: object) -> None:
+    """For an answer that tells no error as a whole."""
+
+
 class LogBounds(NamedTuple):
     """The first offset of each partition, and the one behind its last."""
 
@@ -102,7 +106,7 @@ class Cluster(Closing):
         # When each topic of the view was learnt, in monotonic ms; all topics: under None.
         self._learnt_at_ms: dict[str | None, int] = {}
         self.coordinators: dict[tuple[int, str], int] = {}
-        """Broker by kind and name; `coordinator_lookup` alone changes it."""
+        """Broker by kind and name; `asking` alone changes it."""
 
     # Metadata.
 
@@ -341,19 +345,24 @@ class Cluster(Closing):
         deadline: Deadline | None = None,
         *,
         version: int | None = None,
+        error_of: Callable[[Resp], KafkaError | None] = no_error,
     ) -> Resp:
-        """A request that any broker answers; lost connections are retried."""
+        """A request that any broker answers. After a lost connection, or a retriable error that
+        `error_of` finds in the answer, it is sent again."""
         deadline = deadline or Deadline.after(self.deadline_ms)
         retry = Retry(f"{spec.name} from {self.bootstrap_servers}", deadline)
         while True:
             connection = self._take_any(deadline)
             attempt = deadline.no_later_than(self.request_timeout_ms)
+            failure: HeadraceError | None
             try:
-                return self._exchange(connection, spec, message, attempt, version)
-            except DeadlineExceededError as error:
-                retry.pause(error)
-            except KafkaError as error:
-                retry.pause(error)
+                answer = self._exchange(connection, spec, message, attempt, version)
+                failure = error_of(answer)
+                if failure is None:
+                    return answer
+            except (DeadlineExceededError, KafkaError) as error:
+                failure = error
+            retry.pause(failure)
 
     def _exchange(
         self,

@@ -20,25 +20,15 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from storage_engine.client.asking import TRANSACTION, ask_coordinator
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.coordinator_lookup import (
-    TRANSACTION,
-    forget_coordinator,
-    remembered_coordinator,
-)
 from storage_engine.client.producer.enlisting import (
     ENLIST_VERSION,
     enlist_request,
     enlisted_codes,
     worst,
 )
-from storage_engine.client.retry import Retry
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    ErrorCode,
-    HeadraceError,
-    KafkaError,
-)
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_names import (
     ONCE_PREFIX,
@@ -46,7 +36,6 @@ from storage_engine.core.transactions.sink_names import (
     named_write,
     part_and_number,
 )
-from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis import abort_members, batch_heartbeat, commit_batch, join_batch
 from storage_engine.protocol.apis.commit_batch import CommitBatchRequest, CommitBatchResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest, JoinBatchResponse
@@ -119,7 +108,7 @@ class MicroBatches:
         self._owner = owner
         self._run = run
         self._claim = claim
-        self._deadline_ms = deadline_ms or cluster.deadline_ms
+        self._deadline_ms = deadline_ms
         self._name = member_transactional_id(sink)
 
     def join(
@@ -136,9 +125,8 @@ class MicroBatches:
             run=self._run,
             claim=self._claim,
         )
-        already = ErrorCode.ALREADY_COMMITTED
-        answer, code = self._ask(join_batch.API, request, _outcome, accepted=(already,))
-        if code is already:
+        answer = self._ask(join_batch.API, request, _outcome)
+        if answer.error_code == ErrorCode.ALREADY_COMMITTED:
             return AlreadyCommitted(dict(answer.origins), answer.committed)
         return MicroBatchMember(
             self, batch, answer.producer_id, answer.producer_epoch, dict(answer.origins)
@@ -173,9 +161,8 @@ class MicroBatches:
             rows=rows,
             dropped=dropped,
         )
-        already = ErrorCode.ALREADY_COMMITTED
-        answer, code = self._ask(commit_batch.API, request, _outcome, accepted=(already,))
-        if code is not already:
+        answer = self._ask(commit_batch.API, request, _outcome)
+        if answer.error_code != ErrorCode.ALREADY_COMMITTED:
             return CommitResult(CommitOutcome.COMMITTED)
         is_own = answer.committed.winner in {producer_id for producer_id, _ in members}
         return CommitResult(CommitOutcome.ALREADY_COMMITTED, answer.committed, is_own)
@@ -226,41 +213,36 @@ class MicroBatches:
         request: Req,
         outcome: Callable[[Resp], tuple[ErrorCode, str | None]],
         *,
-        accepted: Collection[ErrorCode] = (),
         version: int | None = None,
-    ) -> tuple[Resp, ErrorCode]:
+    ) -> Resp:
         """The coordinator's answer. KafkaError when that is a final error."""
-        deadline = Deadline.after(self._deadline_ms)
-        retry = Retry(f"{spec.name} of sink '{self.sink}'", deadline)
-        while True:
-            failure: HeadraceError
-            try:
-                answer = self._cluster.request(
-                    self._find(deadline),
-                    spec,
-                    request,
-                    version=version,
-                    timeout_ms=max(1, min(deadline.left_ms, self._cluster.request_timeout_ms)),
-                )
-            except (KafkaError, DeadlineExceededError) as error:
-                failure = error
-            else:
-                code, text = outcome(answer)
-                if code is ErrorCode.NONE or code in accepted:
-                    return answer, code
-                message = f"{spec.name} of sink '{self.sink}', query '{self.query}': "
-                if code is ErrorCode.BATCH_ID_TAKEN:
-                    assert isinstance(request, JoinBatchRequest | CommitBatchRequest)
-                    assert isinstance(answer, JoinBatchResponse | CommitBatchResponse)
-                    if answer.committed.owner != self._owner:
-                        text = self._taken(request.batch, answer.committed)
-                failure = KafkaError(message + (text or code.meaning), code)
-                if code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.BATCH_IDS_CHANGED):
-                    # It is the right coordinator, which waits for something else.
-                    retry.pause(failure)
-                    continue
-            forget_coordinator(self._cluster, TRANSACTION, self._name)
-            retry.pause(failure)
+        what = f"sink '{self.sink}'"
+
+        def error_of(answer: Resp) -> KafkaError | None:
+            code, text = outcome(answer)
+            names_batch = isinstance(request, JoinBatchRequest | CommitBatchRequest)
+            if code is ErrorCode.NONE or (code is ErrorCode.ALREADY_COMMITTED and names_batch):
+                return None
+            if code is ErrorCode.BATCH_ID_TAKEN:
+                assert isinstance(request, JoinBatchRequest | CommitBatchRequest)
+                assert isinstance(answer, JoinBatchResponse | CommitBatchResponse)
+                if answer.committed.owner != self._owner:
+                    text = self._taken(request.batch, answer.committed)
+            message = f"{spec.name} of {what}, query '{self.query}': {text or code.meaning}"
+            return KafkaError(message, code)
+
+        _, answer = ask_coordinator(
+            self._cluster,
+            TRANSACTION,
+            self._name,
+            spec,
+            request,
+            error_of,
+            what=what,
+            version=version,
+            deadline_ms=self._deadline_ms,
+        )
+        return answer
 
     def _taken(self, batch: int, by: CommittedBy) -> str:
         """The text of BATCH_ID_TAKEN: which other query has committed the number, or to which other
@@ -282,10 +264,6 @@ class MicroBatches:
         else:
             remedy = "write under another sinkId or sinkPart"
         return f"batchId {named[1]} of part '{named[0]}', committed by {who}: {remedy}"
-
-    def _find(self, deadline: Deadline) -> int:
-        what = f"sink '{self.sink}'"
-        return remembered_coordinator(self._cluster, TRANSACTION, self._name, what, deadline)
 
 
 @dataclass(frozen=True, slots=True)

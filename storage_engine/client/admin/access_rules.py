@@ -1,11 +1,11 @@
 """Access rules: lists, adds and removes them. Source: KIP-140, KIP-290."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
+from storage_engine.client.admin.requests import error_of, first_error
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.retry import Retry
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.security.acl_rules import (
     AccessRule,
@@ -21,15 +21,12 @@ from storage_engine.core.security.acl_types import (
     PatternType,
     ResourceType,
 )
-from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.messages.create_acls import API as CREATE_ACLS
 from storage_engine.protocol.messages.create_acls import CreateAclsRequest
 from storage_engine.protocol.messages.delete_acls import API as DELETE_ACLS
 from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from storage_engine.protocol.messages.describe_acls import API as DESCRIBE_ACLS
 from storage_engine.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-
-_DESCRIBE, _CREATE, _DELETE = 29, 30, 31
 
 EVERYTHING = AclFilter()
 
@@ -39,30 +36,25 @@ _Removed = DeleteAclsResponse.DeleteAclsFilterResult.DeleteAclsMatchingAcl
 
 def describe_rules(cluster: Cluster, wanted: AclFilter = EVERYTHING) -> list[AclBinding]:
     """The rules that the filter finds, in order."""
-    answer = cluster.ask_any(
-        DESCRIBE_ACLS,
-        DescribeAclsRequest(
-            resource_type_filter=_code(wanted.resource_type),
-            resource_name_filter=wanted.name,
-            pattern_type_filter=_pattern_type(wanted),
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=_code(wanted.operation),
-            permission_type=_code(wanted.permission),
-        ),
+    message = DescribeAclsRequest(
+        resource_type_filter=_code(wanted.resource_type),
+        resource_name_filter=wanted.name,
+        pattern_type_filter=_pattern_type(wanted),
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=_code(wanted.operation),
+        permission_type=_code(wanted.permission),
     )
-    _check(answer.error_code, answer.error_message)
-    found = [
+    answer = cluster.ask_any(DESCRIBE_ACLS, message, error_of=error_of)
+    return sorted(
         AclBinding(_pattern(resource), _rule(each))
         for resource in answer.resources
         for each in resource.acls
-    ]
-    return sorted(found)
+    )
 
 
 def create_rules(cluster: Cluster, bindings: Iterable[AclBinding]) -> None:
     """Adds rules; one that is there already stays. KafkaError names the first that is refused."""
-    wanted = list(bindings)
     message = CreateAclsRequest(
         creations=[
             CreateAclsRequest.AclCreation(
@@ -74,17 +66,11 @@ def create_rules(cluster: Cluster, bindings: Iterable[AclBinding]) -> None:
                 operation=int(rule.operation),
                 permission_type=int(rule.permission),
             )
-            for pattern, rule in wanted
+            for pattern, rule in bindings
         ]
     )
-    _until_done(
-        cluster,
-        "CreateAcls",
-        lambda: [
-            (each.error_code, each.error_message)
-            for each in cluster.ask_any(CREATE_ACLS, message).results
-        ],
-    )
+    # To add a rule twice is as good as once.
+    cluster.ask_any(CREATE_ACLS, message, error_of=lambda answer: first_error(answer.results))
 
 
 def delete_rules(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBinding]:
@@ -103,44 +89,19 @@ def delete_rules(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBind
             for each in filters
         ]
     )
-    removed: dict[AclBinding, None] = {}
+    removed: set[AclBinding] = set()
 
-    def ask() -> list[tuple[int, str | None]]:
-        outcomes = []
-        for result in cluster.ask_any(DELETE_ACLS, message).filter_results:
-            outcomes.append((result.error_code, result.error_message))
-            for each in result.matching_acls:
-                outcomes.append((each.error_code, each.error_message))
-                if not each.error_code:
-                    removed[AclBinding(_pattern(each), _rule(each))] = None
-        return outcomes
+    def error_of_rules(answer: DeleteAclsResponse) -> KafkaError | None:
+        """What one try has removed the next does not find."""
+        rows = [row for result in answer.filter_results for row in result.matching_acls]
+        removed.update(AclBinding(_pattern(row), _rule(row)) for row in rows if not row.error_code)
+        return first_error([*answer.filter_results, *rows])
 
-    _until_done(cluster, "DeleteAcls", ask)
+    cluster.ask_any(DELETE_ACLS, message, error_of=error_of_rules)
     return sorted(removed)
 
 
-def _until_done(
-    cluster: Cluster, what: str, ask: Callable[[], list[tuple[int, str | None]]]
-) -> None:
-    """To add or remove a rule twice is as good as once."""
-    retry = Retry(what, Deadline.after(cluster.deadline_ms))
-    while True:
-        failed = next(((code, text) for code, text in ask() if code), None)
-        if failed is None:
-            return
-        code = ErrorCode.of(failed[0])
-        retry.pause(KafkaError(failed[1] or code.meaning, code))
-
-
-def _check(error_code: int, text: str | None) -> None:
-    code = ErrorCode.of(error_code)
-    if code is not ErrorCode.NONE:
-        raise KafkaError(text or code.meaning, code)
-
-
-def _pattern(
-    row: DescribeAclsResponse.DescribeAclsResource | _Removed,
-) -> ResourcePattern:
+def _pattern(row: DescribeAclsResponse.DescribeAclsResource | _Removed) -> ResourcePattern:
     return ResourcePattern(
         _known(ResourceType.coded(row.resource_type), "resource type", row.resource_type),
         row.resource_name,

@@ -6,7 +6,8 @@ Source: KIP-664.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from storage_engine.client.admin.leader_requests import ask_leaders
+from storage_engine.client.admin.requests import ask_leaders
+from storage_engine.client.asking import error_from, numbers_by_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
@@ -34,31 +35,27 @@ class ActiveProducer:
 def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[ActiveProducer]]:
-    """Active producers by producer id. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION when a
-    partition does not exist."""
+    """The idempotent producers that the partitions' leaders remember, by producer id: where a
+    transaction hangs, its first offset is among them. KafkaError UNKNOWN_TOPIC_OR_PARTITION where
+    there is no such partition."""
 
     def ask(
         broker_id: int, asked: list[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, list[ActiveProducer] | KafkaError]]:
-        topics: dict[str, list[int]] = {}
-        for tp in asked:
-            topics.setdefault(tp.topic, []).append(tp.partition)
+        request = DescribeProducersRequest.TopicRequest
         message = DescribeProducersRequest(
             topics=[
-                DescribeProducersRequest.TopicRequest(name=name, partition_indexes=numbers)
-                for name, numbers in topics.items()
+                request(name=name, partition_indexes=numbers)
+                for name, numbers in numbers_by_topic(asked).items()
             ]
         )
         for topic in cluster.request(broker_id, DESCRIBE_PRODUCERS, message).topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.name, row.partition_index)
-                code = ErrorCode.of(row.error_code)
-                if code is ErrorCode.NONE:
-                    rows = sorted(row.active_producers, key=lambda each: each.producer_id)
-                    yield tp, [_producer(each) for each in rows]
-                else:
-                    text = row.error_message or code.name
-                    yield tp, KafkaError(f"producers of {tp}: {text}", code)
+                text = row.error_message or ErrorCode.of(row.error_code).name
+                rows = sorted(row.active_producers, key=lambda each: each.producer_id)
+                error = error_from(row.error_code, text, what=f"producers of {tp}")
+                yield tp, error or [_producer(each) for each in rows]
 
     return ask_leaders(cluster, "DescribeProducers", partitions, ask)
 

@@ -24,9 +24,10 @@ DeadlineExceededError    brokers were away, or not all of it was seen in time: i
 Of several topics or partitions in one call some may be done when another is refused.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from storage_engine.client.admin import (
     active_producers,
@@ -40,15 +41,10 @@ from storage_engine.client.admin import (
     transaction_states,
 )
 from storage_engine.client.admin import topics as admin
-from storage_engine.client.admin.active_producers import ActiveProducer
-from storage_engine.client.admin.client_quotas import ClientQuota
-from storage_engine.client.admin.groups import GroupDescription, ListedGroup
 from storage_engine.client.admin.log_dirs import LogDir
-from storage_engine.client.admin.offset_resets import OffsetReset
-from storage_engine.client.admin.reassignment import Ongoing
-from storage_engine.client.admin.topics import ConfigEntry, NewTopic
-from storage_engine.client.admin.transaction_states import ListedTransaction, TransactionDescription
+from storage_engine.client.admin.topics import NewTopic, names_in
 from storage_engine.client.closing import Closing
+from storage_engine.client.cluster import Cluster
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.client.metadata import TopicMetadata
 from storage_engine.client.settings import (
@@ -60,11 +56,9 @@ from storage_engine.client.settings import (
     cluster_of,
     parse_settings,
 )
-from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.client.turn import Turn, in_turn
-from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.apis.metadata import MetadataBroker
 
@@ -81,6 +75,23 @@ class ClusterDescription:
     """None while there is no controller."""
     brokers: tuple[MetadataBroker, ...]
     """The live brokers, by id."""
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _method(
+    function: Callable[Concatenate[Cluster, Arguments], Result],
+) -> Callable[Concatenate["Admin", Arguments], Result]:
+    """What commands call with a `Cluster` is a method of `Admin`."""
+
+    @functools.wraps(function)
+    def call(self: "Admin", /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+        with self._turn:
+            return function(self._cluster, *arguments, **named)
+
+    return call
 
 
 class Admin(Closing):
@@ -116,29 +127,10 @@ class Admin(Closing):
             self._cluster, topics, schemas.schema_from(schema, key), validate_only=validate_only
         )
 
-    @in_turn
-    def alter_schema(self, topic: str, schema: str, *, based_on: int | None = None) -> TopicSchema:
-        """Give a typed topic these columns, by name: new ones are added, types may be wider, those
-        that are left out are hidden; rows that are there stay readable. `based_on`: the version
-        from which you made them; where there is a newer one, it is an error. Returns when the
-        leaders of the topic work by it; ConfigError says why a change is refused."""
-        return schemas.alter_schema(self._cluster, topic, schema, based_on=based_on)
-
-    @in_turn
-    def describe_schemas(self, topics: Iterable[str]) -> dict[str, KnownSchema | None]:
-        """The schema of each topic; None for one that is not typed."""
-        return schemas.describe_schemas(self._cluster, _names(topics))
-
-    @in_turn
-    def delete_topics(self, topics: Iterable[str]) -> None:
-        """Deletes topics and their records; returns when no broker lists them any more."""
-        admin.delete_topics(self._cluster, _names(topics))
-
-    @in_turn
-    def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Raise the numbers of partitions of topics to these; returns when each has a leader. Keys
-        go to other partitions then."""
-        admin.create_partitions(self._cluster, counts)
+    alter_schema = _method(schemas.alter_schema)
+    describe_schemas = _method(schemas.describe_schemas)
+    delete_topics = _method(admin.delete_topics)
+    create_partitions = _method(admin.create_partitions)
 
     @in_turn
     def list_topics(self, *, internal: bool = False) -> list[str]:
@@ -149,110 +141,28 @@ class Admin(Closing):
     @in_turn
     def describe_topics(self, topics: Iterable[str]) -> dict[str, TopicMetadata]:
         """Partitions with their leaders, replicas and in-sync replicas, by topic."""
-        wanted = _names(topics)
+        wanted = names_in(topics)
         self._cluster.refresh(wanted)
         return {name: self._cluster.topic(name) for name in wanted}
 
-    # --- settings ---
+    # --- settings and quotas ---
 
-    @in_turn
-    def describe_topic_configs(self, topic: str) -> dict[str, ConfigEntry]:
-        """The settings in force for a topic, by name."""
-        return admin.describe_topic_configs(self._cluster, topic)
-
-    @in_turn
-    def describe_broker_configs(self, broker_id: int) -> dict[str, ConfigEntry]:
-        """The settings in force for a broker, by name, from the broker itself."""
-        return admin.describe_broker_configs(self._cluster, broker_id)
-
-    @in_turn
-    def alter_topic_configs(
-        self, topic: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
-    ) -> None:
-        """Set some settings of a topic, and those of `remove` back to the brokers'; the others stay
-        as they are. All or none."""
-        admin.alter_topic_configs(self._cluster, topic, values, remove=_names(remove))
-
-    @in_turn
-    def alter_broker_configs(
-        self, broker_id: int | str, values: Mapping[str, str], *, remove: Iterable[str] = ()
-    ) -> None:
-        """The same for a broker at run time, or for ALL_BROKERS. All or none."""
-        admin.alter_broker_configs(self._cluster, str(broker_id), values, remove=_names(remove))
-
-    # --- quotas ---
-
-    @in_turn
-    def describe_client_quotas(self) -> list[ClientQuota]:
-        """All quotas of users, client ids and addresses."""
-        return client_quotas.describe_client_quotas(self._cluster)
-
-    @in_turn
-    def alter_client_quotas(
-        self, entity: QuotaEntity, values: Mapping[str, float], *, remove: Iterable[str] = ()
-    ) -> None:
-        """Set some quotas of a user, a client id, both or an address, and remove those of
-        `remove`."""
-        client_quotas.alter_client_quotas(self._cluster, entity, values, remove=_names(remove))
+    describe_topic_configs = _method(admin.describe_topic_configs)
+    describe_broker_configs = _method(admin.describe_broker_configs)
+    alter_topic_configs = _method(admin.alter_topic_configs)
+    alter_broker_configs = _method(admin.alter_broker_configs)
+    describe_client_quotas = _method(client_quotas.describe_client_quotas)
+    alter_client_quotas = _method(client_quotas.alter_client_quotas)
 
     # --- groups ---
 
-    @in_turn
-    def list_groups(self) -> list[ListedGroup]:
-        """The groups by name."""
-        return groups.list_groups(self._cluster)
-
-    @in_turn
-    def describe_group(self, group: str) -> GroupDescription:
-        """The members of a group, and the committed offset and the lag of each partition."""
-        return groups.describe_group(self._cluster, group)
-
-    @in_turn
-    def delete_group(self, group: str) -> None:
-        """Delete a group without members, and its offsets."""
-        groups.delete_group(self._cluster, group)
-
-    @in_turn
-    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """The committed offset of each partition: the next one to read. Empty when the group does
-        not exist."""
-        return committed_offsets(self._cluster, group)
-
-    @in_turn
-    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Store where a group without members goes on; it is made where there is none."""
-        offset_resets.set_offsets(self._cluster, group, _partitions(offsets))
-
-    @in_turn
-    def reset_group_offsets(
-        self,
-        group: str,
-        *,
-        topics: Iterable[str] = (),
-        at_ms: int | None = None,
-        offset: int | None = None,
-        shift_by: int | None = None,
-        dry_run: bool = False,
-    ) -> list[OffsetReset]:
-        """Let a group without members go on elsewhere in all partitions of `topics` (none: in those
-        it has offsets of): `at_ms`, the first record from that time on, EARLIEST or LATEST; at
-        `offset`; or `shift_by` so many on, negative for back. Kept within what there is. What was
-        done, by partition, or with `dry_run` would be."""
-        return offset_resets.reset_offsets(
-            self._cluster,
-            group,
-            topics=_names(topics),
-            at_ms=at_ms,
-            offset=offset,
-            shift_by=shift_by,
-            dry_run=dry_run,
-        )
-
-    @in_turn
-    def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group has stored of these; no member may read their topics."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        offset_resets.delete_offsets(self._cluster, group, wanted)
+    list_groups = _method(groups.list_groups)
+    describe_group = _method(groups.describe_group)
+    delete_group = _method(groups.delete_group)
+    group_offsets = _method(committed_offsets)
+    alter_group_offsets = _method(offset_resets.set_offsets)
+    reset_group_offsets = _method(offset_resets.reset_offsets)
+    delete_group_offsets = _method(offset_resets.delete_offsets)
 
     # --- records ---
 
@@ -266,14 +176,11 @@ class Admin(Closing):
         """For each partition: the first offset whose record is not older than that time (None when
         all are older), for EARLIEST the first offset of the log, for LATEST the next that will be
         readable under `isolation`."""
-        found = self._cluster.list_offsets(_partitions(at_ms), isolation=isolation)
+        wanted = {TopicPartition(*tp): at for tp, at in at_ms.items()}
+        found = self._cluster.list_offsets(wanted, isolation=isolation)
         return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
-    @in_turn
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete all records below these offsets (-1: all that are committed); where each partition
-        begins now."""
-        return record_deletion.delete_records(self._cluster, _partitions(before))
+    delete_records = _method(record_deletion.delete_records)
 
     # --- the cluster ---
 
@@ -298,83 +205,19 @@ class Admin(Closing):
             broker_ids = sorted(self._cluster.metadata([]).brokers)
         return {each: log_dirs.describe_log_dirs(self._cluster, each) for each in broker_ids}
 
-    @in_turn
-    def alter_replica_log_dirs(
-        self, broker_id: int, targets: Mapping[TopicPartition, str]
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Move replicas of one broker to other log dirs, given as its `log.dirs` name
-        them. Those that did not begin, with the reason: REPLICA_NOT_AVAILABLE where there is no
-        such replica yet, which will be made in that log dir. `describe_log_dirs` shows how far the
-        others are."""
-        wanted = {TopicPartition(*tp): path for tp, path in targets.items()}
-        return log_dirs.alter_replica_log_dirs(self._cluster, broker_id, wanted)
-
-    @in_turn
-    def alter_reassignments(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None]
-    ) -> dict[TopicPartition, KafkaError]:
-        """Move partitions to other brokers, the preferred leader first; None takes that back. The
-        partitions that were refused, with the reason; the others are on their way."""
-        wanted = {TopicPartition(*tp): replicas for tp, replicas in targets.items()}
-        return reassignment.alter_reassignments(self._cluster, wanted)
-
-    @in_turn
-    def list_reassignments(self) -> dict[TopicPartition, Ongoing]:
-        """The reassignments in progress."""
-        return reassignment.list_reassignments(self._cluster)
-
-    @in_turn
-    def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
-    ) -> dict[TopicPartition, ErrorCode]:
-        """Have the preferred replicas of these partitions (None: of all) lead; with `unclean`, any
-        live replica where no in-sync one is left: what it does not have is lost. How each ended; of
-        all, only those that needed one."""
-        wanted = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
-        return reassignment.elect_leaders(self._cluster, wanted, unclean=unclean)
+    alter_replica_log_dirs = _method(log_dirs.alter_replica_log_dirs)
+    alter_reassignments = _method(reassignment.alter_reassignments)
+    list_reassignments = _method(reassignment.list_reassignments)
+    elect_leaders = _method(reassignment.elect_leaders)
 
     # --- transactions ---
 
-    @in_turn
-    def list_transactions(
-        self,
-        *,
-        states: Iterable[str] = (),
-        producer_ids: Iterable[int] = (),
-        open_for_ms: int | None = None,
-    ) -> list[ListedTransaction]:
-        """Transactional ids, by name; only those in one of `states`, of one of `producer_ids`, with
-        a transaction that is open for so long, where that is given."""
-        return transaction_states.list_transactions(
-            self._cluster, states=_names(states), producer_ids=producer_ids, open_for_ms=open_for_ms
-        )
-
-    @in_turn
-    def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """The open partitions of a transaction, and when it began."""
-        return transaction_states.describe_transaction(self._cluster, transactional_id)
-
-    @in_turn
-    def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """The idempotent producers that the partitions' leaders remember, by producer id: where a
-        transaction hangs, its first offset is among them."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        return active_producers.describe_producers(self._cluster, wanted)
+    list_transactions = _method(transaction_states.list_transactions)
+    describe_transaction = _method(transaction_states.describe_transaction)
+    describe_producers = _method(active_producers.describe_producers)
 
     # --- the end ---
 
     def close(self) -> None:
         """Close all connections, after the call that is at work."""
         self._turn.end()
-
-
-def _names(names: Iterable[str]) -> list[str]:
-    if isinstance(names, str):
-        raise ConfigError(f"a list of names is expected; give ['{names}']")
-    return [*names]
-
-
-def _partitions(values: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {TopicPartition(*tp): value for tp, value in values.items()}

@@ -3,17 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from storage_engine.client.admin.requests import error_of, first_error
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.retry import Retry
-from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.errors import ConfigError
 from storage_engine.core.quotas.quota_entity import QuotaEntity
-from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.messages.alter_client_quotas import API as ALTER_CLIENT_QUOTAS
 from storage_engine.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from storage_engine.protocol.messages.describe_client_quotas import API as DESCRIBE_CLIENT_QUOTAS
 from storage_engine.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-
-_DESCRIBE, _ALTER = 48, 49
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +23,9 @@ class ClientQuota:
 
 
 def describe_client_quotas(cluster: Cluster) -> list[ClientQuota]:
-    """All quotas, in the order of their entities."""
-    answer = cluster.ask_any(
-        DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=[], strict=False)
-    )
-    code = ErrorCode.of(answer.error_code)
-    if code is not ErrorCode.NONE:
-        raise KafkaError(answer.error_message or code.meaning, code)
+    """All quotas of users, client ids and addresses, in the order of their entities."""
+    message = DescribeClientQuotasRequest(components=[], strict=False)
+    answer = cluster.ask_any(DESCRIBE_CLIENT_QUOTAS, message, error_of=error_of)
     return [
         ClientQuota(
             entity=QuotaEntity.of_request(
@@ -51,29 +44,16 @@ def alter_client_quotas(
     *,
     remove: Iterable[str] = (),
 ) -> None:
-    """Set some quotas of an entity, and remove those of `remove`; the others stay as they are."""
+    """Set some quotas of a user, a client id, both or an address, and remove those of `remove`; the
+    others stay as they are."""
     row = AlterClientQuotasRequest.EntryData
     ops = [row.OpData(key=key, value=value, remove=False) for key, value in values.items()]
     ops += [row.OpData(key=key, value=0.0, remove=True) for key in remove]
     if not ops:
         raise ConfigError("no quota is given; give quotas to set, or names of quotas to remove")
-    message = AlterClientQuotasRequest(
-        entries=[
-            row(
-                entity=[
-                    row.EntityData(entity_type=kind, entity_name=name)
-                    for kind, name in entity.parts
-                ],
-                ops=ops,
-            )
-        ],
-        validate_only=False,
+    parts = [row.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts]
+    message = AlterClientQuotasRequest(entries=[row(entity=parts, ops=ops)], validate_only=False)
+    # To set them twice is as good as once.
+    cluster.ask_any(
+        ALTER_CLIENT_QUOTAS, message, error_of=lambda answer: first_error(answer.entries)
     )
-    retry = Retry(f"the quotas of {entity}", Deadline.after(cluster.deadline_ms))
-    while True:
-        outcome = cluster.ask_any(ALTER_CLIENT_QUOTAS, message).entries[0]
-        code = ErrorCode.of(outcome.error_code)
-        if code is ErrorCode.NONE:
-            return
-        # To set them twice is as good as once.
-        retry.pause(KafkaError(outcome.error_message or code.meaning, code))

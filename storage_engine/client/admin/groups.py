@@ -7,9 +7,9 @@ group are changed in `offset_resets`.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from storage_engine.client.admin.broker_requests import ask_each_broker
+from storage_engine.client.admin.requests import ask_each_broker
+from storage_engine.client.asking import GROUP, ask_coordinator, error_from
 from storage_engine.client.cluster import LATEST, Cluster
-from storage_engine.client.coordinator_lookup import GROUP, ask_coordinator
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.groups.subscription import CONSUMER
@@ -24,8 +24,6 @@ from storage_engine.protocol.messages.describe_groups import (
 )
 from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
 from storage_engine.protocol.messages.list_groups import ListGroupsRequest
-
-_DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 15, 16, 42
 
 _DEAD = "Dead"
 """The state of a group that does not exist."""
@@ -105,7 +103,8 @@ def list_groups(cluster: Cluster) -> list[ListedGroup]:
 
 
 def describe_group(cluster: Cluster, group: str) -> GroupDescription:
-    """KafkaError GROUP_ID_NOT_FOUND where there is none."""
+    """The members of a group, and the committed offset and the lag of each partition. KafkaError
+    GROUP_ID_NOT_FOUND where there is none."""
     coordinator, description = _description_of(cluster, group)
     if description.group_state == _DEAD:
         raise KafkaError(
@@ -139,7 +138,7 @@ def _description_of(
         group,
         DESCRIBE_GROUPS,
         DescribeGroupsRequest(groups=[group], include_authorized_operations=False),
-        lambda answer: answer.groups[0].error_code,
+        lambda answer: error_from(answer.groups[0].error_code, what=f"group '{group}'"),
     )
     return coordinator, answer.groups[0]
 
@@ -194,7 +193,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
             group,
             DELETE_GROUPS,
             DeleteGroupsRequest(groups_names=[group]),
-            lambda answer: answer.results[0].error_code,
+            lambda answer: error_from(answer.results[0].error_code, what=f"group '{group}'"),
         )
     except KafkaError as error:
         if error.code is ErrorCode.NON_EMPTY_GROUP:

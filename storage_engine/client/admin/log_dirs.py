@@ -8,14 +8,15 @@ Source: KIP-113, DescribeLogDirs, AlterReplicaLogDirs.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from storage_engine.client.admin.requests import partitions_by_leader
+from storage_engine.client.asking import error_from, numbers_by_topic
 from storage_engine.client.cluster import Cluster
-from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.registry import spec_for
+from storage_engine.protocol.messages.alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
+from storage_engine.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from storage_engine.protocol.messages.describe_log_dirs import API as DESCRIBE_LOG_DIRS
 from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-
-_ALTER_REPLICA_LOG_DIRS = 34
-_DESCRIBE_LOG_DIRS = 35
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +46,16 @@ def describe_log_dirs(
 ) -> tuple[LogDir, ...]:
     """The log dirs of one broker, with what they hold of these partitions (None: of all).
     KafkaError or DeadlineExceededError where it does not answer."""
-    answer = cluster.request(broker_id, spec_for(_DESCRIBE_LOG_DIRS), _request(partitions))
-    code = ErrorCode.of(getattr(answer, "error_code", None) or 0)
-    if code is not ErrorCode.NONE:
-        raise KafkaError(
-            f"the log dirs of broker {broker_id} can't be described: {code.meaning}", code
-        )
+    row = DescribeLogDirsRequest.DescribableLogDirTopic
+    topics = None
+    if partitions is not None:
+        wanted = numbers_by_topic(partitions)
+        topics = [row(topic=name, partitions=numbers) for name, numbers in wanted.items()]
+    message = DescribeLogDirsRequest(topics=topics)
+    answer = cluster.request(broker_id, DESCRIBE_LOG_DIRS, message)
+    what = f"the log dirs of broker {broker_id} can't be described"
+    if (error := error_from(answer.error_code, what=what)) is not None:
+        raise error
     return tuple(
         LogDir(
             path=log_dir.log_dir,
@@ -73,36 +78,33 @@ def describe_log_dirs(
 def alter_replica_log_dirs(
     cluster: Cluster, broker_id: int, targets: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Moves replicas of one broker to these of its log dirs. Returns the replicas whose move
-    did not begin, with the reason: REPLICA_NOT_AVAILABLE for a replica that the broker does not
-    have yet, which will be created in that directory. Raises KafkaError or DeadlineExceededError
-    when the broker does not answer."""
-    # Now, since most clients never need it.
-    from storage_engine.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
-
+    """Move replicas of one broker to other log dirs, given as its `log.dirs` name them. Those that
+    did not begin, with the reason: REPLICA_NOT_AVAILABLE where there is no such replica yet, which
+    will be made in that log dir. `describe_log_dirs` shows how far the others are. KafkaError or
+    DeadlineExceededError where the broker does not answer."""
     log_dir = AlterReplicaLogDirsRequest.AlterReplicaLogDir
-    by_path: dict[str, dict[str, list[int]]] = {}
+    by_path: dict[str, list[TopicPartition]] = {}
     for tp, path in targets.items():
-        by_path.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)
-    request = AlterReplicaLogDirsRequest(
+        by_path.setdefault(path, []).append(tp)
+    message = AlterReplicaLogDirsRequest(
         dirs=[
             log_dir(
                 path=path,
                 topics=[
                     log_dir.AlterReplicaLogDirTopic(name=name, partitions=numbers)
-                    for name, numbers in topics.items()
+                    for name, numbers in numbers_by_topic(partitions).items()
                 ],
             )
-            for path, topics in by_path.items()
+            for path, partitions in by_path.items()
         ]
     )
-    answer = cluster.request(broker_id, spec_for(_ALTER_REPLICA_LOG_DIRS), request)
-    codes = {
+    answer = cluster.request(broker_id, ALTER_REPLICA_LOG_DIRS, message)
+    return {
         TopicPartition(topic.topic_name, row.partition_index): ErrorCode.of(row.error_code)
         for topic in answer.results
         for row in topic.partitions
+        if row.error_code
     }
-    return {tp: code for tp, code in codes.items() if code is not ErrorCode.NONE}
 
 
 def sizes_on_leaders(
@@ -110,25 +112,10 @@ def sizes_on_leaders(
 ) -> dict[TopicPartition, int]:
     """Bytes of each log as they lie on the disk, compressed where producers compress. Errors as
     `describe_log_dirs`."""
-    by_leader: dict[int, list[TopicPartition]] = {}
-    for tp in partitions:
-        by_leader.setdefault(cluster.leader(tp).broker_id, []).append(tp)
     sizes: dict[TopicPartition, int] = {}
-    for broker_id, asked in by_leader.items():
+    for broker_id, asked in partitions_by_leader(cluster, partitions).items():
         for log_dir in describe_log_dirs(cluster, broker_id, asked):
             for log in log_dir.replicas:
                 if not log.is_future:
                     sizes[log.tp] = sizes.get(log.tp, 0) + log.size_bytes
     return sizes
-
-
-def _request(partitions: Iterable[TopicPartition] | None) -> DescribeLogDirsRequest:
-    if partitions is None:
-        return DescribeLogDirsRequest(topics=None)
-    by_topic: dict[str, list[int]] = {}
-    for tp in partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    row = DescribeLogDirsRequest.DescribableLogDirTopic
-    return DescribeLogDirsRequest(
-        topics=[row(topic=name, partitions=numbers) for name, numbers in by_topic.items()]
-    )

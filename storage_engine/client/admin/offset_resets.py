@@ -7,18 +7,19 @@ New offsets are within the partitions' logs. Source: KIP-122, KIP-496.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from storage_engine.client.admin.groups import (
-    group_members,
-    has_members,
-    offsets_where_there,
-)
+from storage_engine.client.admin.groups import group_members, has_members, offsets_where_there
+from storage_engine.client.admin.topics import names_in
+from storage_engine.client.asking import GROUP, ask_coordinator, numbers_by_topic
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.client.coordinator_lookup import GROUP, ask_coordinator
-from storage_engine.client.groups.committed_offsets import OffsetCommitter, committed_offsets
+from storage_engine.client.groups.committed_offsets import (
+    OffsetCommitter,
+    committed_offsets,
+    worst_error,
+)
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages.offset_delete import API as OFFSET_DELETE
-from storage_engine.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from storage_engine.protocol.messages.offset_delete import OffsetDeleteRequest
 
 _Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 
@@ -34,8 +35,8 @@ class OffsetReset:
 
 
 def set_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commits the next offset to read for each partition; the group need not exist. Raises
-    KafkaError NON_EMPTY_GROUP while the group has members."""
+    """Store where a group without members goes on; it is made where there is none. KafkaError
+    NON_EMPTY_GROUP while it has members."""
     try:
         OffsetCommitter(cluster, group).commit(offsets)
     except KafkaError as error:
@@ -54,10 +55,11 @@ def reset_offsets(
     shift_by: int | None = None,
     dry_run: bool = False,
 ) -> list[OffsetReset]:
-    """Let a group go on elsewhere in all partitions of `topics` (none: in those it has offsets of):
-    at the first record from a time on (EARLIEST and LATEST: at the ends), at an offset, or so many
-    records on (back: negative). What was done, by partition; with `dry_run` what would be. Errors
-    as `set_offsets`; ConfigError where there is nothing to move, or to move from."""
+    """Let a group without members go on elsewhere in all partitions of `topics` (none: in those it
+    has offsets of): `at_ms`, the first record from that time on, EARLIEST or LATEST; at `offset`;
+    or `shift_by` so many on, negative for back. Kept within what there is. What was done, by
+    partition, or with `dry_run` would be. Errors as `set_offsets`; ConfigError where there is
+    nothing to move, or to move from."""
     if sum(each is not None for each in (at_ms, offset, shift_by)) != 1:
         raise ConfigError(
             "give exactly one of at_ms, offset and shift_by: it says where the group continues"
@@ -67,7 +69,7 @@ def reset_offsets(
     stored = committed_offsets(cluster, group)
     wanted = [
         TopicPartition(topic, number)
-        for topic in topics
+        for topic in names_in(topics)
         for number in cluster.topic(topic).partitions
     ] or sorted(stored)
     if not wanted:
@@ -102,23 +104,17 @@ def reset_offsets(
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> None:
     """Forget what the group has stored of these. KafkaError GROUP_SUBSCRIBED_TO_TOPIC while members
     read one of the topics (the others are forgotten all the same), GROUP_ID_NOT_FOUND."""
-    topics: dict[str, list[_Topic.OffsetDeleteRequestPartition]] = {}
-    for tp in partitions:
-        row = _Topic.OffsetDeleteRequestPartition(partition_index=tp.partition)
-        topics.setdefault(tp.topic, []).append(row)
+    row = _Topic.OffsetDeleteRequestPartition
+    topics = [
+        _Topic(name=name, partitions=[row(partition_index=number) for number in numbers])
+        for name, numbers in numbers_by_topic(partitions).items()
+    ]
+    message = OffsetDeleteRequest(group_id=group, topics=topics)
     ask_coordinator(
         cluster,
         GROUP,
         group,
         OFFSET_DELETE,
-        OffsetDeleteRequest(
-            group_id=group,
-            topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()],
-        ),
-        _worst_deleted,
+        message,
+        lambda answer: worst_error(group, answer.error_code, answer.topics),
     )
-
-
-def _worst_deleted(answer: OffsetDeleteResponse) -> int:
-    rows = [row.error_code for topic in answer.topics for row in topic.partitions]
-    return int(answer.error_code or next(filter(None, rows), 0))

@@ -7,20 +7,16 @@ again after a lost answer. Source: R-TOOL3, R-TOOL4; KIP-455, KIP-460.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from storage_engine.client.admin.broker_requests import CodedT
-from storage_engine.client.admin.topics import controller_of, pause
+from storage_engine.client.admin.requests import ask_controller, error_of
+from storage_engine.client.asking import by_topic, error_from, numbers_by_topic
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.retry import Retry
-from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.spec import ApiSpec, Req
 from storage_engine.protocol.messages.alter_partition_reassignments import (
     API as ALTER_PARTITION_REASSIGNMENTS,
 )
 from storage_engine.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
 )
 from storage_engine.protocol.messages.elect_leaders import API as ELECT_LEADERS
 from storage_engine.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -32,10 +28,6 @@ from storage_engine.protocol.messages.list_partition_reassignments import (
 )
 
 _PREFERRED, _UNCLEAN = 0, 1
-
-_Refused = (
-    AlterPartitionReassignmentsResponse.ReassignableTopicResponse.ReassignablePartitionResponse
-)
 
 
 class Ongoing(NamedTuple):
@@ -50,13 +42,9 @@ class Ongoing(NamedTuple):
 def alter_reassignments(
     cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, KafkaError]:
-    """Ask for other replicas, or take that back (None); the partitions that were refused, with the
-    reason. The others are on their way when this returns."""
-
+    """Move partitions to other brokers, the preferred leader first; None takes that back. The
+    partitions that were refused, with the reason; the others are on their way."""
     row = AlterPartitionReassignmentsRequest.ReassignableTopic
-    by_topic: dict[str, dict[int, Sequence[int] | None]] = {}
-    for tp, replicas in targets.items():
-        by_topic.setdefault(tp.topic, {})[tp.partition] = replicas
     message = AlterPartitionReassignmentsRequest(
         timeout_ms=cluster.request_timeout_ms,
         topics=[
@@ -64,77 +52,56 @@ def alter_reassignments(
                 name=name,
                 partitions=[
                     row.ReassignablePartition(partition_index=number, replicas=replicas)
-                    for number, replicas in partitions.items()
+                    for number, replicas in partitions
                 ],
             )
-            for name, partitions in by_topic.items()
+            for name, partitions in by_topic(targets).items()
         ],
     )
-    answer = _ask(cluster, ALTER_PARTITION_REASSIGNMENTS, message)
+    answer = ask_controller(cluster, ALTER_PARTITION_REASSIGNMENTS, message, error_of)
     return {
-        TopicPartition(topic.name, item.partition_index): _failure(item)
+        TopicPartition(topic.name, row.partition_index): error
         for topic in answer.responses
-        for item in topic.partitions
-        if item.error_code
+        for row in topic.partitions
+        if (error := error_of(row)) is not None
     }
 
 
 def list_reassignments(cluster: Cluster) -> dict[TopicPartition, Ongoing]:
-    """Every partition that is being moved."""
+    """The reassignments in progress."""
     message = ListPartitionReassignmentsRequest(timeout_ms=cluster.request_timeout_ms, topics=None)
-    answer = _ask(cluster, LIST_PARTITION_REASSIGNMENTS, message)
+    answer = ask_controller(cluster, LIST_PARTITION_REASSIGNMENTS, message, error_of)
     return {
-        TopicPartition(topic.name, item.partition_index): Ongoing(
-            tuple(item.replicas), tuple(item.adding_replicas), tuple(item.removing_replicas)
+        TopicPartition(topic.name, row.partition_index): Ongoing(
+            tuple(row.replicas), tuple(row.adding_replicas), tuple(row.removing_replicas)
         )
         for topic in answer.topics
-        for item in topic.partitions
+        for row in topic.partitions
     }
 
 
 def elect_leaders(
-    cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
+    cluster: Cluster, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
 ) -> dict[TopicPartition, ErrorCode]:
-    """Makes the preferred replicas of these partitions (None: of all) their leaders; with
-    `unclean`, elects any live replica where no in-sync replica is left. Returns an outcome for each
-    of the partitions; when all were meant, only for those that needed an election."""
-
-    by_topic: dict[str, list[int]] = {}
-    for tp in partitions or ():
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    rows = [
-        ElectLeadersRequest.TopicPartitions(topic=topic, partitions=numbers)
-        for topic, numbers in by_topic.items()
-    ]
+    """Have the preferred replicas of these partitions (None: of all) lead; with `unclean`, any live
+    replica where no in-sync one is left: what it does not have is lost. How each ended; of all,
+    only those that needed one."""
+    row = ElectLeadersRequest.TopicPartitions
     message = ElectLeadersRequest(
         election_type=_UNCLEAN if unclean else _PREFERRED,
-        topic_partitions=None if partitions is None else rows,
+        topic_partitions=None
+        if partitions is None
+        else [
+            row(topic=name, partitions=numbers)
+            for name, numbers in numbers_by_topic(partitions).items()
+        ],
         timeout_ms=cluster.request_timeout_ms,
     )
-    answer = _ask(cluster, ELECT_LEADERS, message)
+    answer = ask_controller(
+        cluster, ELECT_LEADERS, message, lambda answer: error_from(answer.error_code)
+    )
     return {
-        TopicPartition(topic.topic, item.partition_id): ErrorCode.of(item.error_code)
+        TopicPartition(topic.topic, row.partition_id): ErrorCode.of(row.error_code)
         for topic in answer.replica_election_results
-        for item in topic.partition_result
+        for row in topic.partition_result
     }
-
-
-def _ask(cluster: Cluster, spec: ApiSpec[Req, CodedT], message: Req) -> CodedT:
-    """The controller's answer, once there is one without an error of the whole."""
-    retry = Retry(spec.name, Deadline.after(cluster.deadline_ms))
-    while True:
-        try:
-            answer = cluster.request(controller_of(cluster), spec, message)
-        except (KafkaError, DeadlineExceededError) as error:
-            pause(cluster, retry, error)
-            continue
-        if not answer.error_code:
-            return answer
-        code = ErrorCode.of(answer.error_code)
-        text = getattr(answer, "error_message", None) or code.meaning
-        pause(cluster, retry, KafkaError(text, code))
-
-
-def _failure(item: _Refused) -> KafkaError:
-    code = ErrorCode.of(item.error_code)
-    return KafkaError(item.error_message or code.meaning, code)

@@ -5,11 +5,12 @@ The request is idempotent. Source: KIP-107.
 
 from collections.abc import Iterator, Mapping
 
-from storage_engine.client.admin.leader_requests import ask_leaders
+from storage_engine.client.admin.requests import ask_leaders
+from storage_engine.client.asking import by_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.registry import spec_for
+from storage_engine.protocol.messages.delete_records import API as DELETE_RECORDS
 from storage_engine.protocol.messages.delete_records import DeleteRecordsRequest
 
 _Topic = DeleteRecordsRequest.DeleteRecordsTopic
@@ -17,20 +18,26 @@ _Topic = DeleteRecordsRequest.DeleteRecordsTopic
 ALL = -1
 """Given as an offset, it means the high watermark: all committed records are deleted."""
 
-_DELETE_RECORDS = 21
-
 
 def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Delete all records below the offsets; where each partition begins now, on all its live
-    replicas. OffsetOutOfRangeError beyond the high watermark."""
+    """Delete all records below these offsets (-1: all that are committed); where each partition
+    begins now, on all its live replicas. OffsetOutOfRangeError beyond the high watermark."""
 
     def ask(
         broker_id: int, asked: list[TopicPartition]
     ) -> Iterator[tuple[TopicPartition, int | KafkaError]]:
-        request = _request(cluster, {tp: before[tp] for tp in asked})
-        for topic in cluster.request(broker_id, spec_for(_DELETE_RECORDS), request).topics:
+        partition = _Topic.DeleteRecordsPartition
+        rows = by_topic({tp: before[tp] for tp in asked})
+        topics = [
+            _Topic(
+                name=name, partitions=[partition(partition_index=n, offset=at) for n, at in each]
+            )
+            for name, each in rows.items()
+        ]
+        message = DeleteRecordsRequest(topics=topics, timeout_ms=cluster.request_timeout_ms // 2)
+        for topic in cluster.request(broker_id, DELETE_RECORDS, message).topics:
             for row in topic.partitions:
                 tp = TopicPartition(topic.name, row.partition_index)
                 code = ErrorCode.of(row.error_code)
@@ -40,17 +47,6 @@ def delete_records(
                     yield tp, _error(tp, before.get(tp, ALL), code)
 
     return ask_leaders(cluster, "DeleteRecords", before, ask)
-
-
-def _request(cluster: Cluster, before: Mapping[TopicPartition, int]) -> DeleteRecordsRequest:
-    topics: dict[str, list[_Topic.DeleteRecordsPartition]] = {}
-    for tp, offset in before.items():
-        row = _Topic.DeleteRecordsPartition(partition_index=tp.partition, offset=offset)
-        topics.setdefault(tp.topic, []).append(row)
-    return DeleteRecordsRequest(
-        topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()],
-        timeout_ms=cluster.request_timeout_ms // 2,
-    )
 
 
 def _error(tp: TopicPartition, offset: int, code: ErrorCode) -> KafkaError:

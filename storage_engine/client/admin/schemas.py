@@ -7,19 +7,18 @@ appended only to the schema from which it was made: the brokers refuse another.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from storage_engine.client.admin.topics import NewTopic, alter_topic_configs, create_topics
-from storage_engine.client.cluster import Cluster
-from storage_engine.client.retry import pause_ms
-from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
-from storage_engine.core.errors import (
-    ConfigError,
-    DeadlineExceededError,
-    ErrorCode,
-    KafkaError,
+from storage_engine.client.admin.requests import wait_until
+from storage_engine.client.admin.topics import (
+    NewTopic,
+    alter_topic_configs,
+    create_topics,
+    names_in,
 )
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
+from storage_engine.core.errors import ConfigError, DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.typed.schema_text import parse_schema
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema, new_schema
-from storage_engine.net.deadline import Deadline, sleep_ms
 
 NEWS_MS = 2_000
 """How long after a refusal a leader may still not know the version that was in the way."""
@@ -37,13 +36,6 @@ def schema_from(schema: str | TopicSchema, key: Sequence[str] = ()) -> TopicSche
     return schema
 
 
-def with_schema(topic: NewTopic, schema: TopicSchema) -> NewTopic:
-    """Return the topic with that schema."""
-    if SCHEMA_SETTING in topic.configs:
-        raise ConfigError(f"the schema of topic '{topic.name}' is given twice: leave one out")
-    return replace(topic, configs={**topic.configs, SCHEMA_SETTING: schema.to_json()})
-
-
 def create_typed_topics(
     cluster: Cluster,
     topics: Iterable[NewTopic],
@@ -52,7 +44,12 @@ def create_typed_topics(
     validate_only: bool = False,
 ) -> None:
     """Create topics of one schema; returns when every partition has a leader that serves it."""
-    wanted = [with_schema(topic, schema) for topic in topics]
+    wanted = []
+    for topic in topics:
+        if SCHEMA_SETTING in topic.configs:
+            raise ConfigError(f"the schema of topic '{topic.name}' is given twice: leave one out")
+        configs = {**topic.configs, SCHEMA_SETTING: schema.to_json()}
+        wanted.append(replace(topic, configs=configs))
     try:
         create_topics(cluster, wanted, validate_only=validate_only)
     except KafkaError as error:
@@ -65,19 +62,20 @@ def create_typed_topics(
 
 
 def describe_schemas(cluster: Cluster, topics: Iterable[str]) -> dict[str, KnownSchema | None]:
-    """Return the schema of each topic; None for one that is not typed."""
+    """The schema of each topic; None for one that is not typed."""
     schemas = TopicSchemas(cluster)
-    return {topic: schemas.get(topic) for topic in topics}
+    return {topic: schemas.get(topic) for topic in names_in(topics)}
 
 
 def alter_schema(
     cluster: Cluster, topic: str, schema: str, *, based_on: int | None = None
 ) -> TopicSchema:
-    """Give a typed topic the columns of `schema`, by name: new names are added, types may be wider,
-    and what is left out is hidden. `based_on`: the version from which they were made, if another is
-    to be left alone. Returns the topic's schema when the leaders of all partitions work by it; it
-    has no new version where nothing changes. ConfigError says why a change is refused; KafkaError
-    when somebody else changes the schema at the same time."""
+    """Give a typed topic the columns of `schema`, by name: new ones are added, types may be wider,
+    those that are left out are hidden; rows that are there stay readable. `based_on`: the version
+    from which you made them; where there is a newer one, it is an error. Returns the topic's schema
+    when the leaders of all partitions work by it; it has no new version where nothing changes.
+    ConfigError says why a change is refused; KafkaError when somebody else changes the schema at
+    the same time."""
     columns = parse_schema(schema)
     schemas = TopicSchemas(cluster)
     known = schemas.refresh(topic)
@@ -94,10 +92,14 @@ def alter_schema(
     try:
         alter_topic_configs(cluster, topic, {SCHEMA_SETTING: evolved.to_json()})
     except KafkaError as error:
-        if error.code is ErrorCode.INVALID_CONFIG and _is_changed(schemas, topic, known):
+        if error.code is ErrorCode.INVALID_CONFIG and _is_changed(cluster, schemas, topic, known):
             raise _overtaken(topic) from error
         raise
-    _wait_for(cluster, schemas, topic, evolved)
+    wait_until(
+        cluster,
+        lambda: _all_know(cluster, schemas, topic, evolved),
+        f"the schema of topic '{topic}' is changed, but not all leaders know it",
+    )
     return evolved
 
 
@@ -111,30 +113,17 @@ def _overtaken(topic: str) -> KafkaError:
     )
 
 
-def _is_changed(schemas: TopicSchemas, topic: str, before: KnownSchema) -> bool:
+def _is_changed(cluster: Cluster, schemas: TopicSchemas, topic: str, before: KnownSchema) -> bool:
     """Return whether somebody else has appended a version meanwhile."""
-    deadline = Deadline.after(NEWS_MS)
-    attempt = 0
-    while schemas.refresh(topic) == before:
-        if deadline.passed:
-            return False
-        sleep_ms(pause_ms(attempt))
-        attempt += 1
+    try:
+        wait_until(cluster, lambda: schemas.refresh(topic) != before, "", deadline_ms=NEWS_MS)
+    except DeadlineExceededError:
+        return False
     return True
 
 
-def _wait_for(cluster: Cluster, schemas: TopicSchemas, topic: str, wanted: TopicSchema) -> None:
-    """Return when all leaders of the topic know the schema."""
-    deadline = Deadline.after(cluster.deadline_ms)
-    attempt = 0
-    while not _all_know(schemas, topic, wanted):
-        deadline.check(f"the schema of topic '{topic}' is changed, but not all leaders know it")
-        sleep_ms(min(pause_ms(attempt), deadline.left_ms))
-        cluster.refresh([topic])
-        attempt += 1
-
-
-def _all_know(schemas: TopicSchemas, topic: str, wanted: TopicSchema) -> bool:
+def _all_know(cluster: Cluster, schemas: TopicSchemas, topic: str, wanted: TopicSchema) -> bool:
+    cluster.refresh([topic])
     try:
         found = [schemas.ask_broker(broker_id, topic) for broker_id in schemas.leaders(topic)]
     except (DeadlineExceededError, KafkaError):

@@ -3,25 +3,20 @@
 import os
 from collections.abc import Iterable, Sequence
 
+from storage_engine.client.admin.requests import error_of, first_error
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.retry import Retry
-from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
+from storage_engine.core.errors import ConfigError, ErrorCode
 from storage_engine.core.security.scram_credential import ScramMechanism, salted_password
-from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.messages.alter_user_scram_credentials import (
-    API as ALTER_USER_SCRAM_CREDENTIALS,
-)
+from storage_engine.protocol.messages.alter_user_scram_credentials import API as ALTER_CREDENTIALS
 from storage_engine.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
 )
 from storage_engine.protocol.messages.describe_user_scram_credentials import (
-    API as DESCRIBE_USER_SCRAM_CREDENTIALS,
+    API as DESCRIBE_CREDENTIALS,
 )
 from storage_engine.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
-
-_DESCRIBE, _ALTER = 50, 51
 
 ITERATIONS = 8192
 """Hashes that a log-in costs the client, between Kafka's bounds."""
@@ -33,26 +28,21 @@ def describe_users(
 ) -> dict[str, dict[ScramMechanism, int]]:
     """The iterations of each user's credentials by mechanism, by name; None: of all users. Names
     that nobody has are left out."""
-    users = (
-        None
-        if names is None
-        else [DescribeUserScramCredentialsRequest.UserName(name=name) for name in names]
-    )
+    user = DescribeUserScramCredentialsRequest.UserName
+    users = None if names is None else [user(name=name) for name in names]
     answer = cluster.ask_any(
-        DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest(users=users)
+        DESCRIBE_CREDENTIALS, DescribeUserScramCredentialsRequest(users=users), error_of=error_of
     )
-    _check(answer.error_code, answer.error_message)
     found: dict[str, dict[ScramMechanism, int]] = {}
     for result in answer.results:
-        if ErrorCode.of(result.error_code) is ErrorCode.RESOURCE_NOT_FOUND:
+        if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             continue
-        _check(result.error_code, result.error_message)
-        credentials = {
-            ScramMechanism.of_code(each.mechanism): each.iterations
-            for each in result.credential_infos
-        }
+        if (error := error_of(result)) is not None:
+            raise error
         found[result.user] = {
-            mechanism: count for mechanism, count in credentials.items() if mechanism is not None
+            mechanism: each.iterations
+            for each in result.credential_infos
+            if (mechanism := ScramMechanism.of_code(each.mechanism)) is not None
         }
     return dict(sorted(found.items()))
 
@@ -64,44 +54,27 @@ def set_password(
     rows = []
     for mechanism in mechanisms:
         salt = os.urandom(SALT_BYTES)
+        salted = salted_password(mechanism, password, salt=salt, iterations=ITERATIONS)
         rows.append(
             AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
                 name=user,
                 mechanism=mechanism.code,
                 iterations=ITERATIONS,
                 salt=salt,
-                salted_password=salted_password(
-                    mechanism, password, salt=salt, iterations=ITERATIONS
-                ),
+                salted_password=salted,
             )
         )
-    _alter(cluster, user, AlterUserScramCredentialsRequest(upsertions=rows))
+    _alter(cluster, AlterUserScramCredentialsRequest(upsertions=rows))
 
 
 def remove_user(cluster: Cluster, user: str, mechanisms: Iterable[ScramMechanism]) -> None:
     """Removes credentials; who is logged in stays so until it has to log in again."""
-    rows = [
-        AlterUserScramCredentialsRequest.ScramCredentialDeletion(
-            name=user, mechanism=mechanism.code
-        )
-        for mechanism in mechanisms
-    ]
+    row = AlterUserScramCredentialsRequest.ScramCredentialDeletion
+    rows = [row(name=user, mechanism=mechanism.code) for mechanism in mechanisms]
     if not rows:
         raise ConfigError(f"user '{user}' has no credentials")
-    _alter(cluster, user, AlterUserScramCredentialsRequest(deletions=rows))
+    _alter(cluster, AlterUserScramCredentialsRequest(deletions=rows))
 
 
-def _alter(cluster: Cluster, user: str, changes: AlterUserScramCredentialsRequest) -> None:
-    retry = Retry(f"the credentials of user '{user}'", Deadline.after(cluster.deadline_ms))
-    while True:
-        outcome = cluster.ask_any(ALTER_USER_SCRAM_CREDENTIALS, changes).results[0]
-        code = ErrorCode.of(outcome.error_code)
-        if code is ErrorCode.NONE:
-            return
-        retry.pause(KafkaError(outcome.error_message or code.meaning, code))
-
-
-def _check(error_code: int, text: str | None) -> None:
-    code = ErrorCode.of(error_code)
-    if code is not ErrorCode.NONE:
-        raise KafkaError(text or code.meaning, code)
+def _alter(cluster: Cluster, changes: AlterUserScramCredentialsRequest) -> None:
+    cluster.ask_any(ALTER_CREDENTIALS, changes, error_of=lambda answer: first_error(answer.results))

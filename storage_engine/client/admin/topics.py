@@ -6,30 +6,22 @@ succeeds when the change turns out to be made. Source: R-CTL6, R-TOOL1; KIP-4, K
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from storage_engine.client.admin.requests import Told, controller_of, wait_until
+from storage_engine.client.asking import error_from
 from storage_engine.client.cluster import LATEST, Cluster
-from storage_engine.client.retry import Retry, pause_ms
-from storage_engine.core.errors import (
-    ConfigError,
-    DeadlineExceededError,
-    ErrorCode,
-    HeadraceError,
-    KafkaError,
-)
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import ConfigError, DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition, topic_name_problem
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.net.deadline import Deadline, sleep_ms
+from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.messages.create_partitions import API as CREATE_PARTITIONS
-from storage_engine.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-)
+from storage_engine.protocol.messages.create_partitions import CreatePartitionsRequest
 from storage_engine.protocol.messages.create_topics import API as CREATE_TOPICS
-from storage_engine.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from storage_engine.protocol.messages.create_topics import CreateTopicsRequest
 from storage_engine.protocol.messages.delete_topics import API as DELETE_TOPICS
-from storage_engine.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from storage_engine.protocol.messages.delete_topics import DeleteTopicsRequest
 from storage_engine.protocol.messages.describe_configs import API as DESCRIBE_CONFIGS
 from storage_engine.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -79,14 +71,6 @@ class ConfigEntry:
     """A secret, which no broker discloses."""
 
 
-class _Outcome(NamedTuple):
-    """The outcome for one topic or resource of a request."""
-
-    name: str
-    code: ErrorCode
-    message: str | None
-
-
 def create_topic(
     cluster: Cluster,
     name: str,
@@ -112,139 +96,105 @@ def create_topics(
 ) -> None:
     """Create topics; returns when every partition that the user may see has a leader that serves
     it. KafkaError for the first that failed."""
-    wanted = list(topics)
-    for topic in wanted:
-        if (problem := topic_name_problem(topic.name)) is not None:
+    wanted = {topic.name: topic for topic in topics}
+    for name in wanted:
+        if (problem := topic_name_problem(name)) is not None:
             raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
-
-    def message(left: Iterable[str]) -> CreateTopicsRequest:
-        names = set(left)
-        return CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in wanted if topic.name in names],
-            timeout_ms=cluster.request_timeout_ms,
-            validate_only=validate_only,
-        )
-
     _ask_controller(
         cluster,
         CREATE_TOPICS,
-        [topic.name for topic in wanted],
-        message,
-        lambda answer: [_outcome(each) for each in answer.topics],
+        wanted,
+        lambda left: CreateTopicsRequest(
+            topics=[_creatable(wanted[name]) for name in left],
+            timeout_ms=cluster.request_timeout_ms,
+            validate_only=validate_only,
+        ),
+        lambda answer: [(each.name, each) for each in answer.topics],
         done_already=ErrorCode.TOPIC_ALREADY_EXISTS,
     )
     if not validate_only:
-        _wait_for_leaders(cluster, [topic.name for topic in wanted])
+        wait_until(
+            cluster,
+            lambda: _have_leaders(cluster, wanted),
+            f"created, but no leader for every partition of {', '.join(wanted)}",
+        )
 
 
 def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
     row = CreateTopicsRequest.CreatableTopic
-    configs = [
-        row.CreatableTopicConfig(name=key, value=str(value)) for key, value in topic.configs.items()
-    ]
-    if topic.assignment is None:
-        return row(
-            name=topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            configs=configs,
-        )
+    is_assigned = topic.assignment is not None
     return row(
         name=topic.name,
-        num_partitions=BROKER_DEFAULT,
-        replication_factor=BROKER_DEFAULT,
+        num_partitions=BROKER_DEFAULT if is_assigned else topic.partitions,
+        replication_factor=BROKER_DEFAULT if is_assigned else topic.replication_factor,
         assignments=[
             row.CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
-            for index, brokers in topic.assignment.items()
+            for index, brokers in (topic.assignment or {}).items()
         ],
-        configs=configs,
+        configs=[
+            row.CreatableTopicConfig(name=key, value=str(value))
+            for key, value in topic.configs.items()
+        ],
     )
 
 
-def _wait_for_leaders(cluster: Cluster, names: Sequence[str]) -> None:
-    deadline = Deadline.after(cluster.deadline_ms)
-    attempt = 0
-    while True:
-        view = cluster.metadata(names)
-        # Who may create a topic may perhaps not see it: there is nothing to wait for then.
-        unseen = [
-            name
-            for name, code in view.errors.items()
-            if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        ]
-        if len(view.topics) + len(unseen) == len(set(names)) and all(
-            partition.leader >= 0
-            for topic in view.topics.values()
-            for partition in topic.partitions.values()
-        ):
-            # An elected leader may not have its order yet; once it has, it answers with offsets.
-            cluster.list_offsets(
-                {
-                    TopicPartition(name, number): LATEST
-                    for name, topic in view.topics.items()
-                    for number in topic.partitions
-                }
-            )
-            return
-        deadline.check(f"created, but no leader for every partition of {', '.join(names)}")
-        sleep_ms(min(pause_ms(attempt), deadline.left_ms))
-        attempt += 1
+def _have_leaders(cluster: Cluster, names: Iterable[str]) -> bool:
+    view = cluster.metadata(names)
+    # Who may create a topic may perhaps not see it: there is nothing to wait for then.
+    if set(view.errors.values()) - {ErrorCode.TOPIC_AUTHORIZATION_FAILED}:
+        return False
+    partitions = {
+        TopicPartition(name, number): each
+        for name, topic in view.topics.items()
+        for number, each in topic.partitions.items()
+    }
+    if any(each.leader < 0 for each in partitions.values()):
+        return False
+    # An elected leader may not have its order yet; once it has, it answers with offsets.
+    cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+    return True
 
 
-def delete_topics(cluster: Cluster, names: Iterable[str]) -> None:
-    """Delete topics; returns when the brokers asked do not list them any more."""
-    wanted = list(dict.fromkeys(names))
-
-    def message(left: Iterable[str]) -> DeleteTopicsRequest:
-        # Version 6 has `topics`, those before have `topic_names`; the codec takes what its version
-        # knows.
-        names_left = list(left)
-        return DeleteTopicsRequest(
-            topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in names_left],
-            topic_names=names_left,
-            timeout_ms=cluster.request_timeout_ms,
-        )
-
+def delete_topics(cluster: Cluster, topics: Iterable[str]) -> None:
+    """Deletes topics and their records; returns when no broker that is asked lists them any
+    more."""
+    wanted = list(dict.fromkeys(names_in(topics)))
     _ask_controller(
         cluster,
         DELETE_TOPICS,
         wanted,
-        message,
-        lambda answer: [_outcome(each) for each in answer.responses],
+        # Version 6 has `topics`, those before have `topic_names`; the codec takes what its version
+        # knows.
+        lambda left: DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in left],
+            topic_names=left,
+            timeout_ms=cluster.request_timeout_ms,
+        ),
+        lambda answer: [(each.name or "", each) for each in answer.responses],
         done_already=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
-    deadline = Deadline.after(cluster.deadline_ms)
-    attempt = 0
-    while cluster.metadata(wanted).topics:
-        deadline.check(
-            f"{', '.join(wanted)} can't be deleted before all its brokers are up; not gone"
-        )
-        sleep_ms(min(pause_ms(attempt), deadline.left_ms))
-        attempt += 1
+    wait_until(
+        cluster,
+        lambda: not cluster.metadata(wanted).topics,
+        f"{', '.join(wanted)} can't be deleted before all its brokers are up; not gone",
+    )
 
 
 def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
-    """Raise the number of partitions of topics to `counts`; returns when each has a leader."""
-
-    def message(left: Iterable[str]) -> CreatePartitionsRequest:
-        return CreatePartitionsRequest(
-            topics=[
-                CreatePartitionsRequest.CreatePartitionsTopic(
-                    name=name, count=counts[name], assignments=None
-                )
-                for name in left
-            ],
-            timeout_ms=cluster.request_timeout_ms,
-            validate_only=False,
-        )
-
+    """Raise the numbers of partitions of topics to these; returns when each has a leader. Keys go
+    to other partitions then."""
+    row = CreatePartitionsRequest.CreatePartitionsTopic
     _ask_controller(
         cluster,
         CREATE_PARTITIONS,
-        list(counts),
-        message,
-        lambda answer: [_outcome(each) for each in answer.results],
+        counts,
+        lambda left: CreatePartitionsRequest(
+            topics=[row(name=name, count=counts[name], assignments=None) for name in left],
+            timeout_ms=cluster.request_timeout_ms,
+            validate_only=False,
+        ),
+        lambda answer: [(each.name, each) for each in answer.results],
         final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
     cluster.refresh(counts)
@@ -262,21 +212,22 @@ def describe_topic_configs(cluster: Cluster, topic: str) -> dict[str, ConfigEntr
     message = _describe_request(_TOPIC_RESOURCE, topic)
     retry = Retry(f"settings of topic '{topic}'", Deadline.after(cluster.deadline_ms))
     while True:
-        outcome, settings = _described(cluster.ask_any(DESCRIBE_CONFIGS, message))
-        if outcome.code is ErrorCode.NONE:
-            return settings
-        if outcome.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        result = cluster.ask_any(DESCRIBE_CONFIGS, message).results[0]
+        error = _error("settings of topic", topic, result)
+        if error is None:
+            return _entries(result)
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             cluster.topic(topic)  # raises where the topic does not come to be
-        retry.pause(_error("settings of topic", outcome))
+        retry.pause(error)
 
 
 def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, ConfigEntry]:
-    """The settings of a broker, from the broker itself."""
+    """The settings in force for a broker, by name, from the broker itself."""
     message = _describe_request(_BROKER_RESOURCE, str(broker_id))
-    outcome, settings = _described(cluster.request(broker_id, DESCRIBE_CONFIGS, message))
-    if outcome.code is not ErrorCode.NONE:
-        raise _error("settings of broker", outcome)
-    return settings
+    result = cluster.request(broker_id, DESCRIBE_CONFIGS, message).results[0]
+    if (error := _error("settings of broker", str(broker_id), result)) is not None:
+        raise error
+    return _entries(result)
 
 
 def _describe_request(resource_type: int, name: str) -> DescribeConfigsRequest:
@@ -286,10 +237,8 @@ def _describe_request(resource_type: int, name: str) -> DescribeConfigsRequest:
     return DescribeConfigsRequest(resources=[resource])
 
 
-def _described(answer: DescribeConfigsResponse) -> tuple[_Outcome, dict[str, ConfigEntry]]:
-    result = answer.results[0]
-    outcome = _Outcome(result.resource_name, ErrorCode.of(result.error_code), result.error_message)
-    return outcome, {
+def _entries(result: DescribeConfigsResponse.DescribeConfigsResult) -> dict[str, ConfigEntry]:
+    return {
         each.name: ConfigEntry(
             name=each.name,
             value=each.value,
@@ -304,15 +253,16 @@ def _described(answer: DescribeConfigsResponse) -> tuple[_Outcome, dict[str, Con
 def alter_topic_configs(
     cluster: Cluster, topic: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
 ) -> None:
-    """Set some of a topic's settings, and set those of `remove` back to the broker's."""
+    """Set some settings of a topic, and those of `remove` back to the brokers'; the others stay as
+    they are. All or none."""
     _alter_configs(cluster, _TOPIC_RESOURCE, topic, values, remove)
 
 
 def alter_broker_configs(
-    cluster: Cluster, broker: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
+    cluster: Cluster, broker_id: int | str, values: Mapping[str, str], *, remove: Iterable[str] = ()
 ) -> None:
-    """Set some of a broker's settings at run time, or of ALL_BROKERS."""
-    _alter_configs(cluster, _BROKER_RESOURCE, broker, values, remove)
+    """The same for a broker at run time, or for ALL_BROKERS. All or none."""
+    _alter_configs(cluster, _BROKER_RESOURCE, str(broker_id), values, remove)
 
 
 def _alter_configs(
@@ -328,7 +278,8 @@ def _alter_configs(
         for key, value in values.items()
     ]
     changes += [
-        row.AlterableConfig(name=key, config_operation=_DELETE, value=None) for key in remove
+        row.AlterableConfig(name=key, config_operation=_DELETE, value=None)
+        for key in names_in(remove)
     ]
     if not changes:
         raise ConfigError(
@@ -340,36 +291,32 @@ def _alter_configs(
         INCREMENTAL_ALTER_CONFIGS,
         [name],
         lambda _: IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
-        lambda answer: [
-            _Outcome(each.resource_name, ErrorCode.of(each.error_code), each.error_message)
-            for each in answer.responses
-        ],
+        lambda answer: [(each.resource_name, each) for each in answer.responses],
         final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         what="topic" if resource_type == _TOPIC_RESOURCE else "broker",
     )
 
 
-def _outcome(
-    row: CreateTopicsResponse.CreatableTopicResult
-    | CreatePartitionsResponse.CreatePartitionsTopicResult
-    | DeleteTopicsResponse.DeletableTopicResult,
-) -> _Outcome:
-    return _Outcome(row.name or "", ErrorCode.of(row.error_code), row.error_message)
+def names_in(names: Iterable[str]) -> list[str]:
+    """ConfigError for a text in place of a list."""
+    if isinstance(names, str):
+        raise ConfigError(f"a list of names is expected; give ['{names}']")
+    return [*names]
 
 
-def _error(what: str, outcome: _Outcome) -> KafkaError:
-    text = outcome.message or outcome.code.meaning
-    if f"'{outcome.name}'" not in text:
-        text = f"{what} '{outcome.name}': {text}"
-    return KafkaError(text, outcome.code)
+def _error(what: str, name: str, row: Told) -> KafkaError | None:
+    error = error_from(row.error_code, row.error_message)
+    if error is None or f"'{name}'" in str(error):
+        return error
+    return KafkaError(f"{what} '{name}': {error}", error.code)
 
 
 def _ask_controller(
     cluster: Cluster,
     spec: ApiSpec[Req, Resp],
-    names: Sequence[str],
-    message: Callable[[Iterable[str]], Req],
-    outcomes: Callable[[Resp], list[_Outcome]],
+    names: Iterable[str],
+    message: Callable[[list[str]], Req],
+    rows: Callable[[Resp], list[tuple[str, Told]]],
     *,
     done_already: ErrorCode | None = None,
     final: ErrorCode | None = None,
@@ -384,37 +331,21 @@ def _ask_controller(
     answer_lost = False
     while left:
         try:
-            rows = outcomes(cluster.request(controller_of(cluster), spec, message(left)))
+            answered = rows(cluster.request(controller_of(cluster), spec, message(left)))
         except (KafkaError, DeadlineExceededError) as error:
             answer_lost = True
-            pause(cluster, retry, error)
+            retry.pause(error)
             continue
-        failed = [
-            row
-            for row in rows
-            if row.code is not ErrorCode.NONE and not (answer_lost and row.code is done_already)
-        ]
-        for row in failed:
-            if not row.code.retriable or row.code is final:
-                raise _error(what, row)
-            answer_lost |= row.code is ErrorCode.REQUEST_TIMED_OUT
-        left = [row.name for row in failed]
+        errors = {name: _error(what, name, row) for name, row in answered}
+        failed = {
+            name: each
+            for name, each in errors.items()
+            if each is not None and not (answer_lost and each.code is done_already)
+        }
+        for each in failed.values():
+            if not each.retriable or each.code is final:
+                raise each
+            answer_lost |= each.code is ErrorCode.REQUEST_TIMED_OUT
+        left = list(failed)
         if failed:
-            pause(cluster, retry, _error(what, failed[0]))
-
-
-def pause(cluster: Cluster, retry: Retry, error: HeadraceError) -> None:
-    """Waits before the controller is asked again: another broker may be controller by then."""
-    retry.pause(error)
-    cluster.refresh([])
-
-
-def controller_of(cluster: Cluster) -> int:
-    """Asked for anew. KafkaError while there is none."""
-    view = cluster.metadata([])
-    if view.controller_id not in view.brokers:
-        raise KafkaError(
-            f"the cluster of {cluster.bootstrap_servers} has no controller at the moment",
-            ErrorCode.NOT_CONTROLLER,
-        )
-    return view.controller_id
+            retry.pause(next(iter(failed.values())))

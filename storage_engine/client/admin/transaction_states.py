@@ -6,16 +6,15 @@ Every broker reports the ids that it coordinates. Source: KIP-664, KIP-994.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage_engine.client.admin.broker_requests import ask_each_broker
+from storage_engine.client.admin.requests import ask_each_broker
+from storage_engine.client.admin.topics import names_in
+from storage_engine.client.asking import TRANSACTION, ask_coordinator, error_from
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.coordinator_lookup import TRANSACTION, ask_coordinator
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages.describe_transactions import API as DESCRIBE_TRANSACTIONS
 from storage_engine.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from storage_engine.protocol.messages.list_transactions import API as LIST_TRANSACTIONS
 from storage_engine.protocol.messages.list_transactions import ListTransactionsRequest
-
-_DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 65, 66
 
 _ANY_DURATION = -1
 
@@ -50,11 +49,11 @@ def list_transactions(
     producer_ids: Iterable[int] = (),
     open_for_ms: int | None = None,
 ) -> list[ListedTransaction]:
-    """Open transactions by transactional id, limited to `states`, `producer_ids` and a minimum age
-    where these are given. Raises KafkaError when a broker does not list its transactions in time.
-    """
+    """Transactional ids, by name; only those in one of `states`, of one of `producer_ids`, with a
+    transaction that is open for so long, where that is given. KafkaError when a broker does not
+    list its own in time."""
     message = ListTransactionsRequest(
-        state_filters=[*states],
+        state_filters=names_in(states),
         producer_id_filters=[*producer_ids],
         duration_filter=_ANY_DURATION if open_for_ms is None else open_for_ms,
     )
@@ -74,25 +73,26 @@ def list_transactions(
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    """KafkaError TRANSACTIONAL_ID_NOT_FOUND where there is none."""
+    """The open partitions of a transaction, and when it began. KafkaError
+    TRANSACTIONAL_ID_NOT_FOUND where there is none."""
+    what = f"transactional id '{transactional_id}'"
     coordinator, answer = ask_coordinator(
         cluster,
         TRANSACTION,
         transactional_id,
         DESCRIBE_TRANSACTIONS,
         DescribeTransactionsRequest(transactional_ids=[transactional_id]),
-        lambda answer: answer.transaction_states[0].error_code,
+        lambda answer: error_from(answer.transaction_states[0].error_code, what=what),
     )
     (state,) = answer.transaction_states
+    started_ms = state.transaction_start_time_ms
     return TransactionDescription(
         transactional_id=transactional_id,
         state=state.transaction_state,
         producer_id=state.producer_id,
         producer_epoch=state.producer_epoch,
         timeout_ms=state.transaction_timeout_ms,
-        started_ms=state.transaction_start_time_ms
-        if state.transaction_start_time_ms >= 0
-        else None,
+        started_ms=started_ms if started_ms >= 0 else None,
         partitions=tuple(
             TopicPartition(topic.topic, number)
             for topic in state.topics

@@ -8,9 +8,9 @@ Each call ends once, with an answer or an error, unless it is dropped before. So
 from collections.abc import Callable
 from typing import Any
 
+from storage_engine.client.asking import GROUP, find_coordinator
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
-from storage_engine.client.coordinator_lookup import GROUP, find_coordinator
 from storage_engine.client.groups.group_requests import GroupRequest
 from storage_engine.core.errors import (
     DeadlineExceededError,

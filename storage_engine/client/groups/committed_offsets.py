@@ -6,25 +6,21 @@ After a lost or retriable answer the same request goes to the group's present co
 deadline. Source: the OffsetFetch and OffsetCommit APIs. It is not thread-safe.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
+from storage_engine.client.asking import GROUP, ask_coordinator, error_from
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.coordinator_lookup import GROUP, ask_coordinator, find_coordinator
 from storage_engine.client.groups.group_requests import (
     MemberIdentity,
     commit_request,
     refused_commit,
 )
-from storage_engine.client.retry import Retry
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    HeadraceError,
-    KafkaError,
-)
+from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import Deadline
+from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
 from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
-from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest
 
 _FETCH_VERSION = 7
 """The newest for one group at a time."""
@@ -33,14 +29,15 @@ _NO_MEMBER = MemberIdentity(member_id="", generation=-1)
 
 
 def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """All committed offsets of the group: the next offset to read of each partition."""
+    """The committed offset of each partition: the next one to read. Empty when the group does not
+    exist."""
     _, answer = ask_coordinator(
         cluster,
         GROUP,
         group,
         OFFSET_FETCH,
         OffsetFetchRequest(group_id=group, topics=None, require_stable=True),
-        _worst_fetched,
+        lambda answer: worst_error(group, answer.error_code, answer.topics),
         version=_FETCH_VERSION,
     )
     return {
@@ -51,9 +48,19 @@ def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]
     }
 
 
-def _worst_fetched(answer: OffsetFetchResponse) -> int:
-    rows = [row.error_code for topic in answer.topics for row in topic.partitions]
-    return int(answer.error_code or next(filter(None, rows), 0))
+class _Row(Protocol):
+    error_code: int
+
+
+class _Topic(Protocol):
+    @property
+    def partitions(self) -> Sequence[_Row]: ...
+
+
+def worst_error(group: str, code: int, topics: Iterable[_Topic]) -> KafkaError | None:
+    """The error of the whole answer, else the first of a partition."""
+    rows = (row.error_code for topic in topics for row in topic.partitions)
+    return error_from(code or next(filter(None, rows), 0), what=f"group '{group}'")
 
 
 class OffsetCommitter:
@@ -63,8 +70,7 @@ class OffsetCommitter:
         """`deadline_ms` bounds a commit with its retries; None: the cluster's does."""
         self._cluster = cluster
         self.group = group
-        self._deadline_ms = deadline_ms or cluster.deadline_ms
-        self._coordinator: int | None = None
+        self._deadline_ms = deadline_ms
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commits the next offset to read of each partition. Raises KafkaError for the first
@@ -73,34 +79,19 @@ class OffsetCommitter:
         if not offsets:
             return
         request = commit_request(self.group, _NO_MEMBER, offsets)
-        deadline = Deadline.after(self._deadline_ms)
-        retry = Retry(f"OffsetCommit of group '{self.group}'", deadline)
-        while True:
-            failure: HeadraceError
-            try:
-                answer = self._cluster.request(
-                    self._find(deadline),
-                    request.spec,
-                    request.message,
-                    timeout_ms=max(1, min(deadline.left_ms, self._cluster.request_timeout_ms)),
-                )
-            except (KafkaError, DeadlineExceededError) as error:
-                failure = error
-            else:
-                refused = refused_commit(answer)
-                if refused is None:
-                    return
-                partition, code = refused
-                failure = KafkaError(
-                    f"offsets of group '{self.group}', {partition}: {code.meaning}", code
-                )
-            self._coordinator = None
-            retry.pause(failure)
 
-    def _find(self, deadline: Deadline) -> int:
-        if self._coordinator is not None:
-            return self._coordinator
-        self._coordinator = find_coordinator(
-            self._cluster, GROUP, self.group, f"group '{self.group}'", deadline
+        def error_of(answer: OffsetCommitResponse) -> KafkaError | None:
+            if (refused := refused_commit(answer)) is None:
+                return None
+            tp, code = refused
+            return error_from(code, what=f"offsets of group '{self.group}', {tp}")
+
+        ask_coordinator(
+            self._cluster,
+            GROUP,
+            self.group,
+            request.spec,
+            request.message,
+            error_of,
+            deadline_ms=self._deadline_ms,
         )
-        return self._coordinator

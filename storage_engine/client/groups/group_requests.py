@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from storage_engine.client.asking import by_topic
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.spec import AnyApi
@@ -51,21 +52,28 @@ def commit_request(
     *,
     instance_id: str | None = None,
 ) -> GroupRequest:
-    by_topic: dict[str, list[_Topic.OffsetCommitRequestPartition]] = {}
-    for tp, offset in offsets.items():
-        row = _Topic.OffsetCommitRequestPartition(
-            partition_index=tp.partition,
-            committed_offset=offset,
-            committed_leader_epoch=_NO_EPOCH,
-            committed_metadata="",
+    row = _Topic.OffsetCommitRequestPartition
+    topics = [
+        _Topic(
+            name=name,
+            partitions=[
+                row(
+                    partition_index=number,
+                    committed_offset=offset,
+                    committed_leader_epoch=_NO_EPOCH,
+                    committed_metadata="",
+                )
+                for number, offset in rows
+            ],
         )
-        by_topic.setdefault(tp.topic, []).append(row)
+        for name, rows in by_topic(offsets).items()
+    ]
     message = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=caller.generation,
         member_id=caller.member_id,
         group_instance_id=instance_id if caller.member_id else None,
-        topics=[_Topic(name=name, partitions=rows) for name, rows in by_topic.items()],
+        topics=topics,
     )
     return GroupRequest(spec=OFFSET_COMMIT, message=message)
 

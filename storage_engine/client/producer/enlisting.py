@@ -5,6 +5,7 @@ Source: KIP-98; version 3, the newest for clients.
 
 from collections.abc import Iterable
 
+from storage_engine.client.asking import numbers_by_topic
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages.add_partitions_to_txn import (
@@ -19,16 +20,13 @@ ENLIST_VERSION = 3
 def enlist_request(
     transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    topics: dict[str, list[int]] = {}
-    for tp in partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer_id,
         v3_and_below_producer_epoch=epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnTopic(name=topic, partitions=numbers)
-            for topic, numbers in topics.items()
+            for topic, numbers in numbers_by_topic(partitions).items()
         ],
     )
 

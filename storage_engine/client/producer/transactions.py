@@ -9,8 +9,8 @@ requests of the one before. Source: KIP-98, KIP-447, KIP-890. It is not thread-s
 
 from collections.abc import Callable, Iterable, Mapping
 
+from storage_engine.client.asking import GROUP, TRANSACTION, ask_coordinator, by_topic
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.coordinator_lookup import GROUP, TRANSACTION, find_coordinator
 from storage_engine.client.groups.group_errors import CommitRefusedError
 from storage_engine.client.groups.group_requests import GroupMetadata
 from storage_engine.client.producer.enlisting import (
@@ -20,16 +20,9 @@ from storage_engine.client.producer.enlisting import (
     worst,
 )
 from storage_engine.client.producer.producer_errors import ProducerFencedError
-from storage_engine.client.retry import Retry
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    ErrorCode,
-    HeadraceError,
-    KafkaError,
-)
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.deadline import Deadline
-from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.messages.add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
 from storage_engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from storage_engine.protocol.messages.add_partitions_to_txn import API as ADD_PARTITIONS
@@ -39,8 +32,6 @@ from storage_engine.protocol.messages.init_producer_id import API as INIT_PRODUC
 from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
 from storage_engine.protocol.messages.txn_offset_commit import API as TXN_OFFSET_COMMIT
 from storage_engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-
-_ADD_OFFSETS, _END, _OFFSET_COMMIT = 25, 26, 28
 
 _ADD_OFFSETS_VERSION = 3
 _OFFSET_COMMIT_VERSION = 3
@@ -82,7 +73,6 @@ class ProducerTransactions:
         self.transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._deadline_ms = deadline_ms
-        self._coordinators: dict[tuple[int, str], int] = {}
         self.producer_id = -1
         self.epoch = -1
         self._is_empty = True
@@ -123,15 +113,22 @@ class ProducerTransactions:
             lambda answer: [answer.error_code],
             version=_ADD_OFFSETS_VERSION,
         )
-        topics: dict[str, list[_Topic.TxnOffsetCommitRequestPartition]] = {}
-        for tp, offset in offsets.items():
-            row = _Topic.TxnOffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=offset,
-                committed_leader_epoch=-1,
-                committed_metadata="",
+        row = _Topic.TxnOffsetCommitRequestPartition
+        topics = [
+            _Topic(
+                name=name,
+                partitions=[
+                    row(
+                        partition_index=number,
+                        committed_offset=offset,
+                        committed_leader_epoch=-1,
+                        committed_metadata="",
+                    )
+                    for number, offset in rows
+                ],
             )
-            topics.setdefault(tp.topic, []).append(row)
+            for name, rows in by_topic(offsets).items()
+        ]
         commit = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group.group_id,
@@ -140,7 +137,7 @@ class ProducerTransactions:
             generation_id=group.generation,
             member_id=group.member_id,
             group_instance_id=group.instance_id,
-            topics=[_Topic(name=name, partitions=rows) for name, rows in topics.items()],
+            topics=topics,
         )
         self._ask(
             TXN_OFFSET_COMMIT,
@@ -177,45 +174,27 @@ class ProducerTransactions:
         key: tuple[int, str] | None = None,
     ) -> Resp:
         """Asks the coordinator of `key`, by default the transaction's, and returns its answer."""
-        key = key or (TRANSACTION, self.transactional_id)
-        deadline = Deadline.after(self._deadline_ms)
-        retry = Retry(f"{spec.name} of '{self.transactional_id}'", deadline)
-        while True:
-            failure: HeadraceError
-            try:
-                answer = self._cluster.request(
-                    self._find(key, deadline),
-                    spec,
-                    message,
-                    version=version,
-                    timeout_ms=max(1, min(deadline.left_ms, self._cluster.request_timeout_ms)),
-                )
-            except (KafkaError, DeadlineExceededError) as error:
-                failure = error
-            else:
-                code = worst(codes_of(answer))
-                if code is ErrorCode.NONE:
-                    return answer
-                failure = self._error(spec, code)
-                if code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                    # The coordinator is right, and busy with the one before.
-                    retry.pause(failure)
-                    continue
-            self._coordinators.pop(key, None)
-            retry.pause(failure)
+        what = f"'{self.transactional_id}'"
 
-    def _find(self, key: tuple[int, str], deadline: Deadline) -> int:
-        if key not in self._coordinators:
-            kind, name = key
-            what = f"'{name}'"
-            found = find_coordinator(self._cluster, kind, name, what, deadline)
-            self._coordinators[key] = found
-        return self._coordinators[key]
+        def error_of(answer: Resp) -> KafkaError | None:
+            code = worst(codes_of(answer))
+            if code is ErrorCode.NONE:
+                return None
+            kind = KafkaError
+            if code in _FENCED:
+                kind = ProducerFencedError
+            elif code in _NO_MEMBERS_WORD:
+                kind = CommitRefusedError
+            return kind(f"{spec.name} of {what}: {code.meaning}", code)
 
-    def _error(self, spec: AnyApi, code: ErrorCode) -> KafkaError:
-        text = f"{spec.name} of '{self.transactional_id}': {code.meaning}"
-        if code in _FENCED:
-            return ProducerFencedError(text, code)
-        if code in _NO_MEMBERS_WORD:
-            return CommitRefusedError(text, code)
-        return KafkaError(text, code)
+        _, answer = ask_coordinator(
+            self._cluster,
+            *(key or (TRANSACTION, self.transactional_id)),
+            spec,
+            message,
+            error_of,
+            what=what,
+            version=version,
+            deadline_ms=self._deadline_ms,
+        )
+        return answer

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from storage_engine.client.asking import MAX_REMEMBERED
 from storage_engine.client.connection import NotServedError
-from storage_engine.client.coordinator_lookup import MAX_REMEMBERED
 from storage_engine.client.micro_batches import (
     AlreadyCommitted,
     CommitOutcome,

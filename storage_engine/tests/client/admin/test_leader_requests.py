@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from storage_engine.client.admin.leader_requests import ask_leaders
+from storage_engine.client.admin.requests import ask_leaders
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 
@@ -51,7 +51,7 @@ def test_what_is_left_goes_to_the_next_leader():
     def ask(broker_id, partitions):
         asked.append((broker_id, partitions))
         if broker_id == 1:
-            return [moved(tp) if tp is A else (tp, broker_id) for tp in partitions]
+            return [moved(tp) if tp == A else (tp, broker_id) for tp in partitions]
         return [(tp, broker_id) for tp in partitions]
 
     cluster = Leaders({A: 1, B: 1}, {A: 2, B: 2})
