@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable, ServedApi
-from storage_engine.broker.quotas.call_quota import RequestQuotas
+from storage_engine.broker.quotas.client_usage import RequestQuotas
 from storage_engine.broker.requests.long_work import (
     INLINE_BYTES,
     INLINE_ITEMS,

@@ -11,9 +11,9 @@ from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.settings.config_entity import OF_CLIENTS, ConfigEntity, EntityKind
+from storage_engine.broker.settings.config_store import OF_CLIENTS, ConfigEntity, EntityKind
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.broker.settings.topic_configs import TopicConfigs
+from storage_engine.broker.settings.topic_config import TopicConfigs
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from storage_engine.broker.access.acl_znodes import AclChangeZNode, AclZNode
-from storage_engine.broker.access.rule_watch import RuleWatch
+from storage_engine.broker.access.rule_watch import AclChangeZNode, AclZNode, RuleWatch
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.core.security.acl_rules import (

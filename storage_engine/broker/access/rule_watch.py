@@ -8,22 +8,202 @@ The watch is set before anything is read, and after a lost session everything is
 broker that was away, or that was notified twice, has the rules that ZooKeeper has. Answers of
 ZooKeeper come in the order of the questions: what is put last is what was read last. Every broker
 removes notices that it has known for long enough, by its own clock, as with settings.
+
+Who may do what, for connections; and the log of refusals.
+
+The logger has the name that Kafka's has. A line names the principal, where it came from, what was
+refused and for which request:
+
+    denied principal=User:app host=10.0.0.7 operation=Write resource=Topic:orders request=Produce
+
+Names that clients choose are written as one line. Where one request is refused many resources, one
+line names the first of them. Where a principal is refused again and again, the lines are counted
+instead, from some number on (`ClientLog`).
+
+The znodes of access rules, as Kafka's AclAuthorizer has them.
+
+    /kafka-acl/<type>/<name>                         rules for a name, or for `*`
+    /kafka-acl-extended/prefixed/<type>/<prefix>     rules for all names with a prefix
+    /kafka-acl-changes/acl_changes_<number>          `<type>:<name>`, the former were changed
+    /kafka-acl-extended-changes/acl_changes_<number> JSON, the latter were changed
+
+Brokers delete the notices of changes after a while. Source: KIP-290.
+
+Reads the rules about one pattern, so that what can't be read permits nothing.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
-from storage_engine.broker.access.acl_znodes import AclChangeZNode, AclZNode, acl_paths
-from storage_engine.broker.access.rule_znodes import rules_in
 from storage_engine.core.ports import Clock, MetadataStore, Scheduler, SessionState, ZkReply
-from storage_engine.core.security.acl_rules import ResourcePattern
-from storage_engine.core.security.acl_types import PatternType, ResourceType
+from storage_engine.core.printable import printable
+from storage_engine.core.security.acl_rules import (
+    EVERY_USER,
+    MAX_HOST,
+    MAX_PRINCIPAL,
+    MAX_RESOURCE_NAME,
+    AccessRule,
+    ResourcePattern,
+)
+from storage_engine.core.security.acl_types import (
+    WILDCARD,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from storage_engine.core.security.authorizer import Authorizer
+from storage_engine.core.security.principal import Principal
+from storage_engine.net.client_log import ClientLog
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
-from storage_engine.zookeeper.znode_json import ZnodeFormatError
+from storage_engine.zookeeper.znode_json import (
+    ZnodeFormatError,
+    decode_object,
+    encode_object,
+    entries,
+    str_field,
+)
 
 log = logging.getLogger(__name__)
+
+
+LITERAL_ROOT = "/kafka-acl"
+EXTENDED_ROOT = "/kafka-acl-extended"
+_STORES: dict[PatternType, str] = {
+    PatternType.LITERAL: LITERAL_ROOT,
+    PatternType.PREFIXED: f"{EXTENDED_ROOT}/prefixed",
+}
+
+CHARACTER_BYTES = 4
+"""The most bytes of one character in UTF-8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclZNode:
+    """The rules about one pattern."""
+
+    rules: frozenset[AccessRule]
+
+    @staticmethod
+    def parent(kind: ResourceType, pattern_type: PatternType) -> str:
+        return f"{_STORES[pattern_type]}/{kind}"
+
+    @classmethod
+    def path(cls, pattern: ResourcePattern) -> str:
+        return f"{cls.parent(pattern.resource_type, pattern.pattern_type)}/{pattern.name}"
+
+    def encode(self) -> bytes:
+        acls = [
+            {
+                "principal": rule.principal,
+                "permissionType": str(rule.permission),
+                "operation": str(rule.operation),
+                "host": rule.host,
+            }
+            for rule in sorted(self.rules)
+        ]
+        return encode_object({"version": 1, "acls": acls})
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> "AclZNode":
+        """ZnodeFormatError when one of the rules can't be read: it may be a denial."""
+        found = entries(path, decode_object(path, data), "acls")
+        return cls(rules=frozenset(_rule(path, item) for item in found))
+
+
+def _rule(path: str, item: object) -> AccessRule:
+    if not isinstance(item, dict):
+        raise ZnodeFormatError(f"znode {path}: a rule of 'acls' is no object")
+    fields: dict[str, Any] = item
+    operation_name = str_field(path, fields, "operation", max_bytes=MAX_HOST)
+    permission_name = str_field(path, fields, "permissionType", max_bytes=MAX_HOST)
+    operation = AclOperation.named(operation_name)
+    permission = AclPermission.named(permission_name)
+    if operation is None or permission is None:
+        raise ZnodeFormatError(
+            f"znode {path}: there is no rule '{permission_name} {operation_name}'"
+        )
+    principal = str_field(path, fields, "principal", max_bytes=CHARACTER_BYTES * MAX_PRINCIPAL)
+    host = str_field(path, fields, "host", max_bytes=CHARACTER_BYTES * MAX_HOST)
+    return AccessRule(principal, host, operation, permission)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclChangeZNode:
+    """A notice that the rules about a pattern were changed."""
+
+    PARENTS: ClassVar[dict[PatternType, str]] = {
+        PatternType.LITERAL: "/kafka-acl-changes",
+        PatternType.PREFIXED: "/kafka-acl-extended-changes",
+    }
+
+    pattern: ResourcePattern
+
+    @classmethod
+    def prefix(cls, pattern_type: PatternType) -> str:
+        """The path to which ZooKeeper appends a number."""
+        return f"{cls.PARENTS[pattern_type]}/acl_changes_"
+
+    @classmethod
+    def path(cls, pattern_type: PatternType, child: str) -> str:
+        return f"{cls.PARENTS[pattern_type]}/{child}"
+
+    def encode(self) -> bytes:
+        kind, name, pattern_type = self.pattern
+        if pattern_type is PatternType.LITERAL:
+            return f"{kind}:{name}".encode()
+        return encode_object(
+            {
+                "version": 1,
+                "resourceType": str(kind),
+                "name": name,
+                "patternType": pattern_type.name,
+            }
+        )
+
+    @classmethod
+    def decode(cls, pattern_type: PatternType, child: str, data: bytes) -> "AclChangeZNode":
+        path = cls.path(pattern_type, child)
+        if pattern_type is PatternType.LITERAL:
+            kind_name, _, name = data.decode("utf-8", errors="replace").partition(":")
+        else:
+            fields = decode_object(path, data)
+            most = CHARACTER_BYTES * MAX_RESOURCE_NAME
+            kind_name = str_field(path, fields, "resourceType", max_bytes=most)
+            name = str_field(path, fields, "name", max_bytes=most)
+        # Kafka has written both TOPIC and Topic.
+        kind = next((k for k in ResourceType if kind_name in (k.text, k.name)), None)
+        if kind is None or not name:
+            raise ZnodeFormatError(f"znode {path} names no resource")
+        return cls(pattern=ResourcePattern(kind, name, pattern_type))
+
+
+def acl_paths() -> Iterable[str]:
+    """The nodes that rules and notices stand below."""
+    yield from AclChangeZNode.PARENTS.values()
+    for pattern_type in PatternType:
+        for kind in ResourceType:
+            yield AclZNode.parent(kind, pattern_type)
+
+
+NOTHING_FOR_ANYBODY = frozenset(
+    {AccessRule(EVERY_USER, WILDCARD, AclOperation.ALL, AclPermission.DENY)}
+)
+"""The rules that stand for those that can't be read, since they may have been denials."""
+
+
+def rules_in(pattern: ResourcePattern, reply: ZkReply) -> frozenset[AccessRule]:
+    """Return the rules that ZooKeeper has; `reply` is an answer, or says that there is no node."""
+    if reply.is_absent:
+        return frozenset()
+    try:
+        return AclZNode.decode(AclZNode.path(pattern), reply.data).rules
+    except ZnodeFormatError as failure:
+        log.error("only super users may use resource=%s: %s", pattern, failure)
+        return NOTHING_FOR_ANYBODY
+
 
 RETRY_MS = 200
 """Shorter than the second in which a change is in force everywhere."""
@@ -238,3 +418,73 @@ class RuleWatch:
 def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
     for start in range(0, len(items), READ_TOGETHER):
         yield items[start : start + READ_TOGETHER]
+
+
+AUDIT_LOGGER = "kafka.authorizer.logger"
+
+audit = ClientLog(AUDIT_LOGGER)
+
+NAMED_MAX = 10
+"""Resources that one line names."""
+
+NAME_CHARACTERS = 250
+"""A name is cut there; those of topics are shorter."""
+
+
+class ClientOfBroker(Protocol):
+    """A connection, as far as its rights depend on it."""
+
+    principal: Principal
+    peer_host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessControl:
+    """The authorizer of a broker, and its log."""
+
+    authorizer: Authorizer
+
+    def allows(
+        self, client: ClientOfBroker, operation: AclOperation, kind: ResourceType, name: str
+    ) -> bool:
+        """Whether the client may do that; a refusal is not logged."""
+        return self.authorizer.allows(client.principal, client.peer_host, operation, kind, name)
+
+    def allows_or_logs(
+        self,
+        client: ClientOfBroker,
+        operation: AclOperation,
+        kind: ResourceType,
+        name: str,
+        *,
+        request: str,
+    ) -> bool:
+        """Whether the client may do that; a refusal is logged."""
+        is_allowed = self.authorizer.allows(
+            client.principal, client.peer_host, operation, kind, name
+        )
+        if not is_allowed:
+            self.log_denied(client, operation, kind, [name], request=request)
+        return is_allowed
+
+    def log_denied(
+        self,
+        client: ClientOfBroker,
+        operation: AclOperation,
+        kind: ResourceType,
+        names: Sequence[str],
+        *,
+        request: str,
+    ) -> None:
+        """Write one line about the resources that a request was refused."""
+        if not audit.is_enabled_for(logging.INFO):
+            return
+        named = ",".join(printable(name[:NAME_CHARACTERS]) for name in names[:NAMED_MAX])
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        principal = printable(str(client.principal)[:NAME_CHARACTERS])
+        audit.info(
+            f"{principal} {client.peer_host}",
+            "denied principal=%s host=%s operation=%s resource=%s:%s%s request=%s",
+            principal, client.peer_host, operation,
+            kind, named, more, request,
+        )  # fmt: skip

@@ -3,17 +3,37 @@
 Each new connection there is diverted to a `SaslLogIn` of its own. Those that have not logged in yet
 are counted, those of each listener for themselves: a crowd takes no place from clients that have
 logged in, nor from brokers, which have a listener of their own. Source: KIP-43, KIP-368.
+
+The machines of all mechanisms that a listener takes, made from the settings.
 """
 
+import secrets
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from storage_engine.broker.authentication.sasl_log_in import LogInLimits, LogInParts, SaslLogIn
+from storage_engine.broker.authentication.scram_users import PlainUsers, PlainUsersFile, ScramUsers
+from storage_engine.broker.authentication.token_keys import (
+    KeySource,
+    TokenCheck,
+    TokenKeys,
+    TokenRules,
+    check_url,
+)
 from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.settings.sasl_config import JWKS, USERS_FILE, SaslListener
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ports import Clock, Scheduler
+from storage_engine.core.ports import Background, Clock, Scheduler
+from storage_engine.core.security.sasl_client import OAUTHBEARER, PLAIN
 from storage_engine.core.security.sasl_exchange import OfferedMechanism, SaslExchange
+from storage_engine.core.security.sasl_server import PlainServer, SaslServerMechanism
+from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
+from storage_engine.core.security.sasl_server_scram import ScramServer
+from storage_engine.core.security.scram_credential import ScramMechanism
+from storage_engine.core.settings.setting import SettingValue
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
@@ -140,3 +160,109 @@ def _authenticate(
             error_message="SaslAuthenticate came without SaslHandshake before it",
         )
     )
+
+
+_OAUTH = "sasl.oauthbearer."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismParts:
+    """What the mechanisms of all listeners work with."""
+
+    config: BrokerConfig
+    scram_users: ScramUsers
+    scheduler: Scheduler
+    clock: Clock
+    background: Background
+
+
+class OfferedMechanisms:
+    """The mechanisms of one listener."""
+
+    def __init__(self, name: str, listener: SaslListener, parts: MechanismParts) -> None:
+        """ConfigError where a file is not of its form."""
+        self._name = name
+        self._listener = listener
+        self._parts = parts
+        self._token_keys: TokenKeys | None = None
+        self.by_name = {
+            mechanism: OfferedMechanism(make=self._maker(mechanism), max_reauth_ms=reauth_ms)
+            for mechanism, reauth_ms in listener.max_reauth_ms.items()
+        }
+
+    def start(self) -> None:
+        """Begin to read what is not in ZooKeeper."""
+        if self._token_keys is not None:
+            self._token_keys.start()
+
+    def close(self) -> None:
+        if self._token_keys is not None:
+            self._token_keys.close()
+
+    def _maker(self, mechanism: str) -> Callable[[], SaslServerMechanism]:
+        if mechanism == PLAIN:
+            return self._plain()
+        if mechanism == OAUTHBEARER:
+            return self._oauth()
+        return self._scram(ScramMechanism.named(mechanism))
+
+    def _plain(self) -> Callable[[], SaslServerMechanism]:
+        listener = self._listener
+        users = PlainUsers(listener.plain_users)
+        if listener.plain_users_file is None:
+            return lambda: PlainServer(users.is_password_of)
+        in_file = PlainUsersFile(listener.plain_users_file, key=USERS_FILE)
+
+        def is_password_of(user: str, password: str) -> bool:
+            # Both are asked, so that it takes as long wherever the user is.
+            answers = in_file.is_password_of(user, password), users.is_password_of(user, password)
+            return any(answers)
+
+        return lambda: PlainServer(is_password_of)
+
+    def _scram(self, mechanism: ScramMechanism) -> Callable[[], SaslServerMechanism]:
+        # Imported now: the first log-in would take a tenth of a second.
+        import scramp  # noqa: F401
+
+        users = self._parts.scram_users
+        return lambda: ScramServer(
+            mechanism, lambda user: users.find(mechanism, user), secrets.token_urlsafe(24)
+        )
+
+    def _oauth(self) -> Callable[[], SaslServerMechanism]:
+        parts = self._parts
+        url = self._text(JWKS.removeprefix(_OAUTH))
+        assert url is not None, "SaslConfig has checked it"
+        check_url(url, key=JWKS)
+        keys = self._token_keys = TokenKeys(
+            KeySource(
+                url=url,
+                refresh_ms=self._integer("jwks.endpoint.refresh.ms"),
+                retry_ms=self._integer("jwks.endpoint.retry.backoff.ms"),
+                retry_max_ms=self._integer("jwks.endpoint.retry.backoff.max.ms"),
+            ),
+            scheduler=parts.scheduler,
+            clock=parts.clock,
+            background=parts.background,
+        )
+        audiences = self._value("expected.audience")
+        rules = TokenRules(
+            audiences=audiences if isinstance(audiences, tuple) else (),
+            issuer=self._text("expected.issuer"),
+            principal_claim=self._text("sub.claim.name") or "sub",
+            clock_skew_s=self._integer("clock.skew.seconds"),
+        )
+        check = TokenCheck(rules, keys.key)
+        return lambda: OAuthBearerServer(check)
+
+    def _text(self, key: str) -> str | None:
+        value = self._value(key)
+        return value if isinstance(value, str) else None
+
+    def _integer(self, key: str) -> int:
+        value = self._value(key)
+        assert isinstance(value, int), key
+        return value
+
+    def _value(self, key: str) -> SettingValue:
+        return self._parts.config.of_listener(self._name, _OAUTH + key, OAUTHBEARER)

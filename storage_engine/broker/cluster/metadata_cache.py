@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.cluster.full_order import FullOrder
+from storage_engine.broker.cluster.order_gate import FullOrder
 from storage_engine.core.control.cluster_state import ONLY_LISTENER, BrokerInfo
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition

@@ -14,18 +14,32 @@ An order is old when its own connection, or one that was opened later, has broug
 its controller has given the connection up, and said anew what it had said. It is refused, and its
 connection closed. So whoever forges a number holds up the true controller until that has connected
 again, and not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
+
+The queue of the controller's orders to this broker.
+
+Orders are carried out in the order in which they came: an order waits until the settings of its
+topics are known, and later orders wait too. An order that fails is answered with an error and
+delays no other. A long order, which may open a thousand logs, lets the event loop do other work in
+between: the session with ZooKeeper depends on that, too.
+
+Orders of a controller that name all there is, in several requests. A part counts only after
+those before it, and nothing counts as missing before the last one has arrived.
+
+The controller sends each part after the answer to the one before. When an answer is missing, it
+sends all parts again, under another number.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.registration import UNREGISTERED
+from storage_engine.broker.settings.topic_config import TopicConfigs
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
-from storage_engine.core.ports import MetadataStore, ZkReply
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply
 from storage_engine.net.client_log import ClientLog
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
@@ -250,3 +264,112 @@ def _call(work: Callable[[], None]) -> None:
         work()
     except Exception as error:  # noqa: BLE001 - whatever it is, the next order has its turn
         unexpected.report("order of the controller", error)
+
+
+STEPS_PER_TURN = 8
+"""Steps of an order, mostly a partition each: 0.1 ms (a change of role) to some ms (a new log on a
+busy disk)."""
+
+Steps = Callable[[], Iterator[None]]
+"""An order, begun by the call; it may be interrupted where it yields."""
+
+Refuse = Callable[[ErrorCode], None]
+
+
+class _Queued(NamedTuple):
+    topics: set[str]
+    order: Steps
+    refuse: Refuse
+
+
+class Orders:
+    """Carries out the controller's requests one at a time."""
+
+    def __init__(self, configs: TopicConfigs, scheduler: Scheduler) -> None:
+        self._configs = configs
+        self._scheduler = scheduler
+        self._queue: deque[_Queued] = deque()
+        self._busy = False
+
+    def submit(self, topics: set[str], order: Steps, refuse: Refuse) -> None:
+        """Carry out `order` once all earlier ones are and the settings of `topics` are known.
+        `refuse` answers for it when it can't be."""
+        self._queue.append(_Queued(topics, order, refuse))
+        if not self._busy:
+            self._next()
+
+    def _next(self) -> None:
+        queued = self._queue.popleft()
+        self._busy = True
+        # In a turn of its own: a long queue of orders must not become a deep stack.
+        self._configs.ensure(
+            queued.topics,
+            lambda: self._scheduler.call_soon(
+                lambda: self._carry_out(queued.order(), queued.refuse)
+            ),
+        )
+
+    def _carry_out(self, steps: Iterator[None], refuse: Refuse) -> None:
+        goes_on = False
+        try:
+            goes_on = _advance(steps)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next order has its turn
+            refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            unexpected.report("order of the controller", error)
+        finally:
+            if goes_on:
+                self._scheduler.call_soon(lambda: self._carry_out(steps, refuse))
+            else:
+                self._busy = False
+                if self._queue:
+                    self._next()
+
+
+def _advance(steps: Iterator[None]) -> bool:
+    """Does the steps of one turn; returns False when there are no more."""
+    return any(number == STEPS_PER_TURN for number, _ in enumerate(steps, start=1))
+
+
+class OrderPart(Order, Protocol):
+    """A request that may be one of several."""
+
+    @property
+    def part(self) -> int: ...
+
+
+class FullOrder:
+    """Tracks the parts of the newest full LeaderAndIsr request that have arrived."""
+
+    def __init__(self) -> None:
+        self._order: tuple[int, int, int] | None = None
+        self._parts = 0
+
+    def expects(self, request: OrderPart) -> bool:
+        """Whether it is the first part of an order, or the next of the one that was begun."""
+        return request.part == 0 or (
+            self._order == _name_of(request) and request.part == self._parts
+        )
+
+    def took(self, request: OrderPart) -> None:
+        """The part was carried out."""
+        self._order, self._parts = _name_of(request), request.part + 1
+
+
+def _name_of(request: OrderPart) -> tuple[int, int, int]:
+    return request.controller_id, request.controller_epoch, request.order_number
+
+
+class NamedReplicas(FullOrder):
+    """Tracks the partitions named in the parts, too: replicas that a full request does not name are
+    stopped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.partitions: set[TopicPartition] = set()
+
+    def note(self, request: OrderPart, partitions: set[TopicPartition]) -> None:
+        """The partitions of a part that was carried out."""
+        self.took(request)
+        if request.part == 0:
+            self.partitions = set()
+        self.partitions |= partitions

@@ -16,13 +16,16 @@ from functools import partial
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.controller.admin_requests import AdminRequests
-from storage_engine.broker.controller.assignment_store import AssignmentStore, with_assignment
-from storage_engine.broker.controller.channel import ControllerChannel
+from storage_engine.broker.controller.delivery_requests import ControllerChannel
 from storage_engine.broker.controller.elections import Elections, OnElected
-from storage_engine.broker.controller.fence import ControllerFence
 from storage_engine.broker.controller.state_reader import StateReader
-from storage_engine.broker.controller.store import ControllerStore
-from storage_engine.broker.controller.topic_removal import TopicRemoval
+from storage_engine.broker.controller.store import (
+    AssignmentStore,
+    ControllerFence,
+    ControllerStore,
+    TopicRemoval,
+    with_assignment,
+)
 from storage_engine.broker.controller.topic_store import TopicStore
 from storage_engine.broker.controller.watches import ControllerWatches
 from storage_engine.core.control.cluster_state import ONLY_LISTENER, PartitionState, TopicInfo

@@ -9,8 +9,7 @@ known of it (somebody removed a topic's nodes by hand). Source: R-CTL1, R-CTL2, 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from storage_engine.broker.controller.fence import ControllerFence
-from storage_engine.broker.controller.store import STATES_PER_READ, ControllerStore
+from storage_engine.broker.controller.store import STATES_PER_READ, ControllerFence, ControllerStore
 from storage_engine.core.control.cluster_state import PartitionState
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.control.controller_events import StatesRead

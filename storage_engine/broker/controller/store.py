@@ -3,19 +3,44 @@
 A partition's state is written only in one multi with the fence's check, so that a controller that
 has been replaced can't write (R-CTL2). Values that can't be decoded are logged and left out;
 nothing crashes on what others wrote. Source: R-CTL5, R-CTL10.
+
+The controller's writes of assignments: /brokers/topics/<topic>, partition by partition.
+
+A change is made only where the node still says what it was decided on, and only by the present
+controller; everything else in the node stays as others wrote it. Source: R-CTL8.
+
+Removes the nodes of a topic whose replicas are all deleted.
+
+The nodes of its partitions go first, then topic, settings and the request for the deletion in one
+multi, so that the removal of the old topic takes nothing from a new one of that name, even when its
+outcome is unknown. Every step checks the controller's fence. Children that others have created
+below the nodes are removed too. Source: R-CTL6.
+
+The fence of one elected controller: whether its epoch is still the newest.
+
+Every write of a controller is in one multi with `check`, so that a controller that has been
+replaced can't write. When a multi is refused for this reason, the controller ends. Source: R-CTL1,
+R-CTL2.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from storage_engine.broker.controller.fence import ControllerFence
+from storage_engine.broker.controller.topic_store import reassignments_of
 from storage_engine.core.control.cluster_state import (
     ONLY_LISTENER,
     BrokerEndpoint,
     BrokerInfo,
     PartitionState,
+    TopicInfo,
 )
-from storage_engine.core.control.controller_events import StateWrite, WriteOutcome
+from storage_engine.core.control.controller_events import (
+    AssignmentChange,
+    StateWrite,
+    WriteAssignments,
+    WriteOutcome,
+)
 from storage_engine.core.ids import (
     TAIL_LOST_NOW,
     BrokerEpoch,
@@ -24,10 +49,13 @@ from storage_engine.core.ids import (
     TopicPartition,
     topic_name_problem,
 )
-from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
-from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows
+from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
+from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
+from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows, pause
+from storage_engine.zookeeper.subtree import remove_children, remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode, ControllerEpochZNode
 from storage_engine.zookeeper.znodes.topic_znodes import (
     PartitionStateZNode,
     PartitionsZNode,
@@ -35,6 +63,47 @@ from storage_engine.zookeeper.znodes.topic_znodes import (
 )
 
 log = logging.getLogger(__name__)
+
+
+class ControllerFence:
+    """The version of `/controller_epoch` that this controller was elected with."""
+
+    def __init__(
+        self,
+        metadata_store: MetadataStore,
+        flows: Flows,
+        *,
+        epoch_znode_version: int,
+        on_replaced: Callable[[], None],
+    ) -> None:
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._flows = flows
+        self._on_replaced = on_replaced
+        self.check = ZkOp(
+            kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=epoch_znode_version
+        )
+        """An operation for a multi that only the present controller may execute."""
+
+    def verify(self) -> None:
+        """Finds out, after a multi was refused, whether the controller epoch was the reason; if so,
+        this controller ends."""
+        self._flows.start(self.is_current())
+
+    def is_current(self) -> Flow[bool | None]:
+        """Whether no later controller was elected; None: ZooKeeper did not answer. Where one was,
+        this controller has ended by then."""
+        reply = yield from self._zookeeper.exists(ControllerEpochZNode.PATH)
+        if reply.ok and reply.stat is not None:
+            is_current = reply.stat.version == self.check.version
+        elif reply.is_absent:
+            # Whoever is elected makes it anew.
+            is_current = False
+        else:
+            return None
+        if not is_current:
+            self._on_replaced()
+        return is_current
+
 
 PARTITIONS_PER_MULTI = 32
 """A failover writes the states of all partitions of a broker; ZooKeeper and its client take a
@@ -247,3 +316,176 @@ def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | Non
         written_zxid=reply.stat.mzxid,
         joined_epochs=node.joined_epochs,
     )
+
+
+state_change_log = logging.getLogger("headrace.state_change")
+
+RETRY_MS = 500
+"""Pause before a write whose answer was lost is looked at again."""
+
+CONFLICT_PAUSE_MS = 20
+"""Pause after an attempt that wrote nothing, before the topic is read or passed on as it is."""
+
+
+class AssignmentStore:
+    """Topic nodes as one elected controller changes them."""
+
+    def __init__(
+        self, metadata_store: MetadataStore, scheduler: Scheduler, fence: ControllerFence
+    ) -> None:
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._scheduler = scheduler
+        self._fence = fence
+
+    def write(self, effect: WriteAssignments) -> Flow[TopicZNode | None]:
+        """The node as it is afterwards; None when there is none that can be read."""
+        path = TopicZNode.path(effect.topic)
+        while True:
+            found = yield from self._zookeeper.get(path)
+            if found.status is ZkStatus.NO_NODE:
+                yield from pause(self._scheduler, RETRY_MS)
+                return None
+            if not found.ok or found.stat is None:
+                yield from pause(self._scheduler, RETRY_MS)
+                continue
+            try:
+                node = TopicZNode.decode(effect.topic, found.data)
+            except ZnodeFormatError as failure:
+                log.error("topic not reassigned: %s", failure)
+                yield from pause(self._scheduler, RETRY_MS)
+                return None
+            changed = _changed(node, effect.changes)
+            if changed == node:
+                yield from pause(self._scheduler, CONFLICT_PAUSE_MS)
+                return node
+            version = found.stat.version
+            change = ZkOp(kind=ZkOpKind.SET, path=path, data=changed.encode(), version=version)
+            written = yield from self._zookeeper.multi([self._fence.check, change])
+            if written.ok:
+                _log_changes(effect)
+                return changed
+            self._fence.verify()
+            is_unknown = written.status is ZkStatus.UNKNOWN
+            yield from pause(self._scheduler, RETRY_MS if is_unknown else CONFLICT_PAUSE_MS)
+
+
+def with_assignment(known: TopicInfo, node: TopicZNode) -> TopicInfo:
+    """The topic as it is known, with the assignment of its node."""
+    return replace(known, assignment=dict(node.assignment), reassignments=reassignments_of(node))
+
+
+def _changed(node: TopicZNode, changes: tuple[AssignmentChange, ...]) -> TopicZNode:
+    assignment = dict(node.assignment)
+    original, target = dict(node.original_replicas), dict(node.target_replicas)
+    moves = reassignments_of(node)
+    for change in changes:
+        partition, wanted = change.partition, change.wanted
+        if (assignment.get(partition), moves.get(partition)) != (
+            change.expected.replicas,
+            change.expected.reassignment,
+        ):
+            continue
+        assignment[partition] = wanted.replicas
+        original.pop(partition, None)
+        target.pop(partition, None)
+        if wanted.reassignment is not None:
+            original[partition] = wanted.reassignment.original
+            target[partition] = wanted.reassignment.target
+    return replace(node, assignment=assignment, original_replicas=original, target_replicas=target)
+
+
+def _log_changes(effect: WriteAssignments) -> None:
+    for change in effect.changes:
+        move = change.wanted.reassignment
+        state_change_log.info(
+            "assign partition=%s-%d replicas=%s target=%s",
+            effect.topic,
+            change.partition,
+            list(change.wanted.replicas),
+            list(move.target if move is not None else change.wanted.replicas),
+        )
+
+
+MAX_CLEARINGS = 10
+"""One removal clears the nodes of a topic at most this often. Where others keep creating nodes
+below them, a later attempt continues."""
+
+
+class TopicRemoval:
+    """Removals by one elected controller."""
+
+    def __init__(self, metadata_store: MetadataStore, fence: ControllerFence) -> None:
+        self._zookeeper = ZookeeperFlows(metadata_store)
+        self._fence = fence
+        self._unanswered: dict[str, int] = {}
+        """Topics whose removal ZooKeeper did not answer -> the creation ids of their nodes."""
+
+    def remove(self, topic: str, partitions: Iterable[int]) -> Flow[bool]:
+        """Whether all of it is gone; else it is to be tried again."""
+        if topic in self._unanswered:
+            has_successor = yield from self._has_successor(topic)
+            if has_successor is not False:
+                return has_successor is True
+        paths = [
+            path
+            for partition in partitions
+            for path in (
+                PartitionStateZNode.path(topic, partition),
+                PartitionStateZNode.partition_path(topic, partition),
+            )
+        ]
+        guard = [self._fence.check]
+        for path in (*paths, PartitionsZNode.path(topic)):
+            removed = yield from remove_subtree(self._zookeeper, path, guard=guard)
+            if not removed.ok:
+                return self._refused(removed)
+        return (yield from self._remove_heads(topic))
+
+    def _has_successor(self, topic: str) -> Flow[bool | None]:
+        """Whether the removal that was not answered has been carried out, and a later topic has
+        the name; None: ZooKeeper did not answer."""
+        path, request = TopicZNode.path(topic), DeleteTopicsZNode.topic_path(topic)
+        found = yield from self._zookeeper.exist_each((path, request))
+        if _has_failed(found):
+            return None
+        czxid, stat = self._unanswered.pop(topic), found[path].stat
+        # The request went with the node: one that is there now means the later topic.
+        return stat is not None and stat.czxid != czxid and not found[request].ok
+
+    def _remove_heads(self, topic: str) -> Flow[bool]:
+        guard = [self._fence.check]
+        heads = (
+            TopicZNode.path(topic),
+            ConfigZNode.topic_path(topic),
+            DeleteTopicsZNode.topic_path(topic),
+        )
+        for clearings_left in range(MAX_CLEARINGS, -1, -1):
+            found = yield from self._zookeeper.exist_each(heads)
+            if _has_failed(found):
+                return False
+            present = [path for path in heads if found[path].ok]
+            operations = [*guard, *(ZkOp(kind=ZkOpKind.DELETE, path=path) for path in present)]
+            removed = yield from self._zookeeper.multi(operations)
+            if removed.ok:
+                return True
+            stat = found[heads[0]].stat
+            if removed.status is ZkStatus.UNKNOWN and stat is not None:
+                self._unanswered[topic] = stat.czxid
+            if removed.status is not ZkStatus.NOT_EMPTY or not clearings_left:
+                return self._refused(removed)
+            assert removed.failed is not None, "a refused multi says which operation it was"
+            path = operations[removed.failed].path
+            cleared = yield from remove_children(self._zookeeper, path, guard=guard)
+            if not cleared.ok:
+                return self._refused(cleared)
+        return False
+
+    def _refused(self, reply: ZkReply) -> bool:
+        if reply.status in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
+            self._fence.verify()
+        return False
+
+
+def _has_failed(found: Mapping[str, ZkReply]) -> bool:
+    """Whether ZooKeeper left one of these questions unanswered."""
+    return any(not reply.ok and not reply.is_absent for reply in found.values())

@@ -25,14 +25,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic
 
-from storage_engine.broker.coordinators.pending_answers import AnswerT, OnAnswer, PendingAnswers
 from storage_engine.broker.coordinators.state_load import ContentT, StateCodec, StateLoad
 from storage_engine.broker.coordinators.state_machine import (
+    AnswerT,
     Carrier,
     Core,
     Effects,
     EffectT,
     EventT,
+    OnAnswer,
+    PendingAnswers,
 )
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.unexpected import FAILED, guarded

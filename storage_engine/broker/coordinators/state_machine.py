@@ -1,10 +1,16 @@
-"""A coordinator's state machine, and its driver's part that differs between the kinds."""
+"""A coordinator's state machine, and its driver's part that differs between the kinds.
 
-from collections.abc import Generator
-from typing import Protocol, TypeVar
+The requests to one coordinator that wait for their answers. Of many answers at once, as to all
+members of a group, some are given in each turn of the loop.
+"""
 
-from storage_engine.broker.coordinators.pending_answers import AnswerT
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import Generic, Protocol, TypeVar
+
+from storage_engine.broker.unexpected import guarded
 from storage_engine.core.coordinator_log import (
+    Answer,
     AnswerEach,
     AppendRecord,
     CountAppended,
@@ -13,6 +19,67 @@ from storage_engine.core.coordinator_log import (
     Replicated,
     TickAgain,
 )
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ports import Scheduler
+
+ANSWERS_A_TURN = 100
+"""An answer is encoded and written to its connection: some 30 µs."""
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+OnAnswer = Callable[[AnswerT], None]
+
+
+class PendingAnswers(Generic[AnswerT]):
+    """Requests by number; each is answered once."""
+
+    def __init__(self, scheduler: Scheduler, refusal: Callable[[int, ErrorCode], AnswerT]) -> None:
+        self._scheduler = scheduler
+        self._refusal = refusal
+        self._waiting: dict[int, OnAnswer[AnswerT]] = {}
+        self._due: deque[Iterator[AnswerT]] = deque()
+        """Answers that are given in this turn and the next ones."""
+        self._is_scheduled = False
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._waiting
+
+    def expect(self, number: int, on_answer: OnAnswer[AnswerT]) -> None:
+        self._waiting[number] = on_answer
+
+    def give(self, number: int, answer: AnswerT) -> None:
+        guarded("an answer", self._waiting.pop(number), answer)
+
+    def give_each(self, answers: Iterator[AnswerT]) -> None:
+        """Give some of them now, and the rest in later turns."""
+        self._due.append(answers)
+        if not self._is_scheduled:
+            self._give_some()
+
+    def refuse_all(self, code: ErrorCode) -> None:
+        """Refuse whatever waits, also where an answer is due."""
+        numbers = list(self._waiting)
+        self._due.clear()
+        # Others may be answered between the turns, as by the rest of a step that has ended it all.
+        self.give_each(self._refusal(number, code) for number in numbers if number in self)
+
+    def _give_some(self) -> None:
+        self._is_scheduled = False
+        for _ in range(ANSWERS_A_TURN):
+            answer = self._next()
+            if answer is None:
+                return
+            self.give(answer.request, answer)
+        self._is_scheduled = True
+        self._scheduler.call_soon(self._give_some)
+
+    def _next(self) -> AnswerT | None:
+        while self._due:
+            answer = next(self._due[0], None)
+            if answer is not None:
+                return answer
+            self._due.popleft()
+        return None
+
 
 EventT = TypeVar("EventT")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from storage_engine.broker.quotas.call_quota import CallQuota
+from storage_engine.broker.quotas.client_usage import CallQuota
 from storage_engine.broker.requests.long_work import LongWork, Steps
 from storage_engine.broker.shared_threads import share_of
 from storage_engine.core.errors import ErrorCode, KafkaError

@@ -1,13 +1,46 @@
-"""Reads topics and partitions: what their replicas here hold, and what was counted of them."""
+"""Reads topics and partitions: what their replicas here hold, and what was counted of them.
 
+Reads the cluster as this broker knows it, its session with ZooKeeper, and the controller.
+
+Reads consumer groups: their states, and how far each is behind.
+
+A group's coordinator tells its lag. The end of a partition is that of a replica here, which is
+behind by less than a fetch where this broker follows; of partitions without a replica here leaders
+are asked (`end_offsets`), and only the lag in records is told.
+
+Reads the transactions of producers, and the micro-batches of sinks.
+"""
+
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 
-from storage_engine.broker.metrics.exposition import Samples
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.controller.runner import ControllerRunner
+from storage_engine.broker.coordinators.coordinators import (
+    GroupCoordinators,
+    TransactionCoordinators,
+)
+from storage_engine.broker.metrics.end_offsets import EndOffsets
+from storage_engine.broker.metrics.process_figures import Samples, escaped
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.core.control.controller import Controller
+from storage_engine.core.groups.coordinator import GroupCoordinator
+from storage_engine.core.groups.group import Group, GroupState
+from storage_engine.core.ids import NO_LEADER, TopicPartition
 from storage_engine.core.metrics.broker_figures import CODECS, TopicFigures
-from storage_engine.core.ports import Clock
+from storage_engine.core.ports import Clock, MetadataStore, SessionState
+from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
+from storage_engine.core.transactions.sink_names import NO_QUERY, is_once, part_and_number
+from storage_engine.core.transactions.transaction_state import (
+    NO_BATCH,
+    NO_TIME,
+    TransactionState,
+)
+from storage_engine.core.transactions.transactional_ids import TransactionalIds
+from storage_engine.core.transactions.transactions import TransactionCoordinator
 
 PARTITIONS_PER_STEP = 20
 """Partitions that are read between two yields, which takes some 0.3 ms."""
@@ -173,3 +206,280 @@ class _PartitionLines:
             begun_ms = partition.log.reads.time_of(partition.last_stable_offset)
             if begun_ms is not None:
                 self._open_s(f"{label}{max(0, self._now_ms - begun_ms) / 1000}\n")
+
+
+END_OFFSETS_PER_STEP = 500
+
+RUNNING = 3
+"""Kafka's number of a broker's state."""
+
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+_SESSION = "kafka_server_sessionexpirelistener_zookeeper"
+
+
+class ClusterFigures:
+    """Brokers and the session."""
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        store: MetadataStore,
+        clock: Clock,
+        lease_end_ms: Callable[[], int],
+    ) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._lease_end_ms = lease_end_ms
+        self._changes: Counter[SessionState] = Counter({SessionState.CONNECTED: 1})
+        """Broker and session began before anybody could count."""
+        store.add_state_listener(self._note_change)
+
+    def _note_change(self, state: SessionState) -> None:
+        self._changes[state] += 1
+
+    def read(self, samples: Samples) -> Iterator[None]:
+        samples.add("kafka_server_kafkaserver_brokerstate", RUNNING)
+        brokers = self._metadata.brokers
+        samples.add("kafka_brokers", len(brokers))
+        for broker in brokers.values():
+            address = f"{broker.host}:{broker.port}"
+            samples.add("kafka_broker_info", 1, broker.broker_id, address)
+        samples.add(f"{_SESSION}syncconnects_total", self._changes[SessionState.CONNECTED])
+        samples.add(f"{_SESSION}disconnects_total", self._changes[SessionState.SUSPENDED])
+        samples.add(f"{_SESSION}expires_total", self._changes[SessionState.LOST])
+        left_ms = self._lease_end_ms() - self._clock.monotonic_ms()
+        samples.add("headrace_zookeeper_session_left_seconds", max(0, left_ms) / 1000)
+        yield
+
+
+class ControllerFigures:
+    """What a controller knows of all partitions; zeros where another broker is the controller."""
+
+    def __init__(self, controller: ControllerRunner) -> None:
+        self._controller = controller
+
+    def read(self, samples: Samples) -> Iterator[None]:
+        acting = self._controller.acting
+        core = acting.core if acting is not None and acting.loaded else None
+        offline = imbalanced = count = 0
+        if core is not None:
+            for count, partition in enumerate(list(core.known_partitions()), 1):
+                state = partition.state
+                offline += state is None or state.leader == NO_LEADER
+                imbalanced += state is not None and partition.replicas[:1] != (state.leader,)
+                if count % END_OFFSETS_PER_STEP == 0:
+                    yield
+        _tell(samples, core)
+        samples.add(f"{_CONTROLLER}activecontrollercount", int(acting is not None))
+        samples.add(f"{_CONTROLLER}globalpartitioncount", count)
+        samples.add(f"{_CONTROLLER}offlinepartitionscount", offline)
+        samples.add(f"{_CONTROLLER}preferredreplicaimbalancecount", imbalanced)
+
+
+def _tell(samples: Samples, core: Controller | None) -> None:
+    """What needs no look at each partition."""
+    topics = [] if core is None else core.topic_sizes()
+    samples.add(f"{_CONTROLLER}globaltopiccount", len(topics))
+    add = samples.adder("kafka_topic_partitions")
+    for topic, partitions in topics:
+        add(f'{{topic="{topic}"}} {partitions}\n')
+    elections = None if core is None else core.elections
+    unclean = 0 if elections is None else elections.unclean_elections
+    elected = 0 if elections is None else elections.leaders_elected
+    samples.add("kafka_controller_controllerstats_uncleanleaderelections_total", unclean)
+    samples.add("headrace_controller_leader_elections_total", elected)
+
+
+OFFSETS_PER_STEP = 50
+"""Committed offsets that are read between two yields."""
+
+OFFSETS_MAX = 10_000
+"""Offsets that a scrape tells; beyond it groups are only counted. 10,000 take 3 MB."""
+
+GROUPS_MAX = 5_000
+"""Groups that a scrape tells of one by one: their names come from clients."""
+
+GROUPS_PER_STEP = 200
+"""Groups between two yields, which takes some 0.5 ms."""
+
+_STATES = {
+    GroupState.EMPTY: "empty",
+    GroupState.PREPARING: "preparingrebalance",
+    GroupState.COMPLETING: "completingrebalance",
+    GroupState.STABLE: "stable",
+}
+_GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+_Place = tuple[TopicPartition, int]
+
+
+class GroupFigures:
+    """The groups that a broker coordinates."""
+
+    def __init__(
+        self,
+        coordinators: GroupCoordinators,
+        replicas: ReplicaManager,
+        ends: EndOffsets,
+        clock: Clock,
+    ) -> None:
+        self._ends = ends
+        self._coordinators = coordinators
+        self._replicas = replicas
+        self._clock = clock
+        self._times: dict[_Place, int | None] = {}
+        """The times of the records that groups were found at by the last scrape: who does not move
+        costs no read."""
+
+    def read(self, samples: Samples) -> Iterator[None]:
+        states: Counter[GroupState] = Counter()
+        times: dict[_Place, int | None] = {}
+        now_ms, left, count = self._clock.wall_ms(), OFFSETS_MAX, 0
+        for coordinator in list(self._coordinators):
+            if not isinstance(coordinator, GroupCoordinator):
+                # It is loading: its groups are not known yet.
+                continue
+            for group in list(coordinator.groups.values()):
+                states[group.state] += 1
+                count += 1
+                if count % GROUPS_PER_STEP == 0:
+                    yield
+                if count > GROUPS_MAX:
+                    continue
+                members = len(group.members)
+                samples.add("kafka_consumergroup_members", members, group.group_id)
+                for done in self._read_offsets(samples, group, times, now_ms, left):
+                    left -= done
+                    yield
+        self._times = times
+        self._ends.ask()
+        samples.add(_GROUPS, count)
+        samples.add(f"{_GROUPS}dead", 0)
+        for state, name in _STATES.items():
+            samples.add(f"{_GROUPS}{name}", states[state])
+
+    def _read_offsets(
+        self,
+        samples: Samples,
+        group: Group,
+        times: dict[_Place, int | None],
+        now_ms: int,
+        most: int,
+    ) -> Iterator[int]:
+        """Yields how many were read since the last yield."""
+        add_offset = samples.adder("kafka_consumergroup_current_offset")
+        add_lag = samples.adder("kafka_consumergroup_lag")
+        add_seconds = samples.adder("kafka_consumergroup_lag_seconds")
+        name = escaped(group.group_id)
+        committed = iter(group.offsets.committed.items())
+        while some := list(islice(committed, min(OFFSETS_PER_STEP, most))):
+            for tp, record in some:
+                label = f'{{consumergroup="{name}",topic="{tp.topic}",partition="{tp.partition}"}} '
+                add_offset(f"{label}{record.offset}\n")
+                partition = self._replicas.get(tp)
+                end = self._ends.of(tp) if partition is None else partition.high_watermark
+                if end is None:
+                    continue
+                lag = max(0, end - record.offset)
+                add_lag(f"{label}{lag}\n")
+                if not lag:
+                    add_seconds(f"{label}0\n")
+                if not lag or partition is None:
+                    continue
+                place = tp, record.offset
+                time_ms = self._times[place] if place in self._times else _time_of(partition, place)
+                times[place] = time_ms
+                if time_ms is not None:
+                    add_seconds(f"{label}{max(0, now_ms - time_ms) / 1000}\n")
+            most -= len(some)
+            yield len(some)
+
+
+def _time_of(partition: HostedPartition, place: _Place) -> int | None:
+    """When the first record was written that the group has not read."""
+    _, offset = place
+    return partition.log.reads.time_of(max(offset, partition.log.log_start_offset))
+
+
+QUERIES_MAX = 500
+"""Queries whose last batch a scrape tells."""
+
+ENTRIES_PER_STEP = 500
+
+
+class TransactionFigures:
+    """The transactions that a broker coordinates."""
+
+    def __init__(self, coordinators: TransactionCoordinators, clock: Clock) -> None:
+        self._coordinators = coordinators
+        self._clock = clock
+
+    def read(self, samples: Samples) -> Iterator[None]:
+        producers, sinks = _Producers(), _Sinks()
+        for coordinator in list(self._coordinators):
+            if isinstance(coordinator, TransactionCoordinator):
+                yield from producers.add(coordinator.producers)
+                yield from sinks.add(coordinator.batches)
+        producers.tell(samples, self._clock.wall_ms())
+        sinks.tell(samples)
+
+
+class _Producers:
+    def __init__(self) -> None:
+        self._states: Counter[TransactionState] = Counter()
+        self._oldest_ms: int | None = None
+
+    def add(self, ids: TransactionalIds) -> Iterator[None]:
+        for number, (_, record) in enumerate(list(ids), 1):
+            self._states[record.state] += 1
+            if record.state is TransactionState.ONGOING and record.start_ms != NO_TIME:
+                known = self._oldest_ms
+                self._oldest_ms = record.start_ms if known is None else min(known, record.start_ms)
+            if number % ENTRIES_PER_STEP == 0:
+                yield
+
+    def tell(self, samples: Samples, now_ms: int) -> None:
+        name = "kafka_server_transaction_coordinator_metrics_transactional_id_count"
+        samples.add(name, sum(self._states.values()))
+        for state in TransactionState:
+            samples.add("headrace_transactions", self._states[state], state.name.lower())
+        age_ms = 0 if self._oldest_ms is None else max(0, now_ms - self._oldest_ms)
+        samples.add("headrace_transactions_oldest_open_seconds", age_ms / 1000)
+
+
+class _Sinks:
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+        self._waiting: Counter[str] = Counter()
+        self._ending: Counter[str] = Counter()
+        self._last: dict[tuple[str, str], int] = {}
+        self._committed = 0
+
+    def add(self, batches: MicroBatchCommits) -> Iterator[None]:
+        self._committed += batches.committed
+        waiting = set()
+        for number, (_, member) in enumerate(list(batches.members()), 1):
+            self._open[member.sink] += not member.aborting
+            if not member.aborting:
+                waiting.add((member.sink, member.query, member.batch))
+            if number % ENTRIES_PER_STEP == 0:
+                yield
+        self._waiting.update(sink for sink, _, _ in waiting)
+        for number, (key, record) in enumerate(list(batches.ledgers()), 1):
+            self._ending[key.sink] += bool(record.ends)
+            is_streaming = not (
+                key.query == NO_QUERY or is_once(key.query) or part_and_number(key.query)
+            )
+            if is_streaming and record.last != NO_BATCH and len(self._last) < QUERIES_MAX:
+                self._last[key.sink, key.query] = record.last
+            if number % ENTRIES_PER_STEP == 0:
+                yield
+
+    def tell(self, samples: Samples) -> None:
+        samples.add("headrace_sink_committed_batches_total", self._committed)
+        sinks = sorted({*self._open, *self._waiting, *self._ending})
+        for sink in sinks[:QUERIES_MAX]:
+            samples.add("headrace_sink_open_members", self._open[sink], sink)
+            samples.add("headrace_sink_batches_waiting", self._waiting[sink], sink)
+            samples.add("headrace_sink_batches_ending", self._ending[sink], sink)
+        for (sink, query), last in self._last.items():
+            samples.add("headrace_sink_last_batch", last, sink, query)

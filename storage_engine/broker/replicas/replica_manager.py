@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
+from storage_engine.broker.cluster.registration import LogDirNotice
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role

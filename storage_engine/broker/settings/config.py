@@ -2,21 +2,26 @@
 
 A broker starts only with settings that are known and possible; each mistake is one line. The table
 is `core.settings`.
+
+`max.connections.per.ip.overrides`: `host:number,host:number`.
+
+The error for a mistake is one line that names the setting. Source: R-NET3.
+
+The address of a broker's metrics, as its settings have it.
 """
 
+import ipaddress
 import logging
+import re
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES_KEY
-from storage_engine.broker.settings.connection_overrides import parse_overrides
-from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
-from storage_engine.broker.settings.listener_map import ListenerMap
-from storage_engine.broker.settings.metrics_config import MetricsConfig
+from storage_engine.broker.settings.listener_map import ListenerKey, ListenerMap, is_listener_key
 from storage_engine.broker.settings.sasl_config import SaslConfig
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.authorizer import super_users_of
@@ -41,6 +46,77 @@ from storage_engine.core.settings.settings import (
 from storage_engine.core.settings.zookeeper_settings import ZOOKEEPER_TLS_KEYS, ZooKeeperTls
 from storage_engine.zookeeper.connect_string import ConnectString
 
+log = logging.getLogger(__name__)
+
+
+OVERRIDES_KEY = "max.connections.per.ip.overrides"
+
+
+def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
+    """Host or address -> connections. ConfigError for another form, and for a host given twice."""
+    found: dict[str, int] = {}
+    for entry in entries:
+        host, _, number = entry.rpartition(":")
+        host = host.strip().removeprefix("[").removesuffix("]")
+        if not host or not number.strip().isdecimal():
+            raise ConfigError(f"{OVERRIDES_KEY}={entry}: must be host:number, e.g. 10.0.0.7:200")
+        if host in found:
+            raise ConfigError(f"{OVERRIDES_KEY}: {host} is listed twice")
+        found[host] = int(number)
+    return found
+
+
+def by_address(overrides: dict[str, int]) -> dict[str, int]:
+    """Replaces each host name by all of its addresses. Raises ConfigError for a name without
+    any."""
+    found = {}
+    for host, number in overrides.items():
+        try:
+            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConfigError(
+                f"{OVERRIDES_KEY}={host}:{number}: {host} has no address: {error}"
+            ) from None
+        found.update({str(address[4][0]): number for address in addresses})
+    return found
+
+
+_ADDRESS_FORM = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+):(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsConfig:
+    host: str
+    port: int
+    """0: any free port."""
+    names: tuple[str, ...]
+    """By which it may be called, beside addresses and localhost."""
+
+    @classmethod
+    def of(cls, text: str, *, is_remote_allowed: bool, names: tuple[str, ...]) -> "MetricsConfig":
+        """ConfigError for what is no address, or one that other machines reach where that is not
+        allowed."""
+        match = _ADDRESS_FORM.fullmatch(text.strip())
+        if match is None or int(match["port"]) > 65535:
+            raise ConfigError(f"{METRICS_LISTENER}={text}: must be HOST:PORT, e.g. 127.0.0.1:9308")
+        host = match["host"].strip("[]")
+        if not is_remote_allowed and not _is_loopback(host):
+            raise ConfigError(
+                f"{METRICS_LISTENER}={text}: other machines reach that address, and nobody logs in"
+                f" to read metrics; take 127.0.0.1, or say {METRICS_REMOTE}=true"
+            )
+        return cls(host=host, port=int(match["port"]), names=(*names, socket.gethostname()))
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 __all__ = [
     "BrokerConfig",
     "check_broker_setting",
@@ -50,8 +126,6 @@ __all__ = [
 ]
 
 _EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST, SettingType.PASSWORD})
-
-log = logging.getLogger(__name__)
 
 
 class TypedReads(ABC):

@@ -8,9 +8,9 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from storage_engine.broker.settings import schema_rules
 from storage_engine.broker.settings.dynamic_config import DynamicConfig, live_setting
 from storage_engine.broker.settings.topic_config import (
+    check_change,
     check_together,
     topic_setting,
     value_underneath,
@@ -73,7 +73,7 @@ class TopicRules:
         check_together(values)
 
     def check_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        schema_rules.check_change(self._broker, before, after)
+        check_change(self._broker, before, after)
 
 
 class BrokerRules:

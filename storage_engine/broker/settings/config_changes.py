@@ -11,10 +11,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.settings.client_entities import ClientEntities
-from storage_engine.broker.settings.config_entity import ConfigEntity
-from storage_engine.broker.settings.config_store import ConfigStore
-from storage_engine.broker.settings.gather import Gather
+from storage_engine.broker.settings.config_store import (
+    ClientEntities,
+    ConfigEntity,
+    ConfigStore,
+    Gather,
+)
 from storage_engine.core.ports import (
     Clock,
     MetadataStore,

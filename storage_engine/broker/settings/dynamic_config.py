@@ -4,10 +4,12 @@ brokers, overridden by those for this broker.
 Only settings that a running broker can change are overridden (`Setting.changes_live`); an invalid
 stored value is logged and counts as absent. What one listener has (`listener_key`) is changed for
 one broker only, and is no password: whoever reads ZooKeeper would read it. Source: KIP-226.
+
+The values that the settings of a topic have, and where each comes from.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from storage_engine.broker.settings.config import (
@@ -16,7 +18,7 @@ from storage_engine.broker.settings.config import (
     check_relations,
     log_without_effect,
 )
-from storage_engine.broker.settings.listener_key import ListenerKey, is_listener_key
+from storage_engine.broker.settings.listener_map import ListenerKey, is_listener_key
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.setting import (
@@ -25,7 +27,7 @@ from storage_engine.core.settings.setting import (
     SettingValue,
     unknown_key_error,
 )
-from storage_engine.core.settings.settings import ALIASES, BY_BROKER_KEY
+from storage_engine.core.settings.settings import ALIASES, BY_BROKER_KEY, BY_TOPIC_KEY
 
 log = logging.getLogger(__name__)
 
@@ -164,3 +166,26 @@ def _live_of_listener(key: str, source: ConfigSource) -> Setting:
     if source is not ConfigSource.BROKER:
         raise ConfigError(f"'{key}' can be set for one broker at a time only")
     return setting
+
+
+class EffectiveSetting(NamedTuple):
+    """One setting of a topic, in the form of a file of settings."""
+
+    setting: Setting
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+def effective_settings(config: DynamicConfig, own: Mapping[str, str]) -> Iterator[EffectiveSetting]:
+    """All settings of a topic that has these of its own, and the broker's or the default otherwise.
+    The schema of a topic that has none is left out: clients compare what topics have."""
+    for name, setting in BY_TOPIC_KEY.items():
+        if name in own:
+            yield EffectiveSetting(setting, name, own[name], ConfigSource.TOPIC)
+        elif setting.for_brokers:
+            value, source = config.chain(setting.broker_key)[0]
+            yield EffectiveSetting(setting, name, setting.format(value), source)
+        elif setting.default is not None:
+            default = setting.format(setting.default)
+            yield EffectiveSetting(setting, name, default, ConfigSource.DEFAULT)

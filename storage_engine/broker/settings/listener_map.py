@@ -5,19 +5,95 @@ talk to each other.
 for others. The listener for brokers is the one that `inter.broker.listener.name` names, else the
 one whose name is `security.inter.broker.protocol`. Each contradiction is an error of one line.
 Source: KIP-103.
+
+One listener of a broker: its name, its security protocol and an address, `NAME://host:port`.
+
+The error for a mistake is one line that names the setting. All of a broker's listeners together are
+a `ListenerMap`.
+
+Settings of one listener: `listener.name.<listener>.<setting>`, and of one SASL mechanism there,
+`listener.name.<listener>.<mechanism>.<setting>`; both names in lower case or as they are.
+
+They count in place of the setting without these names. The error for a mistake is one line that
+names the key. Source: KIP-103, KIP-226.
 """
 
 import re
+import socket
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Protocol
 
-from storage_engine.broker.settings.listener import NAME, Listener, Protocols
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.security.sasl_client import MECHANISMS
 from storage_engine.core.security.security_protocol import PROTOCOL_NAMES, SecurityProtocol
-from storage_engine.core.settings.setting import SettingValue
+from storage_engine.core.settings.setting import Setting, SettingValue, unknown_key_error
+from storage_engine.core.settings.settings import BY_BROKER_KEY
+
+ANY_ADDRESS = frozenset({"", "0.0.0.0", "::"})
+"""Hosts to listen on, but not to connect to."""
+
+NAME = r"[A-Za-z0-9_-]+"
+_FORM = re.compile(rf"(?P<name>{NAME})://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/\s]*):(?P<port>\d+)")
+
+Protocols = Mapping[str, SecurityProtocol]
+"""The protocol of each listener, by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An address of this broker."""
+
+    name: str = SecurityProtocol.PLAINTEXT.name
+    """In upper case."""
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    host: str
+    """Empty: all addresses of the machine."""
+    port: int
+    """0 to listen on: any free port."""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str, protocols: Protocols, *, key: str) -> "Listener":
+        """ConfigError that names `key` when `text` is not of the form, or when the listener has no
+        protocol."""
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
+            raise ConfigError(f"{key}={text}: must be NAME://host:port, e.g. PLAINTEXT://:9092")
+        name = match["name"].upper()
+        if name not in protocols:
+            raise ConfigError(
+                f"{key}={text}: the listener {name} has no security protocol: add"
+                f" {name}:PROTOCOL to listener.security.protocol.map"
+            )
+        port = int(match["port"])
+        if port > 65535:
+            raise ConfigError(f"{key}={text}: the port must be from 0 to 65535")
+        return cls(name=name, protocol=protocols[name], host=match["host"].strip("[]"), port=port)
+
+    @property
+    def advertised(self) -> "Listener":
+        """The listener to advertise when only `listeners` is given: its host, or this machine's
+        name."""
+        return replace(self, host=socket.gethostname()) if self.host in ANY_ADDRESS else self
+
+    def check_advertised(self, *, key: str) -> None:
+        """ConfigError for an address that nobody can connect to."""
+        if self.host in ANY_ADDRESS:
+            raise ConfigError(f"{key}={self}: nobody can connect to that host, name this machine")
+        if self.port == 0:
+            raise ConfigError(f"{key}={self}: nobody can connect to port 0")
+
+    def collides_with(self, other: "Listener") -> bool:
+        """Whether both can't listen on one machine."""
+        same_host = self.host == other.host or bool({self.host, other.host} & ANY_ADDRESS)
+        return self.port == other.port != 0 and same_host
+
 
 LISTENERS = "listeners"
 ADVERTISED = "advertised.listeners"
@@ -136,3 +212,53 @@ def _inter_broker(settings: ListenerSource, advertised: Sequence[Listener]) -> L
         f"{key}={name}: brokers talk to each other by a listener of that name, and there is none:"
         f" set {INTER_BROKER_NAME} to one of {names}"
     )
+
+
+PREFIX = "listener.name."
+
+_KEY_FORM = re.compile(rf"{re.escape(PREFIX)}(?P<listener>{NAME})\.(?P<rest>.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerKey:
+    """The key of such a setting, taken apart."""
+
+    listener: str
+    """In upper case."""
+    mechanism: str = ""
+    """Empty: all mechanisms of the listener."""
+    key: str
+
+    @classmethod
+    def parse(cls, text: str) -> "ListenerKey":
+        """ConfigError when there is no such setting, or none that a listener may have."""
+        match = _KEY_FORM.fullmatch(text)
+        if match is None:
+            raise ConfigError(f"'{text}' must be {PREFIX}<name of the listener>.<setting>")
+        listener, rest = match["listener"].upper(), match["rest"]
+        mechanism = ""
+        if rest not in BY_BROKER_KEY:
+            for each in MECHANISMS:
+                if rest.lower().startswith(f"{each.lower()}."):
+                    mechanism, rest = each, rest[len(each) + 1 :]
+        setting = BY_BROKER_KEY.get(rest)
+        if setting is None:
+            known = [row.broker_key for row in BY_BROKER_KEY.values() if row.per_listener]
+            raise unknown_key_error(rest, known, what=f"setting of a listener, as in '{text}',")
+        if not setting.per_listener:
+            raise ConfigError(f"'{text}': '{rest}' is the same for all listeners: set it as it is")
+        if mechanism and not setting.per_mechanism:
+            raise ConfigError(f"'{text}': '{rest}' is the same for all mechanisms: leave that out")
+        return cls(listener=listener, mechanism=mechanism, key=rest)
+
+    @property
+    def setting(self) -> Setting:
+        return BY_BROKER_KEY[self.key]
+
+    def __str__(self) -> str:
+        mechanism = f"{self.mechanism.lower()}." if self.mechanism else ""
+        return f"{PREFIX}{self.listener.lower()}.{mechanism}{self.key}"
+
+
+def is_listener_key(key: str) -> bool:
+    return key.startswith(PREFIX)

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from storage_engine.broker.settings.listener import Listener
-from storage_engine.broker.settings.listener_key import ListenerKey
-from storage_engine.broker.settings.listener_map import ListenerMap
+from storage_engine.broker.settings.listener_map import Listener, ListenerKey, ListenerMap
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.jaas import JaasEntry, parse_jaas
 from storage_engine.core.security.sasl_client import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 
-from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.transactions.partition_requests import Outcomes, answer_leaders
 from storage_engine.broker.unexpected import FAILED, guarded

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from storage_engine.broker.coordinators.state_topic import StateTopic
+from storage_engine.broker.coordinators.coordinators import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.coordinator_questions import (

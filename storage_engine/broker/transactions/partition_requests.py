@@ -10,7 +10,7 @@ R-SPARK2.
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
-from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_engine.broker.quotas.new_producers import BROKER_PRODUCERS_MAX, NewProducers
+from storage_engine.broker.quotas.client_usage import BROKER_PRODUCERS_MAX, NewProducers
 from storage_engine.broker.replicas.changed_replicas import ChangedReplicas
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager

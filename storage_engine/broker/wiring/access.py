@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from storage_engine.broker.access.access_control import AccessControl
 from storage_engine.broker.access.rule_changes import RuleChanges
-from storage_engine.broker.access.rule_watch import RuleWatch
+from storage_engine.broker.access.rule_watch import AccessControl, RuleWatch
 from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.wiring.ports import BrokerPorts

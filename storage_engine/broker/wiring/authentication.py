@@ -4,14 +4,13 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from storage_engine.broker.authentication.decoy_key import agree_on_decoy_key
-from storage_engine.broker.authentication.offered_mechanisms import (
+from storage_engine.broker.authentication.sasl_gate import (
     MechanismParts,
     OfferedMechanisms,
+    SaslGate,
 )
-from storage_engine.broker.authentication.sasl_gate import SaslGate
 from storage_engine.broker.authentication.sasl_log_in import LogInLimits
-from storage_engine.broker.authentication.scram_users import ScramUsers
+from storage_engine.broker.authentication.scram_users import ScramUsers, agree_on_decoy_key
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.security.sasl_server_scram import ScramDecoys
 from storage_engine.zookeeper.flow import Flows, ZookeeperFlows

@@ -8,7 +8,7 @@ from storage_engine.broker.cluster.registration import BrokerIdInUseError
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.handlers.records.produce import ProduceHandler
-from storage_engine.broker.quotas.call_quota import RequestQuotas
+from storage_engine.broker.quotas.client_usage import RequestQuotas
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
 from storage_engine.broker.wiring.access import AccessParts, build_access, guard_all

@@ -3,16 +3,12 @@ others."""
 
 from dataclasses import dataclass
 
-from storage_engine.broker.cluster.dead_sessions import DeadSessions
-from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
-from storage_engine.broker.cluster.leader_probes import LeaderProbes
+from storage_engine.broker.cluster.dead_sessions import DeadSessions, RefusedPorts
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts, LeaderProbes
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
-from storage_engine.broker.cluster.producer_ids import ProducerIds
-from storage_engine.broker.cluster.refused_ports import RefusedPorts
-from storage_engine.broker.cluster.registration import Registration
-from storage_engine.broker.cluster.topic_admin import TopicAdmin
-from storage_engine.broker.cluster.topic_lookup import TopicLookup
+from storage_engine.broker.cluster.registration import ProducerIds, Registration
+from storage_engine.broker.cluster.topic_admin import TopicAdmin, TopicLookup
 from storage_engine.broker.controller.acting_controller import ControllerSettings
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.settings.dynamic_config import DynamicConfig

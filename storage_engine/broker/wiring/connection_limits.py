@@ -4,8 +4,11 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from storage_engine.broker.settings.connection_overrides import KEY as OVERRIDES_KEY
-from storage_engine.broker.settings.connection_overrides import by_address, parse_overrides
+from storage_engine.broker.settings.config import (
+    OVERRIDES_KEY,
+    by_address,
+    parse_overrides,
+)
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.ports import Background
 from storage_engine.net.server import Server

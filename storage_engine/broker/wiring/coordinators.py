@@ -3,13 +3,17 @@ leaders."""
 
 from dataclasses import dataclass
 
-from storage_engine.broker.coordinators.coordinators import Coordinators
-from storage_engine.broker.coordinators.kinds import GroupCoordinators, TransactionCoordinators
-from storage_engine.broker.coordinators.load_troubles import LoadTroubles
+from storage_engine.broker.coordinators.coordinators import (
+    Coordinators,
+    GroupCoordinators,
+    StateTopic,
+    StateTopicPlan,
+    TransactionCoordinators,
+)
 from storage_engine.broker.coordinators.runner import RunnerPorts
-from storage_engine.broker.coordinators.state_topic import StateTopic, StateTopicPlan
+from storage_engine.broker.coordinators.state_load import LoadTroubles
 from storage_engine.broker.groups import coordinator_kind as groups
-from storage_engine.broker.groups.deleted_topics import TopicPorts
+from storage_engine.broker.groups.coordinator_kind import TopicPorts
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.transactions import coordinator_kind as transactions

@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from storage_engine.broker.cluster.full_order import NamedReplicas
-from storage_engine.broker.cluster.orders import Orders
+from storage_engine.broker.cluster.order_gate import NamedReplicas, Orders
 from storage_engine.broker.handlers.administration import (
     alter_replica_log_dirs,
     describe_cluster,

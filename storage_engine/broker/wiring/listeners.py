@@ -4,12 +4,10 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from storage_engine.broker.quotas.connection_rate import ConnectionRate
-from storage_engine.broker.quotas.creation_rates import CreationRates
+from storage_engine.broker.quotas.client_usage import ConnectionRate, CreationRates
 from storage_engine.broker.settings.config import BrokerConfig
-from storage_engine.broker.settings.listener import Listener
-from storage_engine.broker.settings.listener_key import PREFIX
-from storage_engine.broker.settings.tls_renewal import TlsRenewal
+from storage_engine.broker.settings.listener_map import PREFIX, Listener
+from storage_engine.broker.settings.listener_tls import TlsRenewal
 from storage_engine.broker.wiring.build import BrokerParts
 from storage_engine.net.connection import Connection
 from storage_engine.net.serving import ServedListener

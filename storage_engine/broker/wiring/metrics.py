@@ -2,19 +2,24 @@
 
 from dataclasses import dataclass
 
-from storage_engine.broker.metrics.cluster_figures import ClusterFigures, ControllerFigures
 from storage_engine.broker.metrics.end_offsets import EndOffsets
-from storage_engine.broker.metrics.group_figures import GroupFigures
 from storage_engine.broker.metrics.process_figures import (
     CertificateFigures,
     DiskFigures,
     LoopFigures,
+    Scrapes,
+    media_type_for,
+    prepare,
 )
-from storage_engine.broker.metrics.replica_figures import ReplicaFigures
+from storage_engine.broker.metrics.replica_figures import (
+    ClusterFigures,
+    ControllerFigures,
+    GroupFigures,
+    ReplicaFigures,
+    TransactionFigures,
+)
 from storage_engine.broker.metrics.request_figures import RequestCounts, ServerFigures
-from storage_engine.broker.metrics.scrapes import Scrapes, media_type_for, prepare
-from storage_engine.broker.metrics.transaction_figures import TransactionFigures
-from storage_engine.broker.settings.metrics_config import MetricsConfig
+from storage_engine.broker.settings.config import MetricsConfig
 from storage_engine.broker.wiring.build import BrokerParts
 from storage_engine.broker.wiring.listeners import TlsByListener
 from storage_engine.core.ports import Scheduler

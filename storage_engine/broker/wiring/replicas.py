@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from storage_engine.broker.quotas.new_producers import NewProducers
+from storage_engine.broker.quotas.client_usage import NewProducers
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.log_starts import LogStarts

@@ -7,7 +7,7 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.broker.settings.topic_configs import TopicConfigs
+from storage_engine.broker.settings.topic_config import TopicConfigs
 from storage_engine.broker.settings_applier import SettingsApplier
 from storage_engine.broker.wiring.authentication import AuthenticationParts
 from storage_engine.broker.wiring.cluster import ClusterParts

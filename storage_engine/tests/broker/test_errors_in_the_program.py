@@ -10,10 +10,9 @@ from simulation.clients.transactional_client import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import SimulatedTransport
 from storage_engine.broker import unexpected
-from storage_engine.broker.cluster.producer_ids import ProducerIds
-from storage_engine.broker.cluster.topic_lookup import TopicLookup
-from storage_engine.broker.coordinators.load_troubles import LoadTroubles
-from storage_engine.broker.coordinators.state_load import StateLoad
+from storage_engine.broker.cluster.registration import ProducerIds
+from storage_engine.broker.cluster.topic_admin import TopicLookup
+from storage_engine.broker.coordinators.state_load import LoadTroubles, StateLoad
 from storage_engine.broker.handlers.transactions import init_producer_id as handler
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.purgatory import WaitList

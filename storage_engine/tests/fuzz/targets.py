@@ -17,8 +17,7 @@ from uuid import UUID
 import pyarrow as pa
 from crc32c import crc32c
 
-from storage_engine.broker.authentication.token_check import TokenCheck, TokenRules
-from storage_engine.broker.authentication.token_keys import TokenKey
+from storage_engine.broker.authentication.token_keys import TokenCheck, TokenKey, TokenRules
 from storage_engine.core.errors import HeadraceError, InvalidRequestError, KafkaError
 from storage_engine.core.security.sasl_server import (
     LogInRefusedError,

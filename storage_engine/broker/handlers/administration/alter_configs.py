@@ -25,14 +25,15 @@ from storage_engine.broker.settings.config_alteration import (
     replaced,
 )
 from storage_engine.broker.settings.config_changes import ConfigChanges
-from storage_engine.broker.settings.config_entity import (
+from storage_engine.broker.settings.config_store import (
     BROKER_LOGGER_RESOURCE,
+    Compute,
     ConfigEntity,
+    ConfigStore,
     EntityKind,
 )
-from storage_engine.broker.settings.config_store import Compute, ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.broker.settings.listener_key import is_listener_key
+from storage_engine.broker.settings.listener_map import is_listener_key
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.security.acl_types import CLUSTER_NAME, ResourceType

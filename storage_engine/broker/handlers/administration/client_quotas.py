@@ -14,8 +14,7 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.config_changes import ConfigChanges
-from storage_engine.broker.settings.config_entity import ConfigEntity
-from storage_engine.broker.settings.config_store import Compute, ConfigStore
+from storage_engine.broker.settings.config_store import Compute, ConfigEntity, ConfigStore
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.core.quotas.quota_filter import QuotaFilter

@@ -24,8 +24,7 @@ from storage_engine.broker.handlers.administration.topic_outcomes import (
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.broker.settings.effective_settings import effective_settings
+from storage_engine.broker.settings.dynamic_config import DynamicConfig, effective_settings
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.internal_topics import check_not_internal
 from storage_engine.core.ports import Scheduler

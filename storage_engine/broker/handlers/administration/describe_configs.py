@@ -14,16 +14,16 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.administration import broker_loggers
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.settings.config_entity import (
+from storage_engine.broker.settings.config_store import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigEntity,
+    ConfigStore,
 )
-from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.broker.settings.listener_key import ListenerKey
-from storage_engine.broker.settings.topic_configs import possible_overrides
+from storage_engine.broker.settings.listener_map import ListenerKey
+from storage_engine.broker.settings.topic_config import possible_overrides
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource

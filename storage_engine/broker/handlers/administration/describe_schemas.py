@@ -12,9 +12,8 @@ from uuid import UUID
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.settings.config_entity import ConfigEntity
-from storage_engine.broker.settings.config_store import ConfigStore
-from storage_engine.broker.settings.topic_configs import TopicConfigs, unreadable_schema
+from storage_engine.broker.settings.config_store import ConfigEntity, ConfigStore
+from storage_engine.broker.settings.topic_config import TopicConfigs, unreadable_schema
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING

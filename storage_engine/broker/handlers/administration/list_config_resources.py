@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.settings.config_entity import (
+from storage_engine.broker.settings.config_store import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     TOPIC_RESOURCE,

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from storage_engine.broker.cluster.leader_probes import LeaderProbes
+from storage_engine.broker.cluster.leader_doubts import LeaderProbes
 from storage_engine.broker.cluster.topic_admin import RequestedTopic, TopicAdmin
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients

@@ -12,8 +12,7 @@ from functools import partial
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.settings.config_changes import ConfigChanges
-from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
-from storage_engine.broker.settings.config_store import ConfigStore
+from storage_engine.broker.settings.config_store import ConfigEntity, ConfigStore, EntityKind
 from storage_engine.broker.settings.scram_alteration import (
     ScramChange,
     ScramDeletion,

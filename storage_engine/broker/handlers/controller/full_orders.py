@@ -8,8 +8,8 @@ to a deleted topic, which `orphaned_logs` finds out. Source: R-CTL4, R-CTL8.
 import logging
 from dataclasses import dataclass
 
-from storage_engine.broker.cluster.full_order import NamedReplicas
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.order_gate import NamedReplicas
 from storage_engine.broker.handlers.controller.stop_replica import stop
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs

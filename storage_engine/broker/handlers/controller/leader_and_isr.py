@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.order_gate import OrderGate
-from storage_engine.broker.cluster.orders import Orders
+from storage_engine.broker.cluster.order_gate import OrderGate, Orders
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.full_orders import FullOrders
 from storage_engine.broker.replicas.replica_manager import ReplicaManager

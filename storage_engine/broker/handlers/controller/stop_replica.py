@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.cluster.order_gate import OrderGate
-from storage_engine.broker.cluster.orders import Orders
+from storage_engine.broker.cluster.order_gate import OrderGate, Orders
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.settings.topic_configs import TopicConfigs
+from storage_engine.broker.settings.topic_config import TopicConfigs
 from storage_engine.core.errors import ErrorCode, LogDirError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.order_answers import PartitionOutcome

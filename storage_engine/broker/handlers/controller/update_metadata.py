@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
-from storage_engine.broker.coordinators.kinds import GroupCoordinators
+from storage_engine.broker.coordinators.coordinators import GroupCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.settings.topic_configs import TopicConfigs
+from storage_engine.broker.settings.topic_config import TopicConfigs
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import TopicsDeleted
 from storage_engine.protocol.apis.update_metadata import (

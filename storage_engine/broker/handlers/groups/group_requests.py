@@ -10,7 +10,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.coordinators.kinds import GroupCoordinators
+from storage_engine.broker.coordinators.coordinators import GroupCoordinators
 from storage_engine.broker.coordinators.runner import moment
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.purgatory import RequestDeadline

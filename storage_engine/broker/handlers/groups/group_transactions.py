@@ -9,8 +9,7 @@ transaction's marker it would open another one that nobody ends. Source: KIP-98,
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.coordinators.kinds import TransactionCoordinators
-from storage_engine.broker.coordinators.state_topic import StateTopic
+from storage_engine.broker.coordinators.coordinators import StateTopic, TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.groups.group_requests import (
     EventOf,

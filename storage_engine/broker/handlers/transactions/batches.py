@@ -9,10 +9,10 @@ R-SPARK2.
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.broker.cluster.producer_ids import ProducerIds
-from storage_engine.broker.coordinators.kinds import TransactionCoordinators
-from storage_engine.broker.coordinators.pending_answers import OnAnswer
+from storage_engine.broker.cluster.registration import ProducerIds
+from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.broker.coordinators.runner import EventOf
+from storage_engine.broker.coordinators.state_machine import OnAnswer
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock

@@ -7,7 +7,7 @@ members have limits, so one request has a bounded cost. Source: R-CON6.
 from collections.abc import Generator
 from itertools import islice
 
-from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode

@@ -4,7 +4,7 @@ A coordinator that is still loading answers nothing. The members of sinks have n
 of their own, and are not listed. Source: KIP-664.
 """
 
-from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode

@@ -4,8 +4,8 @@ and epoch that its coordinator gives it, which fences those before it.
 Source: KIP-98, KIP-360, R-CLI7.
 """
 
-from storage_engine.broker.cluster.producer_ids import ProducerIds
-from storage_engine.broker.coordinators.kinds import TransactionCoordinators
+from storage_engine.broker.cluster.registration import ProducerIds
+from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.core.errors import ErrorCode

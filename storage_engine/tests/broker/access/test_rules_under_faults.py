@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from storage_engine.broker.access import rule_watch
-from storage_engine.broker.access.acl_znodes import AclZNode
+from storage_engine.broker.access.rule_watch import AclZNode
 from storage_engine.core.ports import TransportError
 from storage_engine.core.security.acl_rules import AclBinding, ResourcePattern
 from storage_engine.core.security.acl_types import PatternType, ResourceType

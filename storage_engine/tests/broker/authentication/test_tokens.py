@@ -12,11 +12,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from storage_engine.broker.authentication.token_check import TokenCheck, TokenRules
 from storage_engine.broker.authentication.token_keys import (
     KeySource,
+    TokenCheck,
     TokenKeys,
     TokenKeysError,
+    TokenRules,
     check_url,
     read_keys,
     shown_url,

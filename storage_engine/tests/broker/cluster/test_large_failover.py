@@ -8,10 +8,13 @@ import pytest
 
 from simulation.world.clock import SimulatedLoop
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker.cluster.full_order import NamedReplicas
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.order_gate import OrderGate
-from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
+from storage_engine.broker.cluster.order_gate import (
+    STEPS_PER_TURN,
+    NamedReplicas,
+    OrderGate,
+    Orders,
+)
 from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
 from storage_engine.broker.handlers.controller.full_orders import FullOrders
 from storage_engine.broker.handlers.controller.leader_and_isr import LeaderAndIsrHandler

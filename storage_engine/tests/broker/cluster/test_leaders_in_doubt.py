@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from simulation.world.clock import SimulatedLoop
-from storage_engine.broker.cluster.leader_doubts import DOUBT_MS, GONE_MS, LeaderDoubts
-from storage_engine.broker.cluster.leader_probes import (
+from storage_engine.broker.cluster.leader_doubts import (
     CHANNEL,
+    DOUBT_MS,
+    GONE_MS,
     LOOKED_AT_MAX,
     PROBE_MS,
+    LeaderDoubts,
     LeaderProbes,
 )
 from storage_engine.core.control.cluster_state import BrokerInfo

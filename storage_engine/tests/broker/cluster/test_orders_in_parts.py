@@ -10,8 +10,8 @@ import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import dispatcher
-from storage_engine.broker.cluster.full_order import NamedReplicas
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
+from storage_engine.broker.cluster.order_gate import NamedReplicas
 from storage_engine.broker.controller import delivery_requests
 from storage_engine.broker.controller.delivery_requests import PART_ITEMS, OrderSender, rounds_of
 from storage_engine.broker.replicas.hosted_partition import Role

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from simulation.world.clock import SimulatedLoop
-from storage_engine.broker.cluster.orders import STEPS_PER_TURN, Orders
+from storage_engine.broker.cluster.order_gate import STEPS_PER_TURN, Orders
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.requests.delayed_fetch import LONGEST_WAIT_MS, DelayedFetch

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from storage_engine.broker.controller.deletion_requests import TOPICS_PER_MULTI
+from storage_engine.broker.controller.admin_requests import TOPICS_PER_MULTI
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.broker.controller.foreign_topics import (
     PATH,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
+from storage_engine.broker.cluster.topic_admin import FoundTopic, TopicLookup
 from storage_engine.broker.transactions.marker_messages import (
     response_of_codes,
     targets_of_request,

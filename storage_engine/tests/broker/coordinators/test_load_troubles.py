@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.coordinators.load_troubles import (
+from storage_engine.broker.coordinators.state_load import (
     FIRST_PAUSE_MS,
     TRIES,
     DamagedLogError,

@@ -6,7 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from storage_engine.broker.coordinators.pending_answers import ANSWERS_A_TURN, PendingAnswers
+from storage_engine.broker.coordinators.state_machine import ANSWERS_A_TURN, PendingAnswers
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 

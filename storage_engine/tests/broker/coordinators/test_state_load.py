@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from storage_engine.broker.coordinators import state_load
-from storage_engine.broker.coordinators.load_troubles import DamagedLogError, LoadTroubles
-from storage_engine.broker.coordinators.state_load import StateLoad
+from storage_engine.broker.coordinators.state_load import DamagedLogError, LoadTroubles, StateLoad
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, iter_headers

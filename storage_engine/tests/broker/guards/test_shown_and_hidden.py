@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from simulation.world.requests import make_batch
-from storage_engine.broker.access.access_control import AUDIT_LOGGER, NAMED_MAX
+from storage_engine.broker.access.rule_watch import AUDIT_LOGGER, NAMED_MAX
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.core.ports import TransportError

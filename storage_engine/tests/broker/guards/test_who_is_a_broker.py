@@ -9,7 +9,7 @@ import pytest
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import dispatcher
 from storage_engine.broker.guards.cluster import BROKERS_ONLY
-from storage_engine.broker.settings.config_entity import ConfigEntity
+from storage_engine.broker.settings.config_store import ConfigEntity
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.fair_queue import FIRST, Share
 from storage_engine.core.ids import TopicPartition

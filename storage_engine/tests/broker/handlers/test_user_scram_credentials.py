@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from storage_engine.broker.settings.config_entity import ConfigEntity, EntityKind
+from storage_engine.broker.settings.config_store import ConfigEntity, EntityKind
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.scram_credential import ScramCredential, ScramMechanism
 from storage_engine.protocol.messages.alter_user_scram_credentials import (

@@ -12,14 +12,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import unexpected
 from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
-from storage_engine.broker.metrics.cluster_figures import ControllerFigures
 from storage_engine.broker.metrics.end_offsets import ASK_MS, EndOffsets
-from storage_engine.broker.metrics.exposition import Samples
-from storage_engine.broker.metrics.group_figures import GROUPS_MAX, GROUPS_PER_STEP, GroupFigures
-from storage_engine.broker.metrics.replica_figures import ReplicaFigures
+from storage_engine.broker.metrics.process_figures import FigureSource, Samples, Scrapes
+from storage_engine.broker.metrics.replica_figures import (
+    GROUPS_MAX,
+    GROUPS_PER_STEP,
+    ControllerFigures,
+    GroupFigures,
+    ReplicaFigures,
+    TransactionFigures,
+)
 from storage_engine.broker.metrics.request_figures import TIMED_PER_S, RequestCounts
-from storage_engine.broker.metrics.scrapes import FigureSource, Scrapes
-from storage_engine.broker.metrics.transaction_figures import TransactionFigures
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.group import Group
 from storage_engine.core.ids import TopicPartition

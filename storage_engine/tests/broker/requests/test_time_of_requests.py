@@ -6,10 +6,9 @@ import pytest
 
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
-from storage_engine.broker.quotas.call_quota import RequestQuotas
-from storage_engine.broker.quotas.client_usage import ClientUsage
+from storage_engine.broker.quotas.client_usage import ClientUsage, RequestQuotas
 from storage_engine.broker.requests.long_work import LongWork
-from storage_engine.broker.settings.config_entity import ConfigEntity
+from storage_engine.broker.settings.config_store import ConfigEntity
 from storage_engine.core.quotas.quota_entity import QuotaEntity
 from storage_engine.core.security.principal import Principal
 from storage_engine.protocol.apis import metadata

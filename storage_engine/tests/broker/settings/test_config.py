@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.broker.settings.config import BrokerConfig, check_broker_setting
-from storage_engine.broker.settings.listener import Listener
+from storage_engine.broker.settings.listener_map import Listener
 from storage_engine.broker.settings.topic_config import TopicConfig, validate_topic_config
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.settings import BY_BROKER_KEY, BY_TOPIC_KEY

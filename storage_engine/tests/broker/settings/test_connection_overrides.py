@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.broker.settings.connection_overrides import by_address, parse_overrides
+from storage_engine.broker.settings.config import by_address, parse_overrides
 from storage_engine.core.errors import ConfigError
 
 

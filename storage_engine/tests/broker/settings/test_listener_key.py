@@ -3,7 +3,7 @@
 import pytest
 
 from storage_engine.broker.settings.config import BrokerConfig
-from storage_engine.broker.settings.listener_key import ListenerKey
+from storage_engine.broker.settings.listener_map import ListenerKey
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import Secret
 

@@ -9,8 +9,7 @@ import pytest
 
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.broker.settings.listener_tls import load_profile
-from storage_engine.broker.settings.tls_renewal import TlsRenewal
+from storage_engine.broker.settings.listener_tls import TlsRenewal, load_profile
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.core.settings.config_source import ConfigSource
