@@ -6,9 +6,13 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from storage_engine.tools.arguments import positive_integer
 from storage_engine.tools.errors import UsageError
+from storage_engine.tools.table import print_results, print_table
+
+Row = TypeVar("Row")
 
 
 def add_only(parser: argparse.ArgumentParser, what: str, names: Sequence[str]) -> None:
@@ -49,6 +53,27 @@ def check_dir(directory: Path | None) -> None:
     """UsageError for a `--dir` that is not there."""
     if directory is not None and not directory.is_dir():
         raise UsageError(f"--dir '{directory}' is not a directory; create it first")
+
+
+def check_size(args: argparse.Namespace, least_rows: int) -> None:
+    """UsageError for fewer --rows, or a --dir that is not there."""
+    if args.rows < least_rows:
+        raise UsageError(f"--rows is {args.rows}; give {least_rows} or more")
+    check_dir(args.dir)
+
+
+def print_compared(
+    columns: Sequence[str],
+    results: Sequence[Row],
+    cells: Callable[[Row], list[object]],
+    *,
+    as_json: bool,
+) -> None:
+    """A table with a line of each, or JSON with all that is known of them."""
+    if as_json:
+        print_results(columns, results, as_json=True)
+    else:
+        print_table(columns, [cells(result) for result in results])
 
 
 @contextlib.contextmanager

@@ -18,28 +18,24 @@ examples:
 """
 
 import argparse
-import contextlib
 import statistics
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from benchmarks.arguments import scratch
 from benchmarks.support.spark_session import (
     CORES,
-    Say,
+    SparkBench,
     Trigger,
     add_spark_numbers,
-    bench_cluster,
-    bench_session,
-    in_turn,
-    rounds,
+    spark_bench,
     triggers_to_the_end,
 )
 from benchmarks.support.spark_sources import headrace_source, in_memory_source, load_topic
-from storage_engine.tools.table import print_results, report_line, write_line
+from storage_engine.tools.table import print_results
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 SOURCE_TOPIC = "bench-source"
@@ -90,15 +86,12 @@ def run(args: argparse.Namespace) -> int:
     from storage_engine.client.admin.topics import create_topic
     from storage_engine.client.cluster import Cluster
 
-    say = report_line if args.json else write_line
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(scratch())
-        servers = stack.enter_context(bench_cluster(folder, args.brokers, say))
-        load_topic(servers, SOURCE_TOPIC, _records(args), args, say)
-        with Cluster(servers) as cluster:
+    with spark_bench("spark-phases", args) as bench:
+        load_topic(bench, SOURCE_TOPIC, _records(args))
+        with Cluster(bench.servers) as cluster:
             create_topic(cluster, SINK_TOPIC, args.partitions, args.brokers)
-        spark = stack.enter_context(bench_session("spark-phases"))
-        found = _measure(spark, servers, args, say)
+        sides = {" to ".join(pair): partial(_triggers, bench, pair) for pair in PAIRS}
+        found = bench.by_turns("phases", "ms", sides)
     columns = ("query", "whole", *PHASES)
     print_results(columns, [_median(*each) for each in found.items()], as_json=args.json)
     return 0
@@ -109,50 +102,36 @@ def _records(args: argparse.Namespace) -> int:
     return records
 
 
-def _measure(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
-) -> dict[str, list[Trigger]]:
-    found: dict[str, list[Trigger]] = {" to ".join(pair): [] for pair in PAIRS}
-    for turn in rounds(args):
-        for name, pair in in_turn(dict(zip(found, PAIRS, strict=True)), turn):
-            stream = _stream(spark, servers, args, pair)
-            measured = triggers_to_the_end(stream)[args.warm_up_triggers :]
-            if turn > 0:
-                found[name] += measured
-                middle_ms = statistics.median(each.time_ms for each in measured)
-                say(f"round {turn}: {name} {middle_ms:.0f} ms")
-    return found
+def _triggers(bench: SparkBench, pair: Pair) -> list[Trigger]:
+    return triggers_to_the_end(_stream(bench, pair))[bench.args.warm_up_triggers :]
 
 
-def _stream(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, pair: Pair
-) -> "DataStreamWriter":
+def _stream(bench: SparkBench, pair: Pair) -> "DataStreamWriter":
     from benchmarks.support.spark_in_memory import FORMAT
 
     source, sink = pair
-    rows = _rows(spark, servers, args, source).select("value")
+    rows = _rows(bench, source).select("value")
     if sink == "headrace":
-        options = {"kafka.bootstrap.servers": servers, "topic": SINK_TOPIC}
+        options = {"kafka.bootstrap.servers": bench.servers, "topic": SINK_TOPIC}
         return rows.writeStream.format("headrace").options(**options)
     return rows.writeStream.format(FORMAT if sink == "in memory" else sink)
 
 
-def _rows(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, source: str
-) -> "DataFrame":
-    frame: DataFrame
+def _rows(bench: SparkBench, source: str) -> "DataFrame":
+    args, reader = bench.args, bench.spark.readStream
     if source == "headrace":
-        reader = headrace_source(spark.readStream, servers, SOURCE_TOPIC)
-        frame = reader.option("maxOffsetsPerTrigger", args.trigger_rows).load()
-        return frame
-    frame = in_memory_source(
-        spark.readStream,
-        records=_records(args) // CORES,
-        tasks=CORES,
-        batch_rows=max(1, args.trigger_rows // CORES),
-        value_bytes=args.value_bytes,
-        trigger_rows=args.trigger_rows,
-    ).load()
+        found = headrace_source(reader, bench.servers, SOURCE_TOPIC)
+        found = found.option("maxOffsetsPerTrigger", args.trigger_rows)
+    else:
+        found = in_memory_source(
+            reader,
+            records=_records(args) // CORES,
+            tasks=CORES,
+            batch_rows=max(1, args.trigger_rows // CORES),
+            value_bytes=args.value_bytes,
+            trigger_rows=args.trigger_rows,
+        )
+    frame: DataFrame = found.load()
     return frame
 
 

@@ -17,30 +17,25 @@ examples:
 """
 
 import argparse
-import contextlib
 import json
 import statistics
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.arguments import scratch
 from benchmarks.support.spark_session import (
     CORES,
-    Say,
+    SparkBench,
     add_spark_numbers,
-    bench_cluster,
-    bench_session,
-    in_turn,
     processor_time_s,
-    rounds,
+    spark_bench,
     triggers_to_the_end,
 )
 from benchmarks.support.spark_sources import headrace_source, in_memory_source, load_topic
-from storage_engine.tools.table import print_results, report_line, write_line
+from storage_engine.tools.table import print_results
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 TOPIC = "bench"
@@ -55,6 +50,8 @@ LEAST_STREAM_RATIO = 0.5
 MOST_OVERHEAD_RATIO = 1.3
 MOST_TASK_RATIO = 1.0
 """The project's own goals."""
+
+SIDES = ("headrace", "in memory")
 
 _TASKS = 40
 _TASK_ROWS = 1_000
@@ -89,137 +86,117 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench spark-read`."""
-    say = report_line if args.json else write_line
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(scratch())
-        servers = stack.enter_context(bench_cluster(folder, args.brokers, say))
-        load_topic(servers, TOPIC, args.records, args, say)
-        small = args.trigger_rows * (args.triggers + args.warm_up_triggers)
-        load_topic(servers, SMALL_TOPIC, small, args, say)
-        load_topic(servers, TASK_TOPIC, _TASKS * _TASK_ROWS, args, say, partitions=_TASKS)
-        spark = stack.enter_context(bench_session("spark-read"))
+    with spark_bench("spark-read", args) as bench:
+        load_topic(bench, TOPIC, args.records)
+        load_topic(bench, SMALL_TOPIC, _small_records(args))
+        load_topic(bench, TASK_TOPIC, _TASKS * _TASK_ROWS, partitions=_TASKS)
         results = [
-            _measure_batch(spark, servers, args, say),
-            _measure_large_micro_batches(spark, servers, args, say),
-            _measure_small_micro_batches(spark, servers, args, say),
-            _measure_tasks(spark, servers, args, say),
+            _measure_batch(bench),
+            _measure_large_micro_batches(bench),
+            _measure_small_micro_batches(bench),
+            _measure_tasks(bench),
         ]
     columns = ("measure", "headrace", "in memory", "ratio", "target")
     print_results(columns, results, as_json=args.json)
     return 0
 
 
-def _measure_batch(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
-) -> Result:
-    rates: dict[str, list[float]] = {"headrace": [], "in memory": []}
-    for turn in rounds(args):
-        readers = {
-            "headrace": headrace_source(spark.read, servers, TOPIC),
-            "in memory": _in_memory(spark.read, args, args.records, args.records),
-        }
-        for name, reader in in_turn(readers, turn):
-            started = time.perf_counter()
-            reader.load().write.format("noop").mode("overwrite").save()
-            rate = args.records / (time.perf_counter() - started)
-            if turn > 0:
-                rates[name].append(rate)
-                say(f"batch, round {turn}: {name} {rate:,.0f} records/s")
-    return _rates("batch read, records/s", rates, LEAST_BATCH_RATIO)
+def _small_records(args: argparse.Namespace) -> int:
+    return int(args.trigger_rows * (args.triggers + args.warm_up_triggers))
 
 
-def _measure_large_micro_batches(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
-) -> Result:
-    rows = min(args.large_trigger_rows, args.records)
-    rates: dict[str, list[float]] = {"headrace": [], "in memory": []}
-    for turn in rounds(args):
-        for name, stream in in_turn(_streams(spark, servers, args, TOPIC, rows), turn):
-            triggers = triggers_to_the_end(stream)
-            # The first one of a query also starts it.
-            measured = triggers[1:] or triggers
-            rate = statistics.median(each.rows / each.time_ms * 1000 for each in measured)
-            if turn > 0:
-                rates[name].append(rate)
-                say(f"large micro-batches, round {turn}: {name} {rate:,.0f} records/s")
-    return _rates(f"micro-batches of {rows} records, records/s", rates, LEAST_STREAM_RATIO)
+def _measure_batch(bench: SparkBench) -> Result:
+    records: int = bench.args.records
+
+    def rate(reader: Any) -> list[float]:
+        started = time.perf_counter()
+        _read(reader)
+        return [records / (time.perf_counter() - started)]
+
+    read = bench.spark.read
+    sides = {
+        "headrace": lambda: rate(headrace_source(read, bench.servers, TOPIC)),
+        "in memory": lambda: rate(_in_memory(bench, read, records, records)),
+    }
+    found = bench.by_turns("batch", "records/s", sides)
+    return _result("batch read, records/s", found, f">= {LEAST_BATCH_RATIO}")
 
 
-def _rates(measure: str, rates: dict[str, list[float]], least: float) -> Result:
-    ours, theirs = (statistics.median(each) for each in rates.values())
-    return Result(
-        measure=measure,
-        headrace=round(ours),
-        in_memory=round(theirs),
-        ratio=round(ours / theirs, 2),
-        target=f">= {least}",
-    )
+def _measure_large_micro_batches(bench: SparkBench) -> Result:
+    rows = min(bench.args.large_trigger_rows, bench.args.records)
+
+    def rate(side: str) -> list[float]:
+        triggers = triggers_to_the_end(_stream(bench, side, TOPIC, bench.args.records, rows))
+        # The first one of a query also starts it.
+        measured = triggers[1:] or triggers
+        return [statistics.median(each.rows / each.time_ms * 1000 for each in measured)]
+
+    sides = {side: lambda side=side: rate(side) for side in SIDES}
+    found = bench.by_turns("large micro-batches", "records/s", sides)
+    what = f"micro-batches of {rows} records, records/s"
+    return _result(what, found, f">= {LEAST_STREAM_RATIO}")
 
 
-def _measure_small_micro_batches(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
-) -> Result:
-    rows = args.trigger_rows
-    times_ms: dict[str, list[int]] = {"headrace": [], "in memory": []}
-    for turn in rounds(args):
-        for name, stream in in_turn(_streams(spark, servers, args, SMALL_TOPIC, rows), turn):
-            measured = triggers_to_the_end(stream)[args.warm_up_triggers :]
-            measured_ms = [each.time_ms for each in measured]
-            if turn > 0:
-                times_ms[name] += measured_ms
-                middle_ms = statistics.median(measured_ms)
-                say(f"small micro-batches, round {turn}: {name} {middle_ms:.0f} ms")
-    ours, theirs = (statistics.median(each) for each in times_ms.values())
-    return Result(
-        measure=f"micro-batch of {rows} records, ms",
-        headrace=round(ours),
-        in_memory=round(theirs),
-        ratio=round(ours / theirs, 2),
-        target=f"<= {MOST_OVERHEAD_RATIO}",
-    )
+def _measure_small_micro_batches(bench: SparkBench) -> Result:
+    rows, records = bench.args.trigger_rows, _small_records(bench.args)
+
+    def times_ms(side: str) -> list[int]:
+        triggers = triggers_to_the_end(_stream(bench, side, SMALL_TOPIC, records, rows))
+        return [each.time_ms for each in triggers[bench.args.warm_up_triggers :]]
+
+    sides = {side: lambda side=side: times_ms(side) for side in SIDES}
+    found = bench.by_turns("small micro-batches", "ms", sides)
+    return _result(f"micro-batch of {rows} records, ms", found, f"<= {MOST_OVERHEAD_RATIO}")
 
 
-def _measure_tasks(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
-) -> Result:
+def _measure_tasks(bench: SparkBench) -> Result:
     """What a read with many tasks costs more than one with two, by task. So planning is left
     out."""
-    times_ms: dict[str, list[float]] = {"headrace": [], "in memory": []}
-    for turn in rounds(args):
-        readers = {
-            "headrace": [_assigned(spark.read, servers, tasks) for tasks in (_TASKS, CORES)],
-            "in memory": [_doing_nothing(spark.read, tasks) for tasks in (_TASKS, CORES)],
-        }
-        for name, many_and_few in in_turn(readers, turn):
-            many_s, few_s = (_processor_time_of_read(spark, each) for each in many_and_few)
-            time_ms = (many_s - few_s) * 1000 / (_TASKS - CORES)
-            if turn > 0:
-                times_ms[name].append(time_ms)
-                say(f"tasks, round {turn}: {name} {time_ms:.1f} ms of processor time each")
-    ours, theirs = (statistics.median(each) for each in times_ms.values())
+    reader = bench.spark.read
+
+    def time_ms(many: Any, few: Any) -> list[float]:
+        many_s, few_s = (_processor_time_of_read(bench, each) for each in (many, few))
+        return [(many_s - few_s) * 1000 / (_TASKS - CORES)]
+
+    sides = {
+        "headrace": lambda: time_ms(*(_assigned(bench, tasks) for tasks in (_TASKS, CORES))),
+        "in memory": lambda: time_ms(*(_doing_nothing(reader, tasks) for tasks in (_TASKS, CORES))),
+    }
+    found = bench.by_turns("tasks", "ms of processor time each", sides)
+    what = f"processor time of a task of {_TASK_ROWS} records, ms"
+    return _result(what, found, f"<= {MOST_TASK_RATIO}", digits=1)
+
+
+def _result(
+    measure: str,
+    found: Mapping[str, Sequence[float]],
+    target: str,
+    digits: int | None = None,
+) -> Result:
+    ours, theirs = (statistics.median(found[side]) for side in SIDES)
     return Result(
-        measure=f"processor time of a task of {_TASK_ROWS} records, ms",
-        headrace=round(ours, 1),
-        in_memory=round(theirs, 1),
+        measure=measure,
+        headrace=round(ours, digits),
+        in_memory=round(theirs, digits),
         ratio=round(ours / theirs, 2),
-        target=f"<= {MOST_TASK_RATIO}",
+        target=target,
     )
 
 
-def _processor_time_of_read(spark: "SparkSession", reader: Any) -> float:
-    started_s = processor_time_s(spark)
+def _read(reader: Any) -> None:
     reader.load().write.format("noop").mode("overwrite").save()
-    return processor_time_s(spark) - started_s
 
 
-def _assigned(reader: Any, servers: str, tasks: int) -> Any:
+def _processor_time_of_read(bench: SparkBench, reader: Any) -> float:
+    started_s = processor_time_s(bench.spark)
+    _read(reader)
+    return processor_time_s(bench.spark) - started_s
+
+
+def _assigned(bench: SparkBench, tasks: int) -> Any:
     assigned = json.dumps({TASK_TOPIC: list(range(tasks))})
-    return (
-        reader.format("headrace")
-        .option("kafka.bootstrap.servers", servers)
-        .option("assign", assigned)
-        .option("minRecordsPerPartition", 1)
-    )
+    reader = bench.spark.read.format("headrace").option("kafka.bootstrap.servers", bench.servers)
+    return reader.option("assign", assigned).option("minRecordsPerPartition", 1)
 
 
 def _doing_nothing(reader: Any, tasks: int) -> Any:
@@ -229,28 +206,25 @@ def _doing_nothing(reader: Any, tasks: int) -> Any:
     )
 
 
-def _streams(
-    spark: "SparkSession", servers: str, args: argparse.Namespace, topic: str, rows: int
-) -> "dict[str, DataStreamWriter]":
-    """Over all that `topic` has, in micro-batches of `rows`."""
-    records = args.records
-    if topic == SMALL_TOPIC:
-        records = rows * (args.triggers + args.warm_up_triggers)
-    readers = {
-        "headrace": headrace_source(spark.readStream, servers, topic).option(
-            "maxOffsetsPerTrigger", rows
-        ),
-        "in memory": _in_memory(spark.readStream, args, records, rows),
-    }
-    return {name: reader.load().writeStream.format("noop") for name, reader in readers.items()}
+def _stream(
+    bench: SparkBench, side: str, topic: str, records: int, rows: int
+) -> "DataStreamWriter":
+    """Over all that the topic has, in micro-batches of `rows`."""
+    reader = bench.spark.readStream
+    if side == "headrace":
+        source = headrace_source(reader, bench.servers, topic).option("maxOffsetsPerTrigger", rows)
+    else:
+        source = _in_memory(bench, reader, records, rows)
+    writer: DataStreamWriter = source.load().writeStream.format("noop")
+    return writer
 
 
-def _in_memory(reader: Any, args: argparse.Namespace, records: int, trigger_rows: int) -> Any:
+def _in_memory(bench: SparkBench, reader: Any, records: int, trigger_rows: int) -> Any:
     return in_memory_source(
         reader,
-        records=records // args.partitions,
-        tasks=args.partitions,
+        records=records // bench.args.partitions,
+        tasks=bench.args.partitions,
         batch_rows=_IN_MEMORY_BATCH_ROWS,
-        value_bytes=args.value_bytes,
+        value_bytes=bench.args.value_bytes,
         trigger_rows=trigger_rows,
     )

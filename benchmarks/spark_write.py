@@ -24,20 +24,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.arguments import scratch
 from benchmarks.support.spark_session import (
-    Say,
+    SparkBench,
     add_spark_numbers,
-    bench_cluster,
-    bench_session,
-    in_turn,
-    rounds,
+    spark_bench,
     trigger_times_ms,
 )
-from storage_engine.tools.table import print_results, report_line, write_line
+from storage_engine.tools.table import print_results
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 EXACTLY_ONCE = "exactly once"
 AT_LEAST_ONCE = "at least once"
@@ -87,25 +83,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench spark-write`."""
-    say = report_line if args.json else write_line
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(scratch())
-        servers = stack.enter_context(bench_cluster(folder, args.brokers, say))
-        spark = stack.enter_context(bench_session("spark-write"))
-        bench = _Bench(spark, servers, args, say)
-        results = [
-            *_rates("batch write, records/s", LEAST_BATCH_RATIO, bench.batch()),
-            *_rates(
-                f"micro-batches of {args.large_trigger_rows} rows, records/s",
-                LEAST_STREAM_RATIO,
-                bench.stream(args.large_triggers, args.large_trigger_rows, "records/s"),
-                least_to_at_least_once=LEAST_RATIO_TO_AT_LEAST_ONCE,
-            ),
-            _overhead(
-                f"micro-batches of {args.trigger_rows} rows, ms",
-                bench.stream(args.triggers, args.trigger_rows, "ms"),
-            ),
-        ]
+    with spark_bench("spark-write", args) as given:
+        bench = _Bench(given)
+        batch = bench.batch()
+        large = bench.stream(args.large_triggers, args.large_trigger_rows, "records/s")
+        small = bench.stream(args.triggers, args.trigger_rows, "ms")
+    what = f"micro-batches of {args.large_trigger_rows} rows, records/s"
+    results = [
+        _ratio("batch write, records/s", batch, IN_MEMORY, LEAST_BATCH_RATIO),
+        _ratio(what, large, IN_MEMORY, LEAST_STREAM_RATIO),
+        _ratio(what, large, AT_LEAST_ONCE, LEAST_RATIO_TO_AT_LEAST_ONCE),
+        _overhead(f"micro-batches of {args.trigger_rows} rows, ms", small),
+    ]
     columns = ("measure", EXACTLY_ONCE, "beside", "other", "compared", "target", "met")
     print_results(columns, results, as_json=args.json)
     return 0
@@ -114,13 +103,11 @@ def run(args: argparse.Namespace) -> int:
 class _Bench:
     """Writes to all sinks in turn, each time to a topic of its own."""
 
-    def __init__(
-        self, spark: "SparkSession", servers: str, args: argparse.Namespace, say: Say
-    ) -> None:
-        self._spark = spark
-        self._servers = servers
-        self._args = args
-        self._say = say
+    def __init__(self, bench: SparkBench) -> None:
+        self._bench = bench
+        self._spark = bench.spark
+        self._servers = bench.servers
+        self._args = bench.args
         self._topics = 0
 
     def batch(self) -> Rounds:
@@ -152,14 +139,8 @@ class _Bench:
         return self._all(f"micro-batches of {rows} rows", unit, measure)
 
     def _all(self, what: str, unit: str, measure: Callable[[str], float]) -> Rounds:
-        found: Rounds = {sink: [] for sink in SINKS}
-        for turn in rounds(self._args):
-            for sink, _ in in_turn(found, turn):
-                figure = measure(sink)
-                if turn > 0:
-                    found[sink].append(figure)
-                    self._say(f"{what}, round {turn}: {sink} {figure:,.0f} {unit}")
-        return found
+        sides = {sink: lambda sink=sink: [measure(sink)] for sink in SINKS}
+        return self._bench.by_turns(what, unit, sides)
 
     def _valued(self, rows: "DataFrame") -> "DataFrame":
         from pyspark.sql import functions as F
@@ -188,18 +169,6 @@ class _Bench:
             create_topic(cluster, topic, self._args.partitions, self._args.brokers)
             yield "headrace", options
             delete_topics(cluster, [topic])
-
-
-def _rates(
-    measure: str,
-    least_to_memory: float,
-    found: Rounds,
-    *,
-    least_to_at_least_once: float | None = None,
-) -> Iterator[Result]:
-    yield _ratio(measure, found, IN_MEMORY, least_to_memory)
-    if least_to_at_least_once is not None:
-        yield _ratio(measure, found, AT_LEAST_ONCE, least_to_at_least_once)
 
 
 def _ratio(measure: str, found: Rounds, beside: str, least: float) -> Result:

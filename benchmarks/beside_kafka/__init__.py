@@ -17,10 +17,16 @@ examples:
 
 import argparse
 
-from benchmarks.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
+from benchmarks.arguments import (
+    add_dir,
+    add_downloads,
+    add_numbers,
+    add_only,
+    check_size,
+    print_compared,
+)
 from benchmarks.beside_kafka.rows import COLUMNS, ROWS, cells
 from storage_engine.tools.arguments import add_conf, add_json, pairs
-from storage_engine.tools.errors import UsageError
 
 LEAST_ROWS = 100_000
 
@@ -43,25 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench beside-kafka`."""
-    if args.rows < LEAST_ROWS:
-        raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
-    check_dir(args.dir)
-    from benchmarks.beside_kafka.comparison import Plan, compare
-    from storage_engine.tools.table import print_results, print_table
+    check_size(args, LEAST_ROWS)
+    args.conf = pairs(args.conf)
+    from benchmarks.beside_kafka.comparison import compare
 
-    chosen = [row for row in ROWS if not args.only or row.name in args.only]
-    plan = Plan(
-        rows=chosen,
-        rounds=args.rounds,
-        large_rows=args.rows,
-        cores=args.cores,
-        cache=args.folder,
-        directory=args.dir,
-        conf=pairs(args.conf),
-    )
-    results = compare(plan)
-    if args.json:
-        print_results(COLUMNS, results, as_json=True)
-    else:
-        print_table(COLUMNS, [cells(result) for result in results])
+    print_compared(COLUMNS, compare(args), cells, as_json=args.json)
     return 0

@@ -3,9 +3,10 @@
 Rule: all of it is up within a block and gone after it, however it ends.
 """
 
+import argparse
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -53,16 +54,15 @@ def spark_of(
     brokers: Brokers,
     python: Path,
     worker: str,
-    *,
-    cores: int,
-    conf: Mapping[str, str],
-    jars: Sequence[Path] = (),
+    args: argparse.Namespace,
+    jars: Sequence[Path],
 ) -> Iterator[Spark]:
-    """The Spark of one side, whose jobs are those of the module `worker`."""
+    """The Spark of one side, whose jobs are those of the module `worker`, with the cores and the
+    settings that were asked for."""
     report_line(f"starting the Spark of {name}")
     arguments = ["--format", name, "--servers", brokers.bootstrap_servers]
-    arguments += ["--cores", str(cores), "--jars", ",".join(map(str, jars))]
-    arguments += ["--conf", json.dumps(dict(conf))]
+    arguments += ["--cores", str(args.cores), "--jars", ",".join(map(str, jars))]
+    arguments += ["--conf", json.dumps(args.conf)]
     # Sockets have short paths only: not below --dir, which may be a long one.
     with (
         scratch() as files,

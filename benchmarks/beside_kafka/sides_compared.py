@@ -1,13 +1,22 @@
-"""One figure of both sides, compared round by round: medians, with the least and the most."""
+"""One figure of two sides, compared round by round: medians, with the least and the most."""
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.support.rounds import Goal, rounded, short, spread, spread_text
+from benchmarks.support.rounds import (
+    Goal,
+    judged,
+    ratios_of,
+    rounded,
+    short,
+    spread,
+    spread_text,
+)
 
 COMPARED = ("what", "headrace", "from-to", "kafka", "from-to", "ratio", "from-to", "goal", "met")
+SIDES = ("headrace", "kafka")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,30 +36,24 @@ class Compared:
 
     def cells(self) -> list[object]:
         """Those of a line of the table, below COMPARED."""
-        return [
-            self.what,
-            short(self.headrace),
-            spread_text(self.headrace_spread),
-            short(self.kafka),
-            spread_text(self.kafka_spread),
-            self.ratio,
-            spread_text(self.ratio_spread),
-            self.goal,
-            self.met,
-        ]
+        return cells_of(asdict(self))
 
 
-def compared(ours: Sequence[float], theirs: Sequence[float], goal: Goal | None) -> dict[str, Any]:
-    """The figures of a Compared."""
-    ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+def compared(
+    ours: Sequence[float], theirs: Sequence[float], goal: Goal | None, sides: Sequence[str] = SIDES
+) -> dict[str, Any]:
+    """The figures of a row, by the names of the sides."""
+    ratios = ratios_of(ours, theirs)
     ratio = rounded(statistics.median(ratios))
-    return {
-        "headrace": rounded(statistics.median(ours)),
-        "headrace_spread": spread(ours),
-        "kafka": rounded(statistics.median(theirs)),
-        "kafka_spread": spread(theirs),
-        "ratio": ratio,
-        "ratio_spread": spread(ratios),
-        "goal": None if goal is None else str(goal),
-        "met": None if goal is None else goal.is_met_by(ratio),
-    }
+    found: dict[str, Any] = {"ratio": ratio, "ratio_spread": spread(ratios), **judged(goal, ratio)}
+    for side, figures in zip(sides, (ours, theirs), strict=True):
+        found |= {side: rounded(statistics.median(figures)), f"{side}_spread": spread(figures)}
+    return found
+
+
+def cells_of(row: Mapping[str, Any], sides: Sequence[str] = SIDES) -> list[object]:
+    """The line of a row whose figures are those of `compared`."""
+    cells: list[object] = [row["what"]]
+    for side in sides:
+        cells += [short(row[side]), spread_text(row[f"{side}_spread"])]
+    return [*cells, row["ratio"], spread_text(row["ratio_spread"]), row["goal"], row["met"]]

@@ -23,10 +23,16 @@ examples:
 
 import argparse
 
-from benchmarks.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
+from benchmarks.arguments import (
+    add_dir,
+    add_downloads,
+    add_numbers,
+    add_only,
+    check_size,
+    print_compared,
+)
 from benchmarks.clients.loads import GROUPS
 from storage_engine.tools.arguments import add_json
-from storage_engine.tools.errors import UsageError
 
 LEAST_ROWS = 1_000
 
@@ -47,24 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench clients`; 0 also when a goal is missed, as this only measures."""
-    if args.rows < LEAST_ROWS:
-        raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
-    check_dir(args.dir)
-    from benchmarks.clients.comparison import ClientPlan, compare
+    check_size(args, LEAST_ROWS)
+    from benchmarks.clients.comparison import compare
     from benchmarks.clients.results import COLUMNS, cells
-    from storage_engine.tools.table import print_results, print_table
 
-    plan = ClientPlan(
-        groups=[group for group in GROUPS if not args.only or group in args.only],
-        rounds=args.rounds,
-        rows=args.rows,
-        seconds=args.seconds,
-        cache=args.folder,
-        directory=args.dir,
-    )
-    results = compare(plan)
-    if args.json:
-        print_results(COLUMNS, results, as_json=True)
-    else:
-        print_table(COLUMNS, [cells(result) for result in results])
+    print_compared(COLUMNS, compare(args), cells, as_json=args.json)
     return 0

@@ -3,10 +3,11 @@
 Rule: all are up all the time, so that each runs beside the same idle other ones.
 """
 
+import argparse
 import contextlib
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from benchmarks.clients import librdkafka
 from benchmarks.clients.java import JavaTools
 from benchmarks.clients.loads import (
     GIGABYTE,
+    GROUPS,
     LIBRDKAFKA,
     PARTITIONS,
     RATES,
@@ -37,18 +39,6 @@ from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.java import find_java
 
 _TOPIC = "records"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientPlan:
-    """What is measured, and where."""
-
-    groups: Sequence[str]
-    rounds: int
-    rows: int
-    seconds: int
-    cache: Path
-    directory: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,31 +62,31 @@ class Peers:
         return librdkafka.consume if client == LIBRDKAFKA else self.java.consume
 
 
-def compare(plan: ClientPlan) -> list[ClientResult]:
+def compare(args: argparse.Namespace) -> list[ClientResult]:
     """A result for each row of the groups that are asked for."""
     check_proc()
     find_java()
     librdkafka.check_installed()
     turns: dict[str, list[Turn]] = {}
-    with _all_up(plan) as peers:
-        for group in plan.groups:
+    with _all_up(args) as peers:
+        for group in [each for each in GROUPS if not args.only or each in args.only]:
             turns[group] = []
             # The first warms up, and its figures are forgotten.
-            for number in range(plan.rounds + 1):
-                turn = _turn_of(group, peers, plan, number)
+            for number in range(args.rounds + 1):
+                turn = _turn_of(group, peers, args, number)
                 if number:
                     turns[group].append(turn)
     return [result_of(row, turns[row.group]) for row in ROWS if row.group in turns]
 
 
-def _turn_of(group: str, peers: Peers, plan: ClientPlan, number: int) -> Turn:
+def _turn_of(group: str, peers: Peers, args: argparse.Namespace, number: int) -> Turn:
     turn: Turn = {}
     if group == REQUESTS:
         for rate in RATES:
-            for name, figures in _request_turn(peers, plan, rate, number).items():
+            for name, figures in _request_turn(peers, args, rate, number).items():
                 turn[name] = {**turn.get(name, {}), **figures}
     else:
-        turn = _client_turn(group, peers, plan, number)
+        turn = _client_turn(group, peers, args, number)
     when = f"round {number}" if number else "to warm up"
     report_line(f"{group}, {when}: {_line(group, turn)}")
     return turn
@@ -109,21 +99,21 @@ def _line(group: str, turn: Turn) -> str:
     return f"{row.what}: {figures}"
 
 
-def _request_turn(peers: Peers, plan: ClientPlan, rate: int, number: int) -> Turn:
+def _request_turn(peers: Peers, args: argparse.Namespace, rate: int, number: int) -> Turn:
     turn: Turn = {}
     for name, brokers in peers.in_turn(number):
         topic = f"requests-{rate}-{number}"
         with topics.target(brokers.bootstrap_servers, topic, PARTITIONS):
-            turn[name] = librdkafka.request_latencies(brokers, topic, rate, plan.seconds)
-    alone = librdkafka.acknowledged_alone(peers.acknowledger, "requests", rate, plan.seconds)
+            turn[name] = librdkafka.request_latencies(brokers, topic, rate, args.seconds)
+    alone = librdkafka.acknowledged_alone(peers.acknowledger, "requests", rate, args.seconds)
     return {**turn, CEILING: alone}
 
 
-def _client_turn(client: str, peers: Peers, plan: ClientPlan, number: int) -> Turn:
+def _client_turn(client: str, peers: Peers, args: argparse.Namespace, number: int) -> Turn:
     """All loads, then all of it read; what the brokers took is that of both."""
     figures: dict[str, dict[str, float]] = defaultdict(dict)
     took_s: dict[str, float] = defaultdict(float)
-    loads = loads_of(client, plan.rows)
+    loads = loads_of(client, args.rows)
     records, volume = sum(load.records for load in loads), sum(load.bytes for load in loads)
     topic = f"{client}-{number}"
 
@@ -151,13 +141,12 @@ def _client_turn(client: str, peers: Peers, plan: ClientPlan, number: int) -> Tu
 
 
 @contextlib.contextmanager
-def _all_up(plan: ClientPlan) -> Iterator[Peers]:
-    plan.cache.mkdir(parents=True, exist_ok=True)
-    kafka = fetch_jars(plan.cache, KAFKA)
-    tools = fetch_jars(plan.cache, KAFKA_TOOLS)
+def _all_up(args: argparse.Namespace) -> Iterator[Peers]:
+    args.folder.mkdir(parents=True, exist_ok=True)
+    kafka = fetch_jars(args.folder, KAFKA)
+    tools = fetch_jars(args.folder, KAFKA_TOOLS)
     with contextlib.ExitStack() as stack:
-        name = stack.enter_context(scratch(plan.directory))
-        folder = name
+        folder = stack.enter_context(scratch(args.dir))
         report_line("starting both clusters")
         yield Peers(
             ours=stack.enter_context(our_brokers(folder)),

@@ -7,15 +7,18 @@ Whatever is compared runs in one session, each first in every other round.
 import argparse
 import contextlib
 import os
+import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, SupportsFloat, TypeVar
 
 from benchmarks.arguments import add_numbers, scratch
 from storage_engine.tools.arguments import add_json, natural_number
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.table import report_line, write_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +35,7 @@ QUERY_TIMEOUT_S = 120
 
 Say = Callable[[str], None]
 Side = TypeVar("Side")
+Figure = TypeVar("Figure", bound=SupportsFloat)
 
 
 def add_spark_numbers(parser: argparse.ArgumentParser, *numbers: tuple[str, int, str]) -> None:
@@ -56,6 +60,40 @@ def in_turn(sides: Mapping[str, Side], turn: int) -> Iterable[tuple[str, Side]]:
     return list(sides.items()) if turn % 2 else list(sides.items())[::-1]
 
 
+@dataclass(frozen=True, slots=True)
+class SparkBench:
+    """What the benchmarks work with."""
+
+    spark: "SparkSession"
+    servers: str
+    args: argparse.Namespace
+    say: Say
+
+    def by_turns(
+        self, what: str, unit: str, sides: Mapping[str, Callable[[], Sequence[Figure]]]
+    ) -> dict[str, list[Figure]]:
+        """The figures of all rounds that are measured, by side; each gives some in its turn."""
+        found: dict[str, list[Figure]] = {name: [] for name in sides}
+        for turn in rounds(self.args):
+            for name, measure in in_turn(sides, turn):
+                figures = measure()
+                if turn > 0:
+                    found[name] += figures
+                    middle = statistics.median(map(float, figures))
+                    self.say(f"{what}, round {turn}: {name} {middle:,.1f} {unit}")
+        return found
+
+
+@contextlib.contextmanager
+def spark_bench(name: str, args: argparse.Namespace) -> "Iterator[SparkBench]":
+    """A cluster and a session for the benchmark of that name."""
+    say = report_line if args.json else write_line
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(scratch())
+        servers = stack.enter_context(bench_cluster(folder, args.brokers, say))
+        yield SparkBench(stack.enter_context(bench_session(name)), servers, args, say)
+
+
 def trigger_times_ms(writer: "DataStreamWriter", triggers: int, warm_up: int) -> list[int]:
     """Of so many micro-batches that have rows, behind those that warm up."""
     with scratch() as checkpoint:
@@ -67,12 +105,15 @@ def trigger_times_ms(writer: "DataStreamWriter", triggers: int, warm_up: int) ->
 
 
 class Trigger(NamedTuple):
-    """A micro-batch that had rows."""
+    """A micro-batch that had rows; as a number, its time."""
 
     rows: int
     time_ms: int
     phases_ms: Mapping[str, int]
     """By the names that Spark gives the phases."""
+
+    def __float__(self) -> float:
+        return float(self.time_ms)
 
 
 def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
@@ -83,7 +124,7 @@ def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
             writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         )
         try:
-            ended = _await_end(query)
+            ended = query.awaitTermination(QUERY_TIMEOUT_S)
             _raise_failure(query)
         finally:
             query.stop()
@@ -101,13 +142,6 @@ def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
             for progress in query.recentProgress
             if progress.numInputRows
         ]
-
-
-def _await_end(query: "StreamingQuery") -> bool:
-    deadline = time.monotonic() + QUERY_TIMEOUT_S
-    while query.isActive and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not query.isActive
 
 
 def _raise_failure(query: "StreamingQuery") -> None:

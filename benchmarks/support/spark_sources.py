@@ -2,11 +2,10 @@
 in memory.
 """
 
-import argparse
 import time
 from typing import Any
 
-from benchmarks.support.spark_session import Say
+from benchmarks.support.spark_session import SparkBench
 
 _LOAD_ROWS = 100_000
 
@@ -38,13 +37,7 @@ def in_memory_source(
 
 
 def load_topic(
-    servers: str,
-    topic: str,
-    records: int,
-    args: argparse.Namespace,
-    say: Say,
-    *,
-    partitions: int | None = None,
+    bench: SparkBench, topic: str, records: int, *, partitions: int | None = None
 ) -> None:
     """Batches of random values, encoded once and sent over and over."""
     from benchmarks.support.random_values import random_values
@@ -54,12 +47,12 @@ def load_topic(
     from storage_engine.core.ids import TopicPartition
     from storage_engine.protocol.records.records import EncodedBatch, encode_batches
 
-    partitions = partitions or args.partitions
-    values = random_values(_LOAD_ROWS, args.value_bytes, seed=0)
+    partitions = partitions or bench.args.partitions
+    values = random_values(_LOAD_ROWS, bench.args.value_bytes, seed=0)
     whole = encode_batches(values)
     started = time.perf_counter()
-    with Cluster(servers) as cluster:
-        create_topic(cluster, topic, partitions, args.brokers)
+    with Cluster(bench.servers) as cluster:
+        create_topic(cluster, topic, partitions, bench.args.brokers)
         with BatchWriter(cluster) as writer:
             for partition in range(partitions):
                 left = records // partitions
@@ -73,4 +66,4 @@ def load_topic(
                         writer.append(TopicPartition(topic, partition), copy)
                     left -= min(left, _LOAD_ROWS)
     seconds = time.perf_counter() - started
-    say(f"{records:,} records of {args.value_bytes} B written in {seconds:.1f} s")
+    bench.say(f"{records:,} records of {bench.args.value_bytes} B written in {seconds:.1f} s")

@@ -22,13 +22,19 @@ examples:
 
 import argparse
 
-from benchmarks.arguments import add_dir, add_downloads, add_numbers, add_only, check_dir
-from benchmarks.typed.rows import COLUMNS, FLUSS, ROWS, cells
+from benchmarks.arguments import (
+    add_dir,
+    add_downloads,
+    add_numbers,
+    add_only,
+    check_size,
+    print_compared,
+)
+from benchmarks.typed.rows import COLUMNS, ROWS, cells
 from storage_engine.tools.arguments import add_conf, add_json, pairs
-from storage_engine.tools.errors import UsageError
+from storage_engine.tools.table import print_results
 
 LEAST_ROWS = 100_000
-_MEGABIT = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,35 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench typed`; 0 also when a goal is missed, as this only measures."""
-    if args.rows < LEAST_ROWS:
-        raise UsageError(f"--rows is {args.rows}; give {LEAST_ROWS} or more")
-    check_dir(args.dir)
-    from storage_engine.tools.table import print_results, print_table
-
+    check_size(args, LEAST_ROWS)
+    args.conf = pairs(args.conf)
     if args.small_batches:
         from benchmarks.typed import small_batches
 
         costs = small_batches.measure(args.dir, args.rounds)
         print_results(small_batches.COLUMNS, costs, as_json=args.json)
         return 0
-    from benchmarks.typed.comparison import Plan, compare
+    from benchmarks.typed.comparison import compare
 
-    chosen = [row for row in ROWS if not args.only or row.name in args.only]
-    if args.without_fluss:
-        chosen = [row for row in chosen if row.group != FLUSS]
-    plan = Plan(
-        rows=chosen,
-        rounds=args.rounds,
-        row_count=args.rows,
-        cores=args.cores,
-        bits_per_second=args.link * _MEGABIT,
-        cache=args.folder,
-        directory=args.dir,
-        conf=pairs(args.conf),
-    )
-    results = compare(plan)
-    if args.json:
-        print_results(COLUMNS, results, as_json=True)
-    else:
-        print_table(COLUMNS, [cells(result) for result in results])
+    print_compared(COLUMNS, compare(args), cells, as_json=args.json)
     return 0

@@ -4,9 +4,9 @@ Rule: all that is compared with one another is up all the time, so that each run
 idle others.
 """
 
+import argparse
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.arguments import scratch
@@ -30,6 +30,7 @@ from benchmarks.typed.rows import (
     MEMORY,
     OPAQUE,
     OTHER,
+    ROWS,
     SPARK_ALL,
     SPARK_TWO,
     SPARK_WRITE,
@@ -38,7 +39,6 @@ from benchmarks.typed.rows import (
     Measured,
     Result,
     Round,
-    Row,
     result_of,
     stopped,
 )
@@ -52,6 +52,7 @@ from storage_engine.zookeeper.java import find_java
 TOPIC, OPAQUE_TOPIC = "rides", "opaque"
 SHARE = 0.01
 """Of the rows, which a filter lets through."""
+_MEGABIT = 1_000_000
 _WORKER = "benchmarks.typed.spark_worker"
 _WITH_SPARK = (SPARK_TWO, SPARK_ALL, SPARK_WRITE)
 
@@ -59,59 +60,38 @@ Turns = Mapping[str, Callable[[], Measured]]
 """What each does in its turn, by its name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What is measured, and where."""
-
-    rows: Sequence[Row]
-    rounds: int
-    row_count: int
-    cores: int
-    bits_per_second: int
-    cache: Path
-    directory: Path | None
-    conf: Mapping[str, str]
-    """Settings of both Sparks."""
-
-    @property
-    def groups(self) -> set[str]:
-        return {row.group for row in self.rows}
-
-    @property
-    def written_rows(self) -> int:
-        """A quarter: Spark holds them in memory, and `to_json` is slow."""
-        return self.row_count // 4
-
-
-def compare(plan: Plan) -> list[Result]:
+def compare(args: argparse.Namespace) -> list[Result]:
     """A result for each row that is asked for."""
     check_proc()
     find_java()
-    plan.cache.mkdir(parents=True, exist_ok=True)
+    rows = [row for row in ROWS if not args.only or row.name in args.only]
+    if args.without_fluss:
+        rows = [row for row in rows if row.group != FLUSS]
+    groups = {row.group for row in rows}
+    args.folder.mkdir(parents=True, exist_ok=True)
     rounds: dict[str, list[Round]] = {}
     reasons: dict[str, str] = {}
-    with scratch(plan.directory) as name:
-        folder = name
+    with scratch(args.dir) as folder:
         report_line("starting Headrace")
         with linked_brokers(folder) as brokers:
-            fill_typed(brokers.direct.bootstrap_servers, TOPIC, plan.row_count)
+            fill_typed(brokers.direct.bootstrap_servers, TOPIC, args.rows)
             report_line(f"filled topic '{TOPIC}'")
-            if plan.groups.intersection(_WITH_SPARK):
-                rounds |= _with_spark(plan, folder, brokers.direct)
-            if CLIENT in plan.groups:
-                rounds[CLIENT] = _of_client(plan, brokers.direct)
-            if LINK in plan.groups:
-                rounds[LINK] = _through_link(plan, brokers)
-            if FLUSS in plan.groups:
+            if groups.intersection(_WITH_SPARK):
+                rounds |= _with_spark(args, groups, folder, brokers.direct)
+            if CLIENT in groups:
+                rounds[CLIENT] = _of_client(args, brokers.direct)
+            if LINK in groups:
+                rounds[LINK] = _through_link(args, brokers)
+            if FLUSS in groups:
                 try:
-                    rounds[FLUSS] = _beside_fluss(plan, folder, brokers.direct)
+                    rounds[FLUSS] = _beside_fluss(args, folder, brokers.direct)
                 except (CommandError, HeadraceError, OSError) as error:
                     reasons[FLUSS] = f"not measured: {error}"
     return [
         stopped(row, reasons[row.group])
         if row.group in reasons
         else result_of(row, rounds[row.group])
-        for row in plan.rows
+        for row in rows
     ]
 
 
@@ -129,93 +109,97 @@ def _rounds(name: str, turns: Turns, rounds: int) -> list[Round]:
     return measured
 
 
-def _with_spark(plan: Plan, folder: Path, brokers: Brokers) -> dict[str, list[Round]]:
+def _with_spark(
+    args: argparse.Namespace, groups: Collection[str], folder: Path, brokers: Brokers
+) -> dict[str, list[Round]]:
     rounds: dict[str, list[Round]] = {}
-    with _sparks(plan, folder, brokers) as (ours, theirs):
-        theirs.fill(TOPIC, plan.row_count)
+    with _sparks(args, folder, brokers) as (ours, theirs):
+        theirs.fill(TOPIC, args.rows)
         report_line(f"filled topic '{TOPIC}' of {THEIRS}")
-        made = ours.digest_of_made(plan.row_count)
+        made = ours.digest_of_made(args.rows)
         for side in (ours, theirs):
             side.check_digest(TOPIC, made)
         for group, columns in ((SPARK_TWO, TWO), (SPARK_ALL, ALL)):
-            if group in plan.groups:
+            if group in groups:
                 rounds[group] = _rounds(
-                    group, _reading(plan, ours, theirs, group, columns), plan.rounds
+                    group, _reading(args, ours, theirs, group, columns), args.rounds
                 )
-        if SPARK_WRITE in plan.groups:
+        if SPARK_WRITE in groups:
+            # A quarter: Spark holds them in memory, and `to_json` is slow.
+            written = args.rows // 4
             turns: Turns = {
-                TYPED: ours.writer(plan.written_rows),
-                JSON: theirs.writer(plan.written_rows),
-                MEMORY: lambda: ours.hold(plan.written_rows),
+                TYPED: ours.writer(written),
+                JSON: theirs.writer(written),
+                MEMORY: lambda: ours.hold(written),
             }
-            rounds[SPARK_WRITE] = _rounds(SPARK_WRITE, turns, plan.rounds)
+            rounds[SPARK_WRITE] = _rounds(SPARK_WRITE, turns, args.rounds)
     return rounds
 
 
 def _reading(
-    plan: Plan, ours: SparkSide, theirs: SparkSide, group: str, columns: Sequence[str]
+    args: argparse.Namespace, ours: SparkSide, theirs: SparkSide, group: str, columns: Sequence[str]
 ) -> Turns:
     turns = {
-        TYPED: lambda: ours.read(TOPIC, plan.row_count, columns),
-        JSON: lambda: theirs.read(TOPIC, plan.row_count, columns),
-        MEMORY: lambda: ours.read_memory(plan.row_count, columns),
+        TYPED: lambda: ours.read(TOPIC, args.rows, columns),
+        JSON: lambda: theirs.read(TOPIC, args.rows, columns),
+        MEMORY: lambda: ours.read_memory(args.rows, columns),
     }
     if group == SPARK_ALL:
-        where, _ = share_where(SHARE, plan.row_count)
-        turns[FILTERED] = lambda: ours.read(TOPIC, plan.row_count, columns, where)
+        where, _ = share_where(SHARE, args.rows)
+        turns[FILTERED] = lambda: ours.read(TOPIC, args.rows, columns, where)
     return turns
 
 
 @contextlib.contextmanager
-def _sparks(plan: Plan, folder: Path, brokers: Brokers) -> Iterator[tuple[SparkSide, SparkSide]]:
-    connector = fetch_jars(plan.cache, CONNECTOR)
-    kafka = fetch_jars(plan.cache, KAFKA)
-    python = make_environment(plan.cache)
+def _sparks(
+    args: argparse.Namespace, folder: Path, brokers: Brokers
+) -> Iterator[tuple[SparkSide, SparkSide]]:
+    connector = fetch_jars(args.folder, CONNECTOR)
+    kafka = fetch_jars(args.folder, KAFKA)
+    python = make_environment(args.folder)
     with contextlib.ExitStack() as stack:
         report_line("starting Apache Kafka")
         theirs = stack.enter_context(their_brokers(folder, kafka))
         sides = []
         for name, each, jars in ((OURS, brokers, []), (THEIRS, theirs, connector)):
-            running = spark_of(
-                name, each, python, _WORKER, cores=plan.cores, conf=plan.conf, jars=jars
-            )
+            running = spark_of(name, each, python, _WORKER, args, jars)
             sides.append(SparkSide(name, each, stack.enter_context(running)))
         yield sides[0], sides[1]
 
 
-def _of_client(plan: Plan, brokers: Brokers) -> list[Round]:
+def _of_client(args: argparse.Namespace, brokers: Brokers) -> list[Round]:
     servers = brokers.bootstrap_servers
-    value_bytes = round(stored_bytes(servers, TOPIC) / plan.row_count)
-    fill_opaque(servers, OPAQUE_TOPIC, plan.row_count, value_bytes)
+    value_bytes = round(stored_bytes(servers, TOPIC) / args.rows)
+    fill_opaque(servers, OPAQUE_TOPIC, args.rows, value_bytes)
     report_line(f"filled topic '{OPAQUE_TOPIC}' with values of {value_bytes} B")
-    reader = TableReader(brokers, PARTITIONS, plan.row_count)
-    where, given = share_where(SHARE, plan.row_count)
+    reader = TableReader(brokers, PARTITIONS, args.rows)
+    where, given = share_where(SHARE, args.rows)
     turns = {
         TWO_COLUMNS: lambda: reader.read(TOPIC, columns=TWO),
         ALL_COLUMNS: lambda: reader.read(TOPIC, columns=ALL),
         FILTERED: lambda: reader.read(TOPIC, columns=ALL, where=where, given=given),
         OPAQUE: lambda: reader.read(OPAQUE_TOPIC),
     }
-    return _rounds(CLIENT, turns, plan.rounds)
+    return _rounds(CLIENT, turns, args.rounds)
 
 
-def _through_link(plan: Plan, brokers: LinkedBrokers) -> list[Round]:
-    reader = TableReader(brokers.linked, PARTITIONS, plan.row_count)
-    with brokers.link(plan.bits_per_second) as link:
+def _through_link(args: argparse.Namespace, brokers: LinkedBrokers) -> list[Round]:
+    reader = TableReader(brokers.linked, PARTITIONS, args.rows)
+    with brokers.link(args.link * _MEGABIT) as link:
         turns = {
             TWO_COLUMNS: lambda: reader.read(TOPIC, columns=TWO, count=link.sent),
             ALL_COLUMNS: lambda: reader.read(TOPIC, columns=ALL, count=link.sent),
         }
-        return _rounds(LINK, turns, plan.rounds)
+        return _rounds(LINK, turns, args.rounds)
 
 
-def _beside_fluss(plan: Plan, folder: Path, brokers: Brokers) -> list[Round]:
-    reader = TableReader(brokers, PARTITIONS, plan.row_count)
-    with running_fluss(folder, plan.cache) as fluss:
-        fluss.fill(TOPIC, PARTITIONS, plan.row_count)
+def _beside_fluss(args: argparse.Namespace, folder: Path, brokers: Brokers) -> list[Round]:
+    reader = TableReader(brokers, PARTITIONS, args.rows)
+    with running_fluss(folder, args.folder) as fluss:
+        fluss.fill(TOPIC, PARTITIONS, args.rows)
         report_line(f"filled table '{TOPIC}' of Apache Fluss")
         turns = {
             TYPED: lambda: reader.read(TOPIC, columns=TWO),
-            OTHER: lambda: fluss.read(TOPIC, PARTITIONS, plan.row_count, TWO),
+            OTHER: lambda: fluss.read(TOPIC, PARTITIONS, args.rows, TWO),
         }
-        return _rounds(FLUSS, turns, plan.rounds)
+        return _rounds(FLUSS, turns, args.rounds)

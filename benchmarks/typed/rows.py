@@ -6,10 +6,11 @@ then weighs on both. The median of the ratios is told, and how far they spread.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
-from benchmarks.support.rounds import Goal, rounded, short, spread, spread_text
+from benchmarks.beside_kafka.sides_compared import COMPARED, cells_of, compared
+from benchmarks.support.rounds import Goal, rounded
 
 SPARK_TWO, SPARK_ALL, SPARK_WRITE = "spark-two", "spark-all", "spark-write"
 CLIENT, LINK, FLUSS = "client", "link", "fluss"
@@ -20,138 +21,55 @@ TWO_COLUMNS, ALL_COLUMNS, OPAQUE, OTHER = "two", "all", "opaque", "fluss"
 """Those who take turns."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """A row of the table; several may come of one group."""
 
     name: str
-    what: str
     group: str
     measured: str
     beside: str
-    measure: str
-    """"rate": rows a second; "sent": bytes that the brokers sent for a row; "brokers": their
-    processor time, in seconds for a million rows."""
+    what: str
     goal: Goal | None = None
     """Of the ratio of the first to the second."""
+    measure: str = "rate"
+    """"rate": rows a second; "sent": bytes that the brokers sent for a row; "brokers": their
+    processor time, in seconds for a million rows."""
 
 
+# fmt: off
 ROWS = (
-    Row(
-        name="spark-two",
-        what="Spark reads 2 of 20 columns, rows/s, beside from_json on Apache Kafka",
-        group=SPARK_TWO,
-        measured=TYPED,
-        beside=JSON,
-        measure="rate",
-        goal=Goal(least=10),
-    ),
-    Row(
-        name="spark-two-memory",
-        what="the same beside a source that has these rows in memory (instead of the first)",
-        group=SPARK_TWO,
-        measured=TYPED,
-        beside=MEMORY,
-        measure="rate",
-        goal=Goal(least=0.8),
-    ),
-    Row(
-        name="spark-all",
-        what="Spark reads all 20, rows/s, beside from_json on Apache Kafka",
-        group=SPARK_ALL,
-        measured=TYPED,
-        beside=JSON,
-        measure="rate",
-        goal=Goal(least=5),
-    ),
-    Row(
-        name="spark-all-memory",
-        what="the same beside a source that has these rows in memory",
-        group=SPARK_ALL,
-        measured=TYPED,
-        beside=MEMORY,
-        measure="rate",
-    ),
-    Row(
-        name="spark-write",
-        what="Spark writes 20 columns exactly once, rows/s, beside to_json at least once",
-        group=SPARK_WRITE,
-        measured=TYPED,
-        beside=JSON,
-        measure="rate",
-        goal=Goal(least=8),
-    ),
-    Row(
-        name="spark-write-memory",
-        what="the same beside a sink in Python that holds the rows",
-        group=SPARK_WRITE,
-        measured=TYPED,
-        beside=MEMORY,
-        measure="rate",
-    ),
-    Row(
-        name="sent",
-        what="bytes that brokers send for a row, 2 of 20 columns beside all",
-        group=LINK,
-        measured=TWO_COLUMNS,
-        beside=ALL_COLUMNS,
-        measure="sent",
-        goal=Goal(most=0.15),
-    ),
-    Row(
-        name="brokers",
-        what="the brokers' processor time, s per million rows, 2 of 20 columns beside all",
-        group=CLIENT,
-        measured=TWO_COLUMNS,
-        beside=ALL_COLUMNS,
-        measure="brokers",
-        goal=Goal(most=0.3),
-    ),
-    Row(
-        name="link",
-        what="through a link of limited speed, rows/s, 2 of 20 columns beside all",
-        group=LINK,
-        measured=TWO_COLUMNS,
-        beside=ALL_COLUMNS,
-        measure="rate",
-        goal=Goal(least=6),
-    ),
-    Row(
-        name="filter",
-        what="a filter on `at` that 1 % match, rows gone through/s, beside no filter",
-        group=CLIENT,
-        measured=FILTERED,
-        beside=ALL_COLUMNS,
-        measure="rate",
-        goal=Goal(least=10),
-    ),
-    Row(
-        name="spark-filter",
-        what="the same filter in Spark, rows gone through/s, beside no filter",
-        group=SPARK_ALL,
-        measured=FILTERED,
-        beside=TYPED,
-        measure="rate",
-    ),
-    Row(
-        name="poll-table",
-        what="poll_table, all columns, rows/s, beside an opaque topic of as many bytes",
-        group=CLIENT,
-        measured=ALL_COLUMNS,
-        beside=OPAQUE,
-        measure="rate",
-        goal=Goal(least=1),
-    ),
-    Row(
-        name="fluss",
-        what="poll_table, 2 of 20 columns, rows/s, beside Apache Fluss's client and servers",
-        group=FLUSS,
-        measured=TYPED,
-        beside=OTHER,
-        measure="rate",
-        goal=Goal(least=1),
-    ),
+    Row("spark-two", SPARK_TWO, TYPED, JSON,
+        "Spark reads 2 of 20 columns, rows/s, beside from_json on Apache Kafka", Goal(least=10)),
+    Row("spark-two-memory", SPARK_TWO, TYPED, MEMORY,
+        "the same beside a source that has these rows in memory (instead of the first)",
+        Goal(least=0.8)),
+    Row("spark-all", SPARK_ALL, TYPED, JSON,
+        "Spark reads all 20, rows/s, beside from_json on Apache Kafka", Goal(least=5)),
+    Row("spark-all-memory", SPARK_ALL, TYPED, MEMORY,
+        "the same beside a source that has these rows in memory"),
+    Row("spark-write", SPARK_WRITE, TYPED, JSON,
+        "Spark writes 20 columns exactly once, rows/s, beside to_json at least once",
+        Goal(least=8)),
+    Row("spark-write-memory", SPARK_WRITE, TYPED, MEMORY,
+        "the same beside a sink in Python that holds the rows"),
+    Row("sent", LINK, TWO_COLUMNS, ALL_COLUMNS,
+        "bytes that brokers send for a row, 2 of 20 columns beside all", Goal(most=0.15), "sent"),
+    Row("brokers", CLIENT, TWO_COLUMNS, ALL_COLUMNS,
+        "the brokers' processor time, s per million rows, 2 of 20 columns beside all",
+        Goal(most=0.3), "brokers"),
+    Row("link", LINK, TWO_COLUMNS, ALL_COLUMNS,
+        "through a link of limited speed, rows/s, 2 of 20 columns beside all", Goal(least=6)),
+    Row("filter", CLIENT, FILTERED, ALL_COLUMNS,
+        "a filter on `at` that 1 % match, rows gone through/s, beside no filter", Goal(least=10)),
+    Row("spark-filter", SPARK_ALL, FILTERED, TYPED,
+        "the same filter in Spark, rows gone through/s, beside no filter"),
+    Row("poll-table", CLIENT, ALL_COLUMNS, OPAQUE,
+        "poll_table, all columns, rows/s, beside an opaque topic of as many bytes", Goal(least=1)),
+    Row("fluss", FLUSS, TYPED, OTHER,
+        "poll_table, 2 of 20 columns, rows/s, beside Apache Fluss's client and servers",
+        Goal(least=1)),
 )
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +92,10 @@ class Measured:
         if measure == "brokers":
             return self.brokers_s / self.rows * 1_000_000
         return self.sent / self.rows
+
+    def document(self) -> dict[str, float]:
+        """All of it."""
+        return {name: rounded(value) for name, value in asdict(self).items()}
 
     @property
     def cpu_s(self) -> float:
@@ -206,18 +128,8 @@ class Result:
     rounds: Sequence[dict[str, Any]] = ()
 
 
-COLUMNS = (
-    "what",
-    "typed",
-    "from-to",
-    "beside",
-    "from-to",
-    "ratio",
-    "from-to",
-    "goal",
-    "met",
-    "cpu ratio",
-)
+COLUMNS = ("what", "typed", "from-to", "beside", *COMPARED[4:], "cpu ratio")
+_SIDES = ("measured", "beside")
 
 
 def result_of(row: Row, rounds: Sequence[Round]) -> Result:
@@ -225,33 +137,14 @@ def result_of(row: Row, rounds: Sequence[Round]) -> Result:
     pairs = [(each[row.measured], each[row.beside]) for each in rounds]
     ours = [one.figure(row.measure) for one, _ in pairs]
     theirs = [other.figure(row.measure) for _, other in pairs]
-    ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
-    ratio = rounded(statistics.median(ratios))
     return Result(
         name=row.name,
         what=row.what,
-        measured=rounded(statistics.median(ours)),
-        measured_spread=spread(ours),
-        beside=rounded(statistics.median(theirs)),
-        beside_spread=spread(theirs),
-        ratio=ratio,
-        ratio_spread=spread(ratios),
-        goal=None if row.goal is None else str(row.goal),
-        met=None if row.goal is None else row.goal.is_met_by(ratio),
         cpu_ratio=rounded(statistics.median(one.cpu_s / other.cpu_s for one, other in pairs)),
         rounds=[
-            {
-                name: {
-                    "rows": each.rows,
-                    "time_s": rounded(each.time_s),
-                    "brokers_s": rounded(each.brokers_s),
-                    "reader_s": rounded(each.reader_s),
-                    "sent": each.sent,
-                }
-                for name, each in ((row.measured, one), (row.beside, other))
-            }
-            for one, other in pairs
+            {row.measured: one.document(), row.beside: other.document()} for one, other in pairs
         ],
+        **compared(ours, theirs, row.goal, _SIDES),
     )
 
 
@@ -264,20 +157,4 @@ def cells(result: Result) -> list[object]:
     """Of a line of the table."""
     if result.stopped_by is not None:
         return [f"{result.what}: {result.stopped_by}", *[None] * (len(COLUMNS) - 1)]
-    assert result.measured is not None
-    assert result.beside is not None
-    assert result.measured_spread is not None
-    assert result.beside_spread is not None
-    assert result.ratio_spread is not None
-    return [
-        result.what,
-        short(result.measured),
-        spread_text(result.measured_spread),
-        short(result.beside),
-        spread_text(result.beside_spread),
-        result.ratio,
-        spread_text(result.ratio_spread),
-        result.goal,
-        result.met,
-        result.cpu_ratio,
-    ]
+    return [*cells_of(asdict(result), _SIDES), result.cpu_ratio]
