@@ -7,7 +7,7 @@ Other seeds have one directory each, so that they keep their course.
 
 import pytest
 
-from simulation.command import DEFAULT_SECONDS
+from simulation.simulate import DEFAULT_SECONDS
 from simulation.faults.faults import OF_DISKS
 from simulation.tests.disk_mutations import MUTATIONS, failure_of
 from simulation.tests.test_simulation import sum_of

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from simulation.command import DEFAULT_SECONDS
+from simulation.simulate import DEFAULT_SECONDS
 from simulation.tests.mutations import MUTATIONS, failure_of
 from storage_engine.tests.sampling import a_third
 

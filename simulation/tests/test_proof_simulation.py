@@ -6,7 +6,7 @@ Other seeds let every session expire, so that they keep their course.
 
 import pytest
 
-from simulation.command import DEFAULT_SECONDS
+from simulation.simulate import DEFAULT_SECONDS
 from simulation.faults.faults import FaultKind
 from simulation.faults.placement import placement_of
 from simulation.tests.proof_mutations import MUTATIONS, failure_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from simulation.command import DEFAULT_SECONDS
+from simulation.simulate import DEFAULT_SECONDS
 from simulation.faults.faults import (
     OF_DISKS,
     OF_PROOF,

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from simulation.command import DEFAULT_SECONDS
+from simulation.simulate import DEFAULT_SECONDS
 from simulation.tests.transaction_mutations import (
     TRANSACTION_MUTATIONS,
     transaction_failure_of,

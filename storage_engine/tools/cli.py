@@ -11,8 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.printable import printable
@@ -36,141 +35,60 @@ class CommandModule(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A command: the module with its code, and its line in `headrace --help`."""
+_LOCAL, _ACCESS, _CONSOLE = ".local_cluster", ".access", "headrace_console.commands"
+
+
+class Command(NamedTuple):
+    """A command, with its line in `headrace --help`, and the package of its module, which has the
+    command's name; where that starts with a dot it is below the package of the commands."""
 
     name: str
-    module: str
     summary: str
+    package: str = ""
 
     def load(self) -> CommandModule:
         """UsageError for a command of the repository where only the package is installed."""
-        if self.module.startswith("."):
-            module: CommandModule = importlib.import_module(self.module, _COMMANDS)
-            return module
-        package = self.module.partition(".")[0]
-        if importlib.util.find_spec(package) is None:
+        top = self.package.partition(".")[0]
+        if top and importlib.util.find_spec(top) is None:
             raise UsageError(
-                f"'{package}' is not installed with Headrace: run this command in a clone of its "
-                f"repository, where it is the directory {package}/"
+                f"'{top}' is not installed with Headrace: run this command in a clone of its "
+                f"repository, where it is the directory {top}/"
             )
-        module = importlib.import_module(self.module)
+        name = f"{self.package}.{self.name.replace('-', '_')}"
+        module: CommandModule = importlib.import_module(name, _COMMANDS)
         return module
 
 
 COMMANDS = (
+    Command("up", "start a local cluster, with its own ZooKeeper, in a directory", _LOCAL),
+    Command("status", "show the brokers, the controller and the topics of a local cluster", _LOCAL),
+    Command("top", "show in the terminal what a cluster does, and what is wrong", _CONSOLE),
+    Command("stop-broker", "shut one broker of a local cluster down cleanly", _LOCAL),
+    Command("start-broker", "start a stopped or killed broker of a local cluster again", _LOCAL),
+    Command("down", "stop a local cluster and keep its data", _LOCAL),
+    Command("broker", "run one broker from its server.properties, in the foreground"),
+    Command("topics", "create, list, describe, alter and delete topics"),
+    Command("groups", "list, describe, reset and delete consumer groups"),
+    Command("users", "list, add and remove users that log in by SCRAM", _ACCESS),
+    Command("acls", "list, add and remove access rules: who may do what", _ACCESS),
     Command(
-        name="up",
-        module=".local_cluster.up",
-        summary="start a local cluster, with its own ZooKeeper, in a directory",
+        "quotas", "list, set and remove the quotas of users, client ids and addresses", _ACCESS
     ),
-    Command(
-        name="status",
-        module=".local_cluster.status",
-        summary="show the brokers, the controller and the topics of a local cluster",
-    ),
-    Command(
-        name="top",
-        module="headrace_console.commands.top",
-        summary="show in the terminal what a cluster does, and what is wrong",
-    ),
-    Command(
-        name="stop-broker",
-        module=".local_cluster.stop_broker",
-        summary="shut one broker of a local cluster down cleanly",
-    ),
-    Command(
-        name="start-broker",
-        module=".local_cluster.start_broker",
-        summary="start a stopped or killed broker of a local cluster again",
-    ),
-    Command(
-        name="down", module=".local_cluster.down", summary="stop a local cluster and keep its data"
-    ),
-    Command(
-        name="broker",
-        module=".broker",
-        summary="run one broker from its server.properties, in the foreground",
-    ),
-    Command(
-        name="topics", module=".topics", summary="create, list, describe, alter and delete topics"
-    ),
-    Command(
-        name="groups", module=".groups", summary="list, describe, reset and delete consumer groups"
-    ),
-    Command(
-        name="users",
-        module=".access.users",
-        summary="list, add and remove users that log in by SCRAM",
-    ),
-    Command(
-        name="acls",
-        module=".access.acls",
-        summary="list, add and remove access rules: who may do what",
-    ),
-    Command(
-        name="quotas",
-        module=".access.quotas",
-        summary="list, set and remove the quotas of users, client ids and addresses",
-    ),
-    Command(
-        name="get-offsets",
-        module=".get_offsets",
-        summary="show the earliest and latest offsets of partitions",
-    ),
-    Command(name="reassign", module=".reassign", summary="move partitions to other brokers"),
-    Command(
-        name="elect-preferred",
-        module=".elect_preferred",
-        summary="make the preferred replicas of partitions their leaders",
-    ),
-    Command(
-        name="produce", module=".produce", summary="write each line of stdin to a topic as a record"
-    ),
-    Command(name="consume", module=".consume", summary="print the records of a topic"),
-    Command(name="export", module=".export", summary="copy topics into Parquet files"),
-    Command(
-        name="console",
-        module="headrace_console.commands.console",
-        summary="show a cluster, and change it, in a web page",
-    ),
-    Command(
-        name="mirror",
-        module=".mirror",
-        summary="copy topics from other clusters continuously, exactly once",
-    ),
-    Command(
-        name="replay-dead-letters",
-        module=".replay_dead_letters",
-        summary="send dead letters back to the topics they came from",
-    ),
-    Command(
-        name="dump-log",
-        module=".dump_log",
-        summary="print and check the batches and indexes of segment files",
-    ),
-    Command(
-        name="merge-state-log",
-        module=".merge_state_log",
-        summary="merge the state-change logs of several brokers by time",
-    ),
-    Command(
-        name="simulate",
-        module="simulation.command",
-        summary="test brokers in simulated time with injected faults",
-    ),
-    Command(
-        name="verify-replicas",
-        module=".verify_replicas",
-        summary="check that the replicas of partitions hold the same records",
-    ),
-    Command(
-        name="spark-check",
-        module=".spark_check",
-        summary="try Spark on this machine, and say what to do",
-    ),
-    Command(name="bench", module="benchmarks.command", summary="run a benchmark of the repository"),
+    Command("get-offsets", "show the earliest and latest offsets of partitions"),
+    Command("reassign", "move partitions to other brokers"),
+    Command("elect-preferred", "make the preferred replicas of partitions their leaders"),
+    Command("produce", "write each line of stdin to a topic as a record"),
+    Command("consume", "print the records of a topic"),
+    Command("export", "copy topics into Parquet files"),
+    Command("console", "show a cluster, and change it, in a web page", _CONSOLE),
+    Command("mirror", "copy topics from other clusters continuously, exactly once"),
+    Command("replay-dead-letters", "send dead letters back to the topics they came from"),
+    Command("dump-log", "print and check the batches and indexes of segment files"),
+    Command("merge-state-log", "merge the state-change logs of several brokers by time"),
+    Command("simulate", "test brokers in simulated time with injected faults", "simulation"),
+    Command("verify-replicas", "check that the replicas of partitions hold the same records"),
+    Command("spark-check", "try Spark on this machine, and say what to do"),
+    Command("bench", "run a benchmark of the repository", "benchmarks"),
 )
 
 _EPILOG = """\

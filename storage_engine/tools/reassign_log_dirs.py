@@ -9,7 +9,9 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.reassign_plan import PlannedLogDirs
-from storage_engine.tools.reassign_states import DONE, FAILED, MOVING
+
+DONE, MOVING, FAILED = "completed", "in progress", "failed"
+"""The states of a partition of a plan, in the words of `headrace reassign verify`."""
 
 
 def begin_log_dir_moves(cluster: Cluster, log_dirs: PlannedLogDirs) -> None:

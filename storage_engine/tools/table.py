@@ -5,7 +5,7 @@ The table and the JSON come from the same rows.
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -51,6 +51,23 @@ def print_results(columns: Sequence[str], results: Sequence[Any], *, as_json: bo
         print_json(rows)
     else:
         print_table(columns, [list(row.values()) for row in rows])
+
+
+Column = str | tuple[str, str]
+"""The heading of a column, which is also the field's name, or both."""
+
+
+def print_rows(
+    columns: Sequence[Column], rows: Sequence[Mapping[str, object]], *, as_json: bool = False
+) -> None:
+    """A table of documents, or the documents themselves, whole."""
+    if as_json:
+        print_json(rows)
+        return
+    names = [(each, each) if isinstance(each, str) else each for each in columns]
+    print_table(
+        [heading for heading, _ in names], [[row[name] for _, name in names] for row in rows]
+    )
 
 
 def report_line(line: str) -> None:

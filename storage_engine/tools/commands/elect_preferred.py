@@ -20,7 +20,7 @@ from storage_engine.tools.arguments import add_bootstrap_server, add_json
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.reassign_plan import read_partitions
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_rows, write_line
 
 _FINE = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
 
@@ -53,12 +53,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(outcomes: dict[TopicPartition, ErrorCode], *, as_json: bool) -> None:
-    rows = [(tp.topic, tp.partition, _text(code)) for tp, code in sorted(outcomes.items())]
-    if as_json:
-        names = ("topic", "partition", "outcome")
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
-    elif rows:
-        print_table(("topic", "partition", "outcome"), rows)
+    rows = [
+        {"topic": tp.topic, "partition": tp.partition, "outcome": _text(code)}
+        for tp, code in sorted(outcomes.items())
+    ]
+    if rows or as_json:
+        print_rows(("topic", "partition", "outcome"), rows, as_json=as_json)
     else:
         write_line("every partition is led by its preferred replica already")
 

@@ -11,7 +11,7 @@ from storage_engine.client.cluster import EARLIEST, LATEST
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.arguments import TIME_HELP, add_bootstrap_server, add_json, time_ms
 from storage_engine.tools.client_settings import connect
-from storage_engine.tools.table import print_json, print_table
+from storage_engine.tools.table import print_rows
 
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -50,15 +50,13 @@ def run(args: argparse.Namespace) -> int:
             for number in cluster.topic(topic).partitions
         }
         found = cluster.list_offsets(asked)
-    rows = [(tp.topic, tp.partition, None if found[tp] < 0 else found[tp]) for tp in sorted(found)]
-    if args.json:
-        print_json(
-            [
-                {"topic": topic, "partition": number, "offset": offset}
-                for topic, number, offset in rows
-            ]
-        )
-    else:
-        table = [(topic, n, "-" if offset is None else offset) for topic, n, offset in rows]
-        print_table(("topic", "partition", "offset"), table)
+    rows = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "offset": None if found[tp] < 0 else found[tp],
+        }
+        for tp in sorted(found)
+    ]
+    print_rows(("topic", "partition", "offset"), rows, as_json=args.json)
     return 0

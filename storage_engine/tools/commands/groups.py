@@ -19,20 +19,14 @@ from storage_engine.client.admin.groups import delete_group, describe_group, lis
 from storage_engine.client.admin.offset_resets import reset_offsets
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.tools.actions import Actions, act_on_cluster
-from storage_engine.tools.arguments import (
-    TIME_HELP,
-    add_json,
-    natural_number,
-    time_ms,
-)
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.arguments import TIME_HELP, add_json, natural_number, time_ms
+from storage_engine.tools.table import print_json, print_rows, write_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace groups`: each action has its own."""
     actions = Actions(parser, "groups")
-    listing = actions.add("list", _list, "list the groups of the cluster", "list")
-    add_json(listing)
+    add_json(actions.add("list", _list, "list the groups of the cluster", "list"))
     describing = actions.add(
         "describe",
         _describe,
@@ -102,27 +96,43 @@ def _add_reset(actions: Actions) -> None:
 
 
 def _list(cluster: Cluster, args: argparse.Namespace) -> None:
-    groups = list_groups(cluster)
-    if args.json:
-        print_json(
-            [
-                {
-                    "group": each.group,
-                    "state": each.state,
-                    "protocol_type": each.protocol_type,
-                    "coordinator": each.coordinator,
-                }
-                for each in groups
-            ]
-        )
-        return
-    rows = [(each.group, each.state, each.protocol_type, each.coordinator) for each in groups]
-    print_table(("group", "state", "type", "coordinator"), rows)
+    rows = [
+        {
+            "group": each.group,
+            "state": each.state,
+            "protocol_type": each.protocol_type,
+            "coordinator": each.coordinator,
+        }
+        for each in list_groups(cluster)
+    ]
+    columns = ("group", "state", ("type", "protocol_type"), "coordinator")
+    print_rows(columns, rows, as_json=args.json)
 
 
 def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
     description = describe_group(cluster, args.group)
+    partitions = [
+        {
+            "topic": each.tp.topic,
+            "partition": each.tp.partition,
+            "offset": each.offset,
+            "end_offset": each.end_offset,
+            "lag": each.lag,
+            "member": each.member_id,
+        }
+        for each in description.partitions
+    ]
     if args.json:
+        members = [
+            {
+                "member": each.member_id,
+                "instance": each.instance_id,
+                "client": each.client_id,
+                "host": each.host,
+                "partitions": len(each.partitions),
+            }
+            for each in description.members
+        ]
         print_json(
             {
                 "group": description.group,
@@ -130,27 +140,8 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
                 "protocol": description.protocol,
                 "coordinator": description.coordinator,
                 "lag": description.lag,
-                "partitions": [
-                    {
-                        "topic": each.tp.topic,
-                        "partition": each.tp.partition,
-                        "offset": each.offset,
-                        "end_offset": each.end_offset,
-                        "lag": each.lag,
-                        "member": each.member_id,
-                    }
-                    for each in description.partitions
-                ],
-                "members": [
-                    {
-                        "member": each.member_id,
-                        "instance": each.instance_id,
-                        "client": each.client_id,
-                        "host": each.host,
-                        "partitions": len(each.partitions),
-                    }
-                    for each in description.members
-                ],
+                "partitions": partitions,
+                "members": members,
             }
         )
         return
@@ -158,12 +149,9 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
         f"group {description.group}: {description.state}, {len(description.members)} members, "
         f"coordinator {description.coordinator}"
     )
-    print_table(
-        ("topic", "partition", "offset", "end", "lag", "member"),
-        [
-            (*each.tp, each.offset, each.end_offset, each.lag, each.member_id or "")
-            for each in description.partitions
-        ],
+    print_rows(
+        ("topic", "partition", "offset", ("end", "end_offset"), "lag", "member"),
+        [{**row, "member": row["member"] or ""} for row in partitions],
     )
 
 
@@ -183,27 +171,19 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> None:
         shift_by=args.shift_by,
         dry_run=args.dry_run,
     )
+    partitions = [
+        {
+            "topic": each.tp.topic,
+            "partition": each.tp.partition,
+            "offset": each.before,
+            "new_offset": each.after,
+        }
+        for each in resets
+    ]
     if args.json:
-        print_json(
-            {
-                "group": args.group,
-                "done": not args.dry_run,
-                "partitions": [
-                    {
-                        "topic": each.tp.topic,
-                        "partition": each.tp.partition,
-                        "offset": each.before,
-                        "new_offset": each.after,
-                    }
-                    for each in resets
-                ],
-            }
-        )
+        print_json({"group": args.group, "done": not args.dry_run, "partitions": partitions})
         return
-    print_table(
-        ("topic", "partition", "offset", "new"),
-        [(*each.tp, each.before, each.after) for each in resets],
-    )
+    print_rows(("topic", "partition", "offset", ("new", "new_offset")), partitions)
     if args.dry_run:
         write_line("nothing is changed (--dry-run)")
 

@@ -41,7 +41,13 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.reassign_log_dirs import begin_log_dir_moves, log_dir_progress
+from storage_engine.tools.reassign_log_dirs import (
+    DONE,
+    FAILED,
+    MOVING,
+    begin_log_dir_moves,
+    log_dir_progress,
+)
 from storage_engine.tools.reassign_plan import (
     Plan,
     broker_list,
@@ -51,8 +57,7 @@ from storage_engine.tools.reassign_plan import (
     read_plan,
     read_topics,
 )
-from storage_engine.tools.reassign_states import DONE, FAILED, MOVING
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_json, print_rows, write_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -189,8 +194,8 @@ def _execute(cluster: Cluster, args: argparse.Namespace) -> None:
     if not args.json:
         write_line("assignment before (keep it: executing it undoes the plan)")
         write_line(plan_text(before))
-    rows = [(tp, "refused" if tp in failures else "started") for tp in sorted(plan)]
-    _report(rows, as_json=args.json)
+    states = {tp: "refused" if tp in failures else "started" for tp in sorted(plan)}
+    _report(states, as_json=args.json)
     _complain("not started", failures)
 
 
@@ -202,30 +207,17 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> None:
         for tp, failure in failures.items()
         if failure.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     }
-    rows = [
-        (
-            tp,
-            "not being reassigned"
-            if tp in not_moving
-            else "refused"
-            if tp in failures
-            else "cancelled",
-        )
-        for tp in sorted(plan)
-    ]
-    _report(rows, as_json=args.json)
+    states = {tp: "refused" if tp in failures else "cancelled" for tp in sorted(plan)}
+    states |= dict.fromkeys(sorted(not_moving), "not being reassigned")
+    _report(states, as_json=args.json)
     _complain("not cancelled", {tp: f for tp, f in failures.items() if tp not in not_moving})
     others = list_reassignments(cluster).keys() - plan.keys()
     take_throttle_away(cluster, {tp.topic for tp in plan}, of_brokers=not others)
 
 
-def _report(rows: Iterable[tuple[TopicPartition, str]], *, as_json: bool) -> None:
-    if as_json:
-        print_json([{"topic": tp.topic, "partition": tp.partition, "state": s} for tp, s in rows])
-    else:
-        print_table(
-            ("topic", "partition", "state"), [(tp.topic, tp.partition, s) for tp, s in rows]
-        )
+def _report(states: Mapping[TopicPartition, str], *, as_json: bool) -> None:
+    rows = [{"topic": tp.topic, "partition": tp.partition, "state": s} for tp, s in states.items()]
+    print_rows(("topic", "partition", "state"), rows, as_json=as_json)
 
 
 def _complain(what: str, failures: Mapping[TopicPartition, KafkaError]) -> None:
@@ -246,18 +238,11 @@ def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
     for tp, (state, detail) in in_log_dirs.items():
         if states[tp][0] == DONE:
             states[tp] = state, detail
-    if args.json:
-        print_json(
-            [
-                {"topic": tp.topic, "partition": tp.partition, "state": state, "detail": detail}
-                for tp, (state, detail) in states.items()
-            ]
-        )
-    else:
-        print_table(
-            ("topic", "partition", "state", "detail"),
-            [(tp.topic, tp.partition, state, detail) for tp, (state, detail) in states.items()],
-        )
+    rows = [
+        {"topic": tp.topic, "partition": tp.partition, "state": state, "detail": detail}
+        for tp, (state, detail) in states.items()
+    ]
+    print_rows(("topic", "partition", "state", "detail"), rows, as_json=args.json)
     if all(state != MOVING for state, _detail in states.values()):
         topics = {tp.topic for tp in plan if tp.topic in view.topics}
         take_throttle_away(cluster, topics, of_brokers=not ongoing.keys() - plan.keys())

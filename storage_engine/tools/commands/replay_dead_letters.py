@@ -14,7 +14,6 @@ examples:
 """
 
 import argparse
-import sys
 import time
 
 from storage_engine.letter_replay.replay import LetterReplay
@@ -27,7 +26,7 @@ from storage_engine.tools.arguments import (
     time_ms,
 )
 from storage_engine.tools.client_settings import connect
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_json, print_table, report_line, write_line
 
 PROGRESS_S = 1.0
 """The interval between two lines of progress."""
@@ -103,7 +102,7 @@ class _Progress:
         now_s = time.monotonic()
         if now_s - self._told_at_s >= PROGRESS_S:
             self._told_at_s = now_s
-            print(f"{sent} of {self._total} sent back", file=sys.stderr, flush=True)
+            report_line(f"{sent} of {self._total} sent back")
 
 
 def _document(survey: Survey, sent: int, *, dry_run: bool) -> dict[str, object]:

@@ -52,7 +52,7 @@ from storage_engine.tools.arguments import (
     schema_text,
 )
 from storage_engine.tools.errors import CommandError, UsageError
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_json, print_rows, write_line
 
 NO_LEADER = -1
 
@@ -74,11 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace topics`: each action has its own."""
     actions = Actions(parser, "topics")
     _add_create(actions)
-    _add_list(actions)
+    add_json(actions.add("list", _list, "print the names of all topics", "list"))
     _add_describe(actions)
     _add_alter(actions)
     _add_delete_records(actions)
-    _add_delete(actions)
+    deleting = actions.add("delete", _delete, "delete a topic and its records", "delete flights")
+    deleting.add_argument("name", metavar="NAME", help="an existing topic")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -177,16 +178,6 @@ def _given_schema(args: argparse.Namespace) -> TopicSchema | None:
         return None
     key = [] if args.key is None else [name.strip() for name in args.key.split(",")]
     return schema_from(schema_text(args.schema), key)
-
-
-def _add_list(actions: Actions) -> None:
-    parser = actions.add(
-        "list",
-        _list,
-        "print the names of all topics",
-        "list --bootstrap-server 127.0.0.1:9092",
-    )
-    add_json(parser)
 
 
 def _list(cluster: Cluster, args: argparse.Namespace) -> None:
@@ -293,32 +284,17 @@ def _print_description(description: dict[str, Any]) -> None:
     write_line("settings of its own: " + (", ".join(own) or "none"))
     if description["schema"] is not None:
         _print_schema(description["schema"])
-    print_table(
-        ("partition", "leader", "epoch", "replicas", "in sync"),
-        [
-            (row["partition"], row["leader"], row["leader_epoch"], row["replicas"], row["isr"])
-            for row in partitions
-        ],
-    )
+    columns = ("partition", "leader", ("epoch", "leader_epoch"), "replicas", ("in sync", "isr"))
+    print_rows(columns, partitions)
     write_line("")
 
 
 def _print_schema(schema: dict[str, Any]) -> None:
     key = f", key {', '.join(schema['key'])}" if schema["key"] else ", no key"
     write_line(f"schema: version {schema['version']}{key}")
-    print_table(
-        ("id", "column", "type", "nullable", "key", "hidden", "since version"),
-        [
-            (
-                column["id"],
-                column["name"],
-                column["type"],
-                *("yes" if column[flag] else "no" for flag in ("nullable", "key", "hidden")),
-                column["since_version"],
-            )
-            for column in schema["columns"]
-        ],
-    )
+    flags = ("nullable", "key", "hidden")
+    columns = ("id", ("column", "name"), "type", *flags, ("since version", "since_version"))
+    print_rows(columns, schema["columns"])
 
 
 def _add_alter(actions: Actions) -> None:
@@ -421,16 +397,6 @@ def _delete_records(cluster: Cluster, args: argparse.Namespace) -> None:
     starts = delete_records(cluster, {TopicPartition(args.name, n): before for n in numbers})
     for tp, start_offset in sorted(starts.items()):
         write_line(f"{tp} begins at offset {start_offset}")
-
-
-def _add_delete(actions: Actions) -> None:
-    parser = actions.add(
-        "delete",
-        _delete,
-        "delete a topic and its records",
-        "delete flights --bootstrap-server 127.0.0.1:9092",
-    )
-    parser.add_argument("name", metavar="NAME", help="an existing topic")
 
 
 def _delete(cluster: Cluster, args: argparse.Namespace) -> None:

@@ -16,7 +16,6 @@ examples:
 
 import argparse
 import re
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +38,7 @@ from storage_engine.tools.arguments import add_bootstrap_server, add_json, add_t
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.inspection.replica_comparison import ReplicaComparison, compare
-from storage_engine.tools.table import print_json, print_table
+from storage_engine.tools.table import print_json, print_table, report_line
 
 TIMEOUT_S = 10.0
 
@@ -162,7 +161,9 @@ class Verification:
                 report = self._report(TopicPartition(name, index), partition)
                 self._compare(report, is_compacted="compact" in policy.split(","))
                 reports.append(report)
-            say(f"{number} of {len(names)} topics compared: {name}, {len(partitions)} partitions")
+            report_line(
+                f"{number} of {len(names)} topics compared: {name}, {len(partitions)} partitions"
+            )
         return reports
 
     def _report(self, tp: TopicPartition, partition: MetadataPartition) -> PartitionReport:
@@ -295,12 +296,7 @@ def print_reports(reports: list[PartitionReport]) -> None:
         ],
     )
     replicas = sum(len(report.replicas) for report in reports)
-    say(
+    report_line(
         f"{replicas} replicas of {len(reports)} partitions: {_count(reports, DIFFERS)} differ, "
         f"{_count(reports, NO_ANSWER)} did not answer"
     )
-
-
-def say(line: str) -> None:
-    """Progress goes to stderr, so that stdout is the result."""
-    print(line, file=sys.stderr, flush=True)

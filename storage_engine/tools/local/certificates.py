@@ -8,14 +8,20 @@ import ipaddress
 import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from storage_engine.tools.local.cluster_security import CA_FILE
 from storage_engine.tools.local.secret_files import write_secret
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 AUTHORITY_DAYS = 3650
 BROKER_DAYS = 825
@@ -24,16 +30,8 @@ BROKER_DAYS = 825
 CA_KEY_FILE = "ca.key"
 
 
-class _Authority(NamedTuple):
-    certificate: "x509.Certificate"
-    key: "EllipticCurvePrivateKey"
-
-
 def make_authority(folder: Path) -> None:
     """Writes CA_FILE and its key, unless they are there."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     if (folder / CA_FILE).exists() and (folder / CA_KEY_FILE).exists():
         return
     key = ec.generate_private_key(ec.SECP256R1())
@@ -52,24 +50,22 @@ def make_authority(folder: Path) -> None:
         encipher_only=False,
         decipher_only=False,
     )
-    certificate = _signed(builder.add_extension(usage, critical=True), key)
+    certificate = builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
     write_secret(folder / CA_KEY_FILE, _key_text(key))
-    write_secret(folder / CA_FILE, _certificate_text(certificate))
+    write_secret(folder / CA_FILE, certificate.public_bytes(Encoding.PEM))
 
 
 def make_certificate(folder: Path, file_name: str, host: str, *, days: int = BROKER_DAYS) -> None:
     """Writes a key and its certificate into one file, for `host` and for this machine, unless the
     file is there."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
     if (folder / file_name).exists():
         return
-    authority = _authority(folder)
+    authority = x509.load_pem_x509_certificate((folder / CA_FILE).read_bytes())
+    authority_key = load_pem_private_key((folder / CA_KEY_FILE).read_bytes(), None)
+    assert isinstance(authority_key, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(Path(file_name).stem)
-    builder = _builder(name, authority.certificate.subject, key, days)
+    builder = _builder(name, authority.subject, key, days)
     names = dict.fromkeys([host, "localhost", socket.gethostname(), "127.0.0.1", "::1"])
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = (
@@ -79,29 +75,17 @@ def make_certificate(folder: Path, file_name: str, host: str, *, days: int = BRO
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
             critical=False,
         )
     )
-    certificate = _signed(builder, authority.key)
-    write_secret(folder / file_name, _key_text(key) + _certificate_text(certificate))
-
-
-def _authority(folder: Path) -> _Authority:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    key = load_pem_private_key((folder / CA_KEY_FILE).read_bytes(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    return _Authority(x509.load_pem_x509_certificate((folder / CA_FILE).read_bytes()), key)
+    certificate = builder.sign(authority_key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    write_secret(folder / file_name, _key_text(key) + certificate)
 
 
 def _builder(
-    subject: "x509.Name", issuer: "x509.Name", key: "EllipticCurvePrivateKey", days: int
-) -> "x509.CertificateBuilder":
-    from cryptography import x509
-
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     public = key.public_key()
     return (
@@ -117,41 +101,16 @@ def _builder(
     )
 
 
-def _signed(
-    builder: "x509.CertificateBuilder", key: "EllipticCurvePrivateKey"
-) -> "x509.Certificate":
-    from cryptography.hazmat.primitives import hashes
-
-    return builder.sign(key, hashes.SHA256())
-
-
-def _name(text: str) -> "x509.Name":
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
+def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _general_name(host: str) -> "x509.GeneralName":
-    from cryptography import x509
-
+def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
 
 
-def _key_text(key: "EllipticCurvePrivateKey") -> bytes:
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-    )
-
+def _key_text(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _certificate_text(certificate: "x509.Certificate") -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM)

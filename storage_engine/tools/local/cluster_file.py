@@ -188,19 +188,7 @@ def _document(cluster: ClusterFile) -> dict[str, Any]:
         "zookeeper_pid": cluster.zookeeper_pid,
         "zookeeper_dir": cluster.zookeeper_dir,
         "bootstrap_servers": cluster.bootstrap_servers,
-        "brokers": [
-            {
-                "id": entry.id,
-                "host": entry.host,
-                "port": entry.port,
-                "pid": entry.pid,
-                "data_dir": entry.data_dir,
-                "config": entry.config,
-                "log_file": entry.log_file,
-                "metrics": entry.metrics_url,
-            }
-            for entry in cluster.brokers
-        ],
+        "brokers": [{**asdict(entry), "metrics": entry.metrics_url} for entry in cluster.brokers],
         **({} if cluster.security is None else {"security": asdict(cluster.security)}),
         **({} if cluster.console is None else {"console": asdict(cluster.console)}),
     }
@@ -212,107 +200,99 @@ def _parse(document: object) -> ClusterFile:
     listed = document.get("brokers")
     if not isinstance(listed, list) or not listed:
         raise _Malformed("'brokers' must be a list that is not empty")
-    brokers = tuple(_parse_broker(item, f"brokers[{i}]") for i, item in enumerate(listed))
+    brokers = tuple(_parse_broker(_Fields(item, f"brokers[{i}]")) for i, item in enumerate(listed))
     for name, values in (
         ("id", [entry.id for entry in brokers]),
         ("address", [entry.address for entry in brokers]),
     ):
         if len(set(values)) < len(values):
             raise _Malformed(f"two brokers have the same {name}")
-    folder = document.get("zookeeper_dir")
+    fields = _Fields(document, "")
+    security, console = document.get("security"), document.get("console")
     return ClusterFile(
-        zookeeper=_text(document, "zookeeper", ""),
-        zookeeper_pid=_pid(document, "zookeeper_pid", ""),
-        zookeeper_dir=None if folder is None else _relative_path(document, "zookeeper_dir", ""),
+        zookeeper=fields.text("zookeeper"),
+        zookeeper_pid=fields.pid("zookeeper_pid"),
+        zookeeper_dir=fields.path_or_none("zookeeper_dir"),
         brokers=brokers,
-        security=_parse_security(document.get("security")),
-        console=_parse_console(document.get("console")),
+        security=None if security is None else _parse_security(_Fields(security, "security")),
+        console=None if console is None else _parse_console(_Fields(console, "console")),
     )
 
 
-def _parse_console(item: object) -> ConsoleEntry | None:
-    if item is None:
-        return None
-    if not isinstance(item, dict):
-        raise _Malformed("'console' must be an object")
-    place = "console."
-    has_token = item.get("progress_token_file") is not None
+def _parse_console(fields: "_Fields") -> ConsoleEntry:
     return ConsoleEntry(
-        url=_text(item, "url", place),
-        port=_integer(item, "port", place, lowest=1, highest=65535),
-        pid=_pid(item, "pid", place),
-        progress_token_file=_relative_path(item, "progress_token_file", place)
-        if has_token
-        else None,
+        url=fields.text("url"),
+        port=fields.integer("port", 1, 65535),
+        pid=fields.pid("pid"),
+        progress_token_file=fields.path_or_none("progress_token_file"),
     )
 
 
-def _parse_security(item: object) -> ClusterSecurity | None:
-    if item is None:
-        return None
-    if not isinstance(item, dict):
-        raise _Malformed("'security' must be an object")
-    place = "security."
+def _parse_security(fields: "_Fields") -> ClusterSecurity:
     return ClusterSecurity(
-        protocol=_text(item, "protocol", place),
-        mechanism=_text(item, "mechanism", place),
-        ca=_relative_path(item, "ca", place),
-        admin=_relative_path(item, "admin", place),
-        app=_relative_path(item, "app", place),
+        protocol=fields.text("protocol"),
+        mechanism=fields.text("mechanism"),
+        ca=fields.path("ca"),
+        admin=fields.path("admin"),
+        app=fields.path("app"),
     )
 
 
-def _parse_broker(item: object, place: str) -> BrokerEntry:
-    if not isinstance(item, dict):
-        raise _Malformed(f"'{place}' must be an object")
-    place += "."
+def _parse_broker(fields: "_Fields") -> BrokerEntry:
     return BrokerEntry(
-        id=_integer(item, "id", place, lowest=0, highest=2**31 - 1),
-        host=_text(item, "host", place),
-        port=_integer(item, "port", place, lowest=1, highest=65535),
-        pid=_pid(item, "pid", place),
-        data_dir=_relative_path(item, "data_dir", place),
-        config=_relative_path(item, "config", place),
-        log_file=_relative_path(item, "log_file", place),
-        metrics=_metrics(item, place),
+        id=fields.integer("id", 0, 2**31 - 1),
+        host=fields.text("host"),
+        port=fields.integer("port", 1, 65535),
+        pid=fields.pid("pid"),
+        data_dir=fields.path("data_dir"),
+        config=fields.path("config"),
+        log_file=fields.path("log_file"),
+        metrics=fields.address_or_none("metrics"),
     )
 
 
-def _metrics(item: dict[str, Any], place: str) -> str | None:
-    if item.get("metrics") is None:
-        return None
-    url = urlsplit(_text(item, "metrics", place))
-    if url.scheme != "http" or not url.netloc:
-        raise _Malformed(
-            f"'{place}metrics' must be an address such as http://127.0.0.1:19092/metrics"
-        )
-    return url.netloc
+class _Fields:
+    """The fields of an object in the document, each checked."""
 
+    def __init__(self, item: object, place: str) -> None:
+        if not isinstance(item, dict):
+            raise _Malformed(f"'{place}' must be an object")
+        self._item = item
+        self._place = f"{place}." if place else ""
 
-def _text(item: dict[str, Any], key: str, place: str) -> str:
-    value = item.get(key)
-    if not isinstance(value, str) or not value:
-        raise _Malformed(f"'{place}{key}' must be a string that is not empty")
-    return value
+    def text(self, key: str) -> str:
+        value = self._item.get(key)
+        if not isinstance(value, str) or not value:
+            raise self._malformed(key, "a string that is not empty")
+        return value
 
+    def integer(self, key: str, lowest: int, highest: int) -> int:
+        value = self._item.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+            raise self._malformed(key, f"a whole number from {lowest} to {highest}")
+        return value
 
-def _integer(item: dict[str, Any], key: str, place: str, *, lowest: int, highest: int) -> int:
-    value = item.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise _Malformed(f"'{place}{key}' must be a whole number from {lowest} to {highest}")
-    return value
+    def pid(self, key: str) -> int | None:
+        """Greater than 1: a damaged file must never make us signal a process group or init."""
+        return None if self._item.get(key) is None else self.integer(key, 2, 2**31 - 1)
 
+    def path(self, key: str) -> str:
+        value = self.text(key)
+        path = PurePosixPath(value)
+        if path.is_absolute() or ".." in path.parts:
+            raise self._malformed(key, "a path within the cluster's folder")
+        return value
 
-def _pid(item: dict[str, Any], key: str, place: str) -> int | None:
-    """Greater than 1: a damaged file must never make us signal a process group or init."""
-    if item.get(key) is None:
-        return None
-    return _integer(item, key, place, lowest=2, highest=2**31 - 1)
+    def path_or_none(self, key: str) -> str | None:
+        return None if self._item.get(key) is None else self.path(key)
 
+    def address_or_none(self, key: str) -> str | None:
+        if self._item.get(key) is None:
+            return None
+        url = urlsplit(self.text(key))
+        if url.scheme != "http" or not url.netloc:
+            raise self._malformed(key, "an address such as http://127.0.0.1:19092/metrics")
+        return url.netloc
 
-def _relative_path(item: dict[str, Any], key: str, place: str) -> str:
-    value = _text(item, key, place)
-    path = PurePosixPath(value)
-    if path.is_absolute() or ".." in path.parts:
-        raise _Malformed(f"'{place}{key}' must be a path within the cluster's folder")
-    return value
+    def _malformed(self, key: str, expected: str) -> _Malformed:
+        return _Malformed(f"'{self._place}{key}' must be {expected}")

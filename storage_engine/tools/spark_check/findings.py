@@ -24,3 +24,8 @@ class Finding:
 
     def __post_init__(self) -> None:
         assert (self.verdict is CheckVerdict.OK) == (not self.remedy), self
+
+    @classmethod
+    def to_do(cls, check: str, found: str, remedy: str) -> "Finding":
+        """The format does not work without the remedy."""
+        return cls(check=check, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

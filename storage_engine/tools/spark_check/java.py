@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
+from storage_engine.tools.spark_check.findings import Finding
 from storage_engine.zookeeper.java import MINIMUM_JAVA_VERSION, JavaError, version_of
 
 CHECK = "Java"
@@ -18,7 +18,8 @@ def check_java() -> Finding:
     if home:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
-            return _to_do(
+            return Finding.to_do(
+                CHECK,
                 f"JAVA_HOME={home}",
                 f"there is no program {java}, and Spark does not look elsewhere: set JAVA_HOME to "
                 f"a JRE of version {MINIMUM_JAVA_VERSION} or newer, or unset it where the PATH has "
@@ -27,8 +28,8 @@ def check_java() -> Finding:
     else:
         on_path = shutil.which("java")
         if on_path is None:
-            return _to_do(
-                "none", f"{_INSTALL}, so that the PATH has 'java', or set JAVA_HOME to one"
+            return Finding.to_do(
+                CHECK, "none", f"{_INSTALL}, so that the PATH has 'java', or set JAVA_HOME to one"
             )
         java = Path(on_path)
     return _check_version(java, by="JAVA_HOME" if home else "PATH")
@@ -38,12 +39,10 @@ def _check_version(java: Path, *, by: str) -> Finding:
     try:
         version = version_of(java)
     except JavaError as error:
-        return _to_do(str(java), str(error))
+        return Finding.to_do(CHECK, str(java), str(error))
     found = f"{version}, {java} by {by}"
     if version < MINIMUM_JAVA_VERSION:
-        return _to_do(found, f"{_INSTALL}, and set JAVA_HOME to it; Spark 4 can't use {version}")
+        return Finding.to_do(
+            CHECK, found, f"{_INSTALL}, and set JAVA_HOME to it; Spark 4 can't use {version}"
+        )
     return Finding(check=CHECK, found=found)
-
-
-def _to_do(found: str, remedy: str) -> Finding:
-    return Finding(check=CHECK, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
+from storage_engine.tools.spark_check.findings import Finding
 
 OLDEST_PYSPARK = (4, 0)
 OLDEST_PYARROW = 18
@@ -37,7 +37,9 @@ def check_packages(*, needs_spark: bool) -> Packages:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         findings.append(
-            _to_do("pyspark", "not installed", f"run {sys.executable} -m pip install pyspark")
+            Finding.to_do(
+                "pyspark", "not installed", f"run {sys.executable} -m pip install pyspark"
+            )
         )
         return Packages(findings=findings)
     from pyspark.version import __version__ as version
@@ -56,16 +58,18 @@ def python_version() -> str:
 def _check_pyspark(version: str, home: Path, *, has_spark: bool) -> Finding:
     numbers = tuple(int(part) for part in version.split(".")[:2])
     if not OLDEST_PYSPARK <= numbers < (5, 0):
-        return _to_do("pyspark", version, f"run {sys.executable} -m pip install 'pyspark>=4.0,<5'")
+        return Finding.to_do(
+            "pyspark", version, f"run {sys.executable} -m pip install 'pyspark>=4.0,<5'"
+        )
     if has_spark:
         return Finding(check="pyspark", found=version)
     if os.environ.get("SPARK_HOME"):
-        return _to_do(
+        return Finding.to_do(
             "pyspark",
             f"{version}, SPARK_HOME={home}",
             f"there is no Spark in {home} (no bin/spark-submit): unset SPARK_HOME to use PySpark's",
         )
-    return _to_do(
+    return Finding.to_do(
         "pyspark",
         f"{version}, a client of Spark Connect only",
         "check the server that it talks to with --remote sc://HOST:PORT, or, to start Spark on "
@@ -81,10 +85,6 @@ def _check_pyarrow() -> Finding:
     major = version.partition(".")[0]
     if major.isdigit() and int(major) >= OLDEST_PYARROW:
         return Finding(check="pyarrow", found=version)
-    return _to_do(
+    return Finding.to_do(
         "pyarrow", version, f"run {sys.executable} -m pip install 'pyarrow>={OLDEST_PYARROW}'"
     )
-
-
-def _to_do(check: str, found: str, remedy: str) -> Finding:
-    return Finding(check=check, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
+from storage_engine.tools.spark_check.findings import Finding
 from storage_engine.tools.spark_check.secrets import REDACTION, holds_secret, judge_secrets
 from storage_engine.tools.spark_check.settings import SETTINGS, judge_settings
 
@@ -37,13 +37,12 @@ def check_session(plan: SessionPlan, *, pyspark: str, are_workers_right: bool) -
     if "version" not in found:
         text = "not started" if said is None else "failed"
         why = f"no answer within {plan.timeout_s:g} s (--timeout)" if said is None else said
-        return [_to_do("session", text, why)]
+        return [Finding.to_do("session", text, why)]
     return [
         _session_finding(found, pyspark=pyspark),
         _format_finding(found, said, are_workers_right=are_workers_right),
         _task_finding(found, said, are_workers_right=are_workers_right),
         *_settings_findings(found),
-        *_secrets_findings(found),
     ]
 
 
@@ -105,7 +104,7 @@ def _session_finding(found: Mapping[str, Any], *, pyspark: str) -> Finding:
         remedy = f"install the same version on both sides; PySpark is {pyspark}"
         if home := os.environ.get("SPARK_HOME"):
             remedy = f"unset SPARK_HOME, which is {home}, or {remedy}"
-        return _to_do("session", text, remedy)
+        return Finding.to_do("session", text, remedy)
     return Finding(check="session", found=text)
 
 
@@ -118,8 +117,8 @@ def _format_finding(
         return Finding(check=check, found="found")
     if "DATA_SOURCE_NOT_FOUND" in error:
         remedy = "call connector.register(spark) in the job, after the session is built"
-        return _to_do(check, "not found", remedy if are_workers_right else FOLLOWS)
-    return _to_do(check, "fails", _why(error, are_workers_right=are_workers_right))
+        return Finding.to_do(check, "not found", remedy if are_workers_right else FOLLOWS)
+    return Finding.to_do(check, "fails", _why(error, are_workers_right=are_workers_right))
 
 
 def _task_finding(
@@ -128,7 +127,7 @@ def _task_finding(
     error = found.get("task", said or "no answer")
     if error is None:
         return Finding(check="task", found=f"runs in {', '.join(found['executables'])}")
-    return _to_do("task", "fails", _why(error, are_workers_right=are_workers_right))
+    return Finding.to_do("task", "fails", _why(error, are_workers_right=are_workers_right))
 
 
 def _why(error: str, *, are_workers_right: bool) -> str:
@@ -139,22 +138,15 @@ def _why(error: str, *, are_workers_right: bool) -> str:
 def _settings_findings(found: Mapping[str, Any]) -> list[Finding]:
     if "settings" not in found:
         return []
-    return judge_settings(
-        found["settings"], version=_numbers(found["version"]), cores=found.get("cores")
-    )
-
-
-def _secrets_findings(found: Mapping[str, Any]) -> list[Finding]:
-    if "settings" not in found:
-        return []
+    settings = found["settings"]
     inline = [name for name in found.get("given", ()) if holds_secret(name)]
-    return [judge_secrets(inline, {name: found["settings"].get(name) for name in REDACTION})]
+    version, cores = _numbers(found["version"]), found.get("cores")
+    return [
+        *judge_settings(settings, version=version, cores=cores),
+        judge_secrets(inline, {name: settings.get(name) for name in REDACTION}),
+    ]
 
 
 def _numbers(version: str) -> tuple[int, int]:
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
-
-
-def _to_do(check: str, found: str, remedy: str) -> Finding:
-    return Finding(check=check, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

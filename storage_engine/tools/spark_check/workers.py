@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
+from storage_engine.tools.spark_check.findings import Finding
 from storage_engine.tools.spark_check.packages import python_version
 
 CHECK = "Python of the workers"
@@ -80,7 +80,7 @@ def _to_do(found: str, why: str, by: str | None) -> Finding:
             "write 'import connector' in the job before the session is built, or activate the "
             f"environment, or set PYSPARK_PYTHON={sys.executable}"
         )
-    return Finding(check=CHECK, found=found, verdict=CheckVerdict.TO_DO, remedy=f"{why}: {remedy}")
+    return Finding.to_do(CHECK, found, f"{why}: {remedy}")
 
 
 def _ask(path: str, spark_home: Path) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from storage_engine.tools.reassign_plan import (
     read_plan,
     read_topics,
 )
-from storage_engine.tools.reassign_states import DONE, FAILED, MOVING
+from storage_engine.tools.reassign_log_dirs import DONE, FAILED, MOVING
 from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
 
 TP = TopicPartition("t", 0)

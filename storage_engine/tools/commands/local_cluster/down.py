@@ -8,11 +8,10 @@ example:
 """
 
 import argparse
-import sys
 
 from storage_engine.tools.arguments import add_directory, add_timeout
 from storage_engine.tools.local.local_cluster import STOP_TIMEOUT_S, LocalCluster
-from storage_engine.tools.table import write_line
+from storage_engine.tools.table import report_line, write_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace down`."""
-    cluster = LocalCluster(args.dir, progress=lambda line: print(line, file=sys.stderr, flush=True))
+    cluster = LocalCluster(args.dir, progress=report_line)
     stopped = cluster.down(timeout_s=args.timeout)
     write_line("all stopped" if stopped else f"nothing was running in {args.dir}")
     return 0

@@ -7,11 +7,10 @@ example:
 """
 
 import argparse
-import sys
 
 from storage_engine.tools.arguments import add_broker_id, add_directory, add_timeout
 from storage_engine.tools.local.local_cluster import START_TIMEOUT_S, LocalCluster
-from storage_engine.tools.table import write_line
+from storage_engine.tools.table import report_line, write_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace start-broker`."""
-    cluster = LocalCluster(args.dir, progress=lambda line: print(line, file=sys.stderr, flush=True))
+    cluster = LocalCluster(args.dir, progress=report_line)
     started = cluster.start_broker(args.id, timeout_s=args.timeout)
     write_line(f"broker {args.id} {'started' if started else 'runs already'}")
     return 0

@@ -26,7 +26,7 @@ from storage_engine.tools.arguments import add_directory, add_json
 from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.local.serving import ask_metadata
-from storage_engine.tools.table import print_json, print_table, write_line
+from storage_engine.tools.table import print_json, print_rows, write_line
 
 NO_LEADER = -1
 
@@ -148,19 +148,12 @@ def print_status(document: dict[str, Any]) -> None:
     }[document["zookeeper_alive"]]
     write_line(f"ZooKeeper {document['zookeeper']} ({how})")
     write_line("")
-    print_table(
-        ("broker", "host", "port", "pid", "alive", "serves", "controller"),
+    controller = document["controller"]
+    print_rows(
+        (("broker", "id"), "host", "port", "pid", "alive", "serves", "controller"),
         [
-            (
-                broker["id"],
-                broker["host"],
-                broker["port"],
-                broker["pid"],
-                broker["alive"],
-                broker["serves"],
-                "yes" if broker["id"] == document["controller"] else "",
-            )
-            for broker in document["brokers"]
+            {**row, "controller": "yes" if row["id"] == controller else ""}
+            for row in document["brokers"]
         ],
     )
     write_line("")
@@ -170,13 +163,8 @@ def print_status(document: dict[str, Any]) -> None:
     if document["controller"] is None:
         write_line("there is no controller at the moment")
     if document["topics"]:
-        print_table(
-            ("topic", "partitions", "replicas"),
-            [
-                (topic["name"], topic["partitions"], topic["replication_factor"])
-                for topic in document["topics"]
-            ],
-        )
+        columns = (("topic", "name"), "partitions", ("replicas", "replication_factor"))
+        print_rows(columns, document["topics"])
     else:
         write_line("no topics")
     write_line("")
@@ -189,13 +177,8 @@ def _print_unwell(what: str, partitions: list[dict[str, Any]]) -> None:
         write_line(f"{what} partitions: none")
         return
     write_line(f"{what} partitions: {len(partitions)}")
-    print_table(
-        ("topic", "partition", "leader", "replicas", "in sync"),
-        [
-            (row["topic"], row["partition"], row["leader"], row["replicas"], row["isr"])
-            for row in partitions
-        ],
-    )
+    columns = ("topic", "partition", "leader", "replicas", ("in sync", "isr"))
+    print_rows(columns, partitions)
     for row in partitions:
         if "why" in row:
             write_line(f"{row['topic']}-{row['partition']} {row['why']}")
