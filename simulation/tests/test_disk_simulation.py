@@ -7,8 +7,8 @@ Other seeds have one directory each, so that they keep their course.
 
 import pytest
 
-from simulation.simulate import DEFAULT_SECONDS
 from simulation.faults.faults import OF_DISKS
+from simulation.simulate import DEFAULT_SECONDS
 from simulation.tests.disk_mutations import MUTATIONS, failure_of
 from simulation.tests.test_simulation import sum_of
 from storage_engine.tests.sampling import ALL_FAULTS

@@ -6,9 +6,9 @@ Other seeds let every session expire, so that they keep their course.
 
 import pytest
 
-from simulation.simulate import DEFAULT_SECONDS
 from simulation.faults.faults import FaultKind
 from simulation.faults.placement import placement_of
+from simulation.simulate import DEFAULT_SECONDS
 from simulation.tests.proof_mutations import MUTATIONS, failure_of
 from simulation.tests.test_simulation import sum_of
 from storage_engine.core.settings.settings import BY_PORT, BY_PROCESS

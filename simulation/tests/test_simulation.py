@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from simulation.simulate import DEFAULT_SECONDS
 from simulation.faults.faults import (
     OF_DISKS,
     OF_PROOF,
@@ -21,6 +20,7 @@ from simulation.faults.faults import (
     FaultKind,
 )
 from simulation.run import run_seed
+from simulation.simulate import DEFAULT_SECONDS
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.cli import main
 

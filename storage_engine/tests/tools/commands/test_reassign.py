@@ -16,6 +16,7 @@ from storage_engine.protocol.apis.metadata import MetadataBroker, MetadataPartit
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands.reassign import progress, propose
 from storage_engine.tools.errors import CommandError, UsageError
+from storage_engine.tools.reassign_log_dirs import DONE, FAILED, MOVING
 from storage_engine.tools.reassign_plan import (
     broker_list,
     plan_text,
@@ -24,7 +25,6 @@ from storage_engine.tools.reassign_plan import (
     read_plan,
     read_topics,
 )
-from storage_engine.tools.reassign_log_dirs import DONE, FAILED, MOVING
 from storage_engine.zookeeper.admin_znodes import ReassignPartitionsZNode
 
 TP = TopicPartition("t", 0)
