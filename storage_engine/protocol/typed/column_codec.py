@@ -10,21 +10,31 @@ validated in full.
 """
 
 import struct
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.typed.column_types import ColumnType
 from storage_engine.protocol.records.arrow_kernels import kernel, take
-from storage_engine.protocol.records.record_batch import BytesLike, Codec
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    BytesLike,
+    Codec,
+    seal,
+)
 from storage_engine.protocol.typed.arrays.ipc_message import (
-    MessageKind,
-    message_kind,
+    ColumnKind,
+    column_kind,
     read_message,
     write_message,
 )
-from storage_engine.protocol.typed.arrays.plain_numbers import number_width
+from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
 from storage_engine.protocol.typed.directory import (
     CODEC_LZ4,
     CODEC_NONE,
@@ -32,50 +42,24 @@ from storage_engine.protocol.typed.directory import (
     DICTIONARY,
     PLAIN,
     ColumnEntry,
+    encode_directory,
 )
 
 CODECS = {Codec.NONE: CODEC_NONE, Codec.LZ4: CODEC_LZ4, Codec.ZSTD: CODEC_ZSTD}
 _NAMES = {CODEC_LZ4: "lz4", CODEC_ZSTD: "zstd"}
 
 _SIZE = struct.Struct(">i")
-_PLACES = message_kind(pa.int32())
+_PLACES = column_kind(pa.int32())
 """Of a dictionary's values, one a row."""
 
 
-class StoredColumn(NamedTuple):
-    """A column as it is stored."""
-
-    parts: tuple[Any, ...]
-    """Its bytes; they may lie in the array that was stored."""
-    raw_bytes: int
-    codec: int
-    encoding: int
-
-    def entry(
-        self, column_id: int, null_count: int, flags: int, minimum: bytes, maximum: bytes
-    ) -> ColumnEntry:
-        """Return the directory's entry; its place is set when the directory is made."""
-        crc = size = 0
-        for part in self.parts:
-            crc = crc32c(part, crc)
-            size += len(part)
-        return ColumnEntry(
-            column_id,
-            0,
-            size,
-            self.raw_bytes,
-            crc,
-            null_count,
-            self.codec,
-            self.encoding,
-            flags,
-            minimum,
-            maximum,
-        )
-
-
-def store_column(array: pa.Array, codec: int) -> StoredColumn:
-    """Return the array as it is stored; a pa.DictionaryArray with the encoding DICTIONARY."""
+def store_column(
+    column_id: int, array: pa.Array, column_type: ColumnType | None, codec: int
+) -> tuple[ColumnEntry, tuple[Any, ...]]:
+    """Return the directory's entry of a column, whose place is set when the directory is made, and
+    its bytes in parts, which may lie in the array. A pa.DictionaryArray is stored with the encoding
+    DICTIONARY. `column_type`: None for a column without bounds."""
+    bounds = NO_BOUNDS if column_type is None else bounds_of(array, column_type)
     parts: tuple[Any, ...]
     if pa.types.is_dictionary(array.type):
         values = write_message(array.dictionary)
@@ -83,53 +67,64 @@ def store_column(array: pa.Array, codec: int) -> StoredColumn:
         encoding = DICTIONARY
     else:
         parts, encoding = (write_message(array),), PLAIN
-    raw_bytes = sum(map(len, parts))
+    size = raw_bytes = sum(map(len, parts))
+    used = CODEC_NONE
     if codec != CODEC_NONE:
         raw = parts[0] if len(parts) == 1 else b"".join(parts)
         compressed = pa.Codec(_NAMES[codec]).compress(raw)
         if compressed.size < raw_bytes:
-            return StoredColumn((compressed,), raw_bytes, codec, encoding)
-    return StoredColumn(parts, raw_bytes, CODEC_NONE, encoding)
+            parts, used, size = (compressed,), codec, compressed.size
+    crc = 0
+    for part in parts:
+        crc = crc32c(part, crc)
+    nulls = array.null_count
+    return ColumnEntry(column_id, 0, size, raw_bytes, crc, nulls, used, encoding, *bounds), parts
 
 
-class ColumnKind:
-    """What is to be known of a column's type to load many of its blocks."""
-
-    __slots__ = ("is_decimal", "message", "width")
-
-    def __init__(self, kind: pa.DataType) -> None:
-        """`kind`: a pa.DataType."""
-        self.message = message_kind(kind)
-        self.width = number_width(kind)
-        self.is_decimal: bool = pa.types.is_decimal(kind)
-
-    @property
-    def kind(self) -> pa.DataType:
-        """Return the pa.DataType."""
-        return self.message.kind
+def joined_batch(
+    header: BatchHeader,
+    columns: Iterable[tuple[ColumnEntry, Iterable[BytesLike]]],
+    *,
+    topic_id: UUID,
+    schema_version: int,
+) -> bytearray:
+    """Return the sealed batch of these columns, which have `header.records_count` values."""
+    entries: list[ColumnEntry] = []
+    parts: list[Any] = [bytes(HEADER_BYTES), b""]
+    for entry, stored in columns:
+        entries.append(entry)
+        parts += stored
+    parts[1] = encode_directory(
+        topic_id=topic_id,
+        schema_version=schema_version,
+        rows=header.records_count,
+        entries=entries,
+    )
+    batch = bytearray().join(parts)
+    seal(batch, 0, header._replace(length=len(batch) - LENGTH_END))
+    return batch
 
 
 def load_column(
     block: BytesLike,
     entry: ColumnEntry,
-    kind: Any,
+    kind: ColumnKind,
     rows: int,
     *,
     max_bytes: int,
     in_place: bool = False,
 ) -> pa.Array:
-    """Return the array of type `kind` (or its MessageKind) that is stored in `block`, in memory of
-    its own, or with `in_place` perhaps in that of the block; CorruptRecordError when it is anything
-    else than `rows` valid values, or a dictionary stands for more than `max_bytes`. The CRC and the
-    entry's sizes are checked by the caller."""
+    """Return the array of that kind that is stored in `block`, in memory of its own, or with
+    `in_place` perhaps in that of the block; CorruptRecordError when it is anything else than `rows`
+    valid values, or a dictionary stands for more than `max_bytes`. The CRC and the entry's sizes
+    are checked by the caller."""
     raw = _decompressed(block, entry, in_place)
     try:
         if entry.encoding == PLAIN:
             array = read_message(raw, kind)
             array.validate(full=True)
         else:
-            known = kind if type(kind) is MessageKind else message_kind(kind)
-            array = _load_dictionary(raw, known, max_bytes)
+            array = _load_dictionary(raw, kind, max_bytes)
     except pa.ArrowException as error:
         raise _refused(entry, error) from None
     except CorruptRecordError as error:
@@ -159,7 +154,7 @@ def _decompressed(block: BytesLike, entry: ColumnEntry, in_place: bool) -> pa.Bu
     return raw
 
 
-def _load_dictionary(raw: pa.Buffer, kind: MessageKind, max_bytes: int) -> pa.Array:
+def _load_dictionary(raw: pa.Buffer, kind: ColumnKind, max_bytes: int) -> pa.Array:
     if raw.size < _SIZE.size:
         raise CorruptRecordError("its dictionary is cut off")
     (size,) = _SIZE.unpack_from(memoryview(raw))

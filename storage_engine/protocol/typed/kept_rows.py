@@ -15,7 +15,7 @@ values alone, not from how it was before: replicas compact in different steps, a
 bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -36,23 +36,19 @@ from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.control_record import DELETE_HORIZON_BIT
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
-    LENGTH_END,
     BatchHeader,
     BytesLike,
-    seal,
 )
 from storage_engine.protocol.records.record_filter import Mask, StoredBatch
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed import directory
 from storage_engine.protocol.typed.arrow_types import arrow_type
-from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
-from storage_engine.protocol.typed.column_codec import store_column
+from storage_engine.protocol.typed.column_codec import joined_batch, store_column
 from storage_engine.protocol.typed.directory import (
     OFFSETS,
     TIMESTAMPS,
     TOMBSTONES,
     ColumnEntry,
-    encode_directory,
 )
 from storage_engine.protocol.typed.stored_rows import StoredRows
 from storage_engine.protocol.typed.typed_batch import checked_directory, damaged
@@ -146,39 +142,28 @@ class OpenTypedBatch:
         for what follows from them."""
         taken = None if rows is None else pa.array(rows)
         codec = max((entry.codec for entry in self.directory.entries), default=0)
-        entries: list[ColumnEntry] = []
-        columns: list[BytesLike] = []
+        columns: list[tuple[ColumnEntry, Iterable[BytesLike]]] = []
         for entry in self.directory.entries:
             if entry.column_id in replaced:
                 continue
-            start = self.directory.size + entry.place
-            stored: BytesLike = self._section[start : start + entry.stored_bytes]
-            if taken is not None:
-                array = self._array(entry.column_id).take(taken)
-                if array.null_count == len(array):
-                    # A column without a value is left out.
-                    continue
-                entry, stored = self._encoded(entry.column_id, array, codec)
-            entries.append(entry)
-            columns.append(stored)
+            if taken is None:
+                start = self.directory.size + entry.place
+                columns.append((entry, (self._section[start : start + entry.stored_bytes],)))
+                continue
+            array = self._array(entry.column_id).take(taken)
+            # A column without a value is left out.
+            if array.null_count < len(array):
+                columns.append(self._encoded(entry.column_id, array, codec))
         for column_id, array in replaced.items():
             if array is not None:
-                entry, stored = self._encoded(column_id, array, codec)
-                entries.append(entry)
-                columns.append(stored)
+                columns.append(self._encoded(column_id, array, codec))
         count = len(self) if rows is None else len(rows)
-        head = encode_directory(
+        return joined_batch(
+            header._replace(records_count=count),
+            columns,
             topic_id=topic_id or self.directory.topic_id,
             schema_version=self.directory.schema_version,
-            rows=count,
-            entries=entries,
         )
-        batch = bytearray(HEADER_BYTES)
-        batch += head
-        for column in columns:
-            batch += column
-        seal(batch, 0, header._replace(length=len(batch) - LENGTH_END, crc=0, records_count=count))
-        return batch
 
     def _array(self, column_id: int) -> pa.Array:
         match column_id:
@@ -192,15 +177,12 @@ class OpenTypedBatch:
 
     def _encoded(
         self, column_id: int, array: pa.Array, codec: int
-    ) -> tuple[ColumnEntry, BytesLike]:
+    ) -> tuple[ColumnEntry, Iterable[BytesLike]]:
         column = self._version.by_id.get(column_id)
         column_type = _BOUNDED_SYSTEM_TYPES.get(column_id) if column is None else column.type
-        bounds = NO_BOUNDS if column_type is None else bounds_of(array, column_type)
-        nulls = array.null_count
         if isinstance(column_type, StringColumn | BinaryColumn):
             array = _with_dictionary(array)
-        stored = store_column(array, codec)
-        return stored.entry(column_id, nulls, *bounds), b"".join(stored.parts)
+        return store_column(column_id, array, column_type, codec)
 
 
 def decoded_size(batch: StoredBatch) -> int:

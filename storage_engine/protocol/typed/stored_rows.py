@@ -21,9 +21,10 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.ipc_message import ColumnKind, column_kind
 from storage_engine.protocol.typed.arrays.plain_numbers import find_numbers
 from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
-from storage_engine.protocol.typed.column_codec import ColumnKind, load_column
+from storage_engine.protocol.typed.column_codec import load_column
 from storage_engine.protocol.typed.directory import (
     HEADERS,
     OFFSETS,
@@ -36,6 +37,8 @@ from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame
 from storage_engine.protocol.typed.nested_arrays import bits
 from storage_engine.protocol.typed.projection import check_seal
 from storage_engine.protocol.typed.typed_batch import check_rows, damaged, directory_of
+
+_SYSTEM_KINDS = {column_id: column_kind(kind) for column_id, kind in SYSTEM_TYPES.items()}
 
 
 class StoredRows:
@@ -129,7 +132,7 @@ class StoredRows:
         column = self.version.by_id.get(column_id)
         if column is None:
             return None
-        array = self._load(column_id, arrow_type(column.type))
+        array = self._load(column_id, column_kind(arrow_type(column.type)))
         return None if array is None else (column, array)
 
     def part(self, column_id: int, kind: ColumnKind) -> Any:
@@ -149,7 +152,7 @@ class StoredRows:
                 numbers = self._numbers(column_id, kind, raw_bytes, crc)
                 if numbers is not None:
                     return numbers
-        return self._load(column_id, kind.message, in_place=True)
+        return self._load(column_id, kind, in_place=True)
 
     def _numbers(self, column_id: int, kind: ColumnKind, raw_bytes: int, crc: int) -> Any:
         """Return PlainNumbers; None where `_load` has to look."""
@@ -185,7 +188,7 @@ class StoredRows:
     def deltas(self) -> Ints:
         """Return the offsets of the rows, counted from the batch's base offset."""
         header = self.header
-        array = self._load(OFFSETS, SYSTEM_TYPES[OFFSETS])
+        array = self._load(OFFSETS, _SYSTEM_KINDS[OFFSETS])
         if array is None:
             if header.last_offset_delta != len(self) - 1:
                 raise damaged(
@@ -217,7 +220,7 @@ class StoredRows:
         header = self.header
         if header.timestamp_type:
             return header.max_timestamp
-        array = self._load(TIMESTAMPS, SYSTEM_TYPES[TIMESTAMPS])
+        array = self._load(TIMESTAMPS, _SYSTEM_KINDS[TIMESTAMPS])
         if array is None:
             return header.base_timestamp
         if array.null_count:
@@ -227,19 +230,19 @@ class StoredRows:
     @property
     def headers(self) -> pa.Array:
         """Return the record headers; None when no row has any."""
-        return self._load(HEADERS, SYSTEM_TYPES[HEADERS])
+        return self._load(HEADERS, _SYSTEM_KINDS[HEADERS])
 
     @property
     def tombstones(self) -> Any:
         """Return a numpy column that is true for tombstones; None when there are none."""
-        array = self._load(TOMBSTONES, SYSTEM_TYPES[TOMBSTONES])
+        array = self._load(TOMBSTONES, _SYSTEM_KINDS[TOMBSTONES])
         if array is None:
             return None
         if array.null_count:
             raise damaged(self.header, "a tombstone is null")
         return bits(array)
 
-    def _load(self, column_id: int, kind: Any, *, in_place: bool = False) -> pa.Array | None:
+    def _load(self, column_id: int, kind: ColumnKind, *, in_place: bool = False) -> pa.Array | None:
         """`kind` and `in_place` are those of `load_column`."""
         try:
             entry = self.directory.column(column_id)

@@ -16,7 +16,7 @@ from storage_engine.core.errors import ConfigError, HeadraceError, InvalidRecord
 from storage_engine.core.printable import printable
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.comparisons import Comparison
-from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
+from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
@@ -27,6 +27,7 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.typed.arrays.ipc_message import ColumnKind, column_kind
 from storage_engine.protocol.typed.arrays.plain_numbers import PlainNumbers
 from storage_engine.protocol.typed.arrays.row_filter import matching_rows
 from storage_engine.protocol.typed.arrays.row_parts import (
@@ -38,7 +39,6 @@ from storage_engine.protocol.typed.arrays.row_parts import (
     part_of,
 )
 from storage_engine.protocol.typed.arrow_types import arrow_type
-from storage_engine.protocol.typed.column_codec import ColumnKind
 from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame, iter_frames
 from storage_engine.protocol.typed.nested_arrays import boolean_array, int_array
 from storage_engine.protocol.typed.stored_rows import StoredRows
@@ -68,57 +68,41 @@ _MICROSECONDS = 1000
 _LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
 
 
-class _Loading(NamedTuple):
-    """How a column is loaded from batches of one version of the schema."""
-
-    version: SchemaVersion
-    stored_as: SchemaColumn | None
-    """As the version has it; None when it does not."""
-    kind: ColumnKind
-    """Of what is stored."""
-    is_cast: bool
-
-
 class _Loaded:
-    """A column of a plan, and how it was loaded last: most answers are of one version, and small,
-    so that it would be found out for every second batch."""
+    """A column of a plan, and how it is loaded from batches of each version of the schema: found
+    out once, since batches may be small."""
 
     def __init__(self, column: SchemaColumn) -> None:
         self.column = column
         self.kind = arrow_type(column.type)
-        self._last: _Loading | None = None
+        self._stored_as: dict[int, tuple[SchemaColumn, ColumnKind] | None] = {}
 
     def load(self, stored: StoredRows) -> Any:
         """Return a part in the type of the plan; None when all of it is null."""
-        loading = self._last
-        if loading is None or loading.version is not stored.version:
-            # Other threads may do the same.
-            loading = self._last = self._loading(stored.version)
-        stored_as = loading.stored_as
-        if stored_as is None:
+        number = stored.version.version
+        if number not in self._stored_as:
+            found = stored.version.by_id.get(self.column.column_id)
+            self._stored_as[number] = (
+                None if found is None else (found, column_kind(arrow_type(found.type)))
+            )
+        known = self._stored_as[number]
+        if known is None:
             return None
-        found = stored.part(stored_as.column_id, loading.kind)
-        if found is None or not loading.is_cast:
-            return found
-        if isinstance(found, PlainNumbers):
-            found = found.in_place(loading.kind.kind)
+        column, kind = known
+        part = stored.part(column.column_id, kind)
+        if part is None or kind.kind is self.kind or column.type == self.column.type:
+            return part
+        if isinstance(part, PlainNumbers):
+            part = part.in_place(kind.kind)
         try:
-            return cast(found, self.kind)
+            return cast(part, self.kind)
         except pa.ArrowException:
             raise InvalidRecordError(
                 f"the column '{printable(self.column.name)}' has values at offset"
                 f" {stored.header.base_offset} that don't fit {ddl_of(self.column.type)}: the"
-                f" topic's version {stored.version.version} has made it {ddl_of(stored_as.type)};"
-                " start the reader again to read it so"
+                f" topic's version {number} has made it {ddl_of(column.type)}; start the reader"
+                " again to read it so"
             ) from None
-
-    def _loading(self, version: SchemaVersion) -> _Loading:
-        column = self.column
-        stored_as = version.by_id.get(column.column_id)
-        if stored_as is None:
-            return _Loading(version, None, ColumnKind(self.kind), False)
-        kind = ColumnKind(arrow_type(stored_as.type))
-        return _Loading(version, stored_as, kind, stored_as.type != column.type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

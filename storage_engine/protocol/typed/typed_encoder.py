@@ -4,7 +4,7 @@ Python runs per batch and per column, never per row. `directory.py` draws the by
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -25,7 +25,6 @@ from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
-    LENGTH_END,
     MAGIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -35,18 +34,16 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     Codec,
     advance_sequence,
-    seal,
 )
 from storage_engine.protocol.records.record_encoder import DEFAULT_BATCH_BYTES, EncodedBatch
 from storage_engine.protocol.records.varints import Ints
-from storage_engine.protocol.typed.arrays.plain_numbers import number_width
+from storage_engine.protocol.typed.arrays.ipc_message import number_width
 from storage_engine.protocol.typed.arrays.row_fit import (
     fitting_columns,
     fitting_headers,
     fitting_system_column,
 )
-from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
-from storage_engine.protocol.typed.column_codec import CODECS, StoredColumn, store_column
+from storage_engine.protocol.typed.column_codec import CODECS, joined_batch, store_column
 from storage_engine.protocol.typed.directory import (
     ENTRY_BYTES,
     HEAD_BYTES,
@@ -55,8 +52,6 @@ from storage_engine.protocol.typed.directory import (
     MAX_ROWS,
     TIMESTAMPS,
     TOMBSTONES,
-    ColumnEntry,
-    encode_directory,
 )
 from storage_engine.protocol.typed.nested_arrays import bits, int_array, one_value
 
@@ -195,35 +190,23 @@ def encode_typed(
     """Return the sealed batch of these columns, whose arrays have `header.records_count` values and
     the types of `arrow_types`. A column of nulls alone is left out. `dictionaries` are the ids of
     columns that are tried with a dictionary."""
-    entries: list[ColumnEntry] = []
-    parts: list[Any] = [bytes(HEADER_BYTES), b""]
-    for column in columns:
-        if column.array.null_count == len(column.array):
-            continue
-        stored, entry = _store(column, codec, column.column_id in (dictionaries or ()))
-        entries.append(entry)
-        parts += stored.parts
-    parts[1] = encode_directory(
-        topic_id=topic_id,
-        schema_version=schema_version,
-        rows=header.records_count,
-        entries=entries,
-    )
-    batch = bytearray().join(parts)
-    seal(batch, 0, header._replace(length=len(batch) - LENGTH_END))
-    return batch
+    stored = [
+        store_column(
+            column.column_id, _with_dictionary(column, dictionaries or ()), column.type, codec
+        )
+        for column in columns
+        if column.array.null_count < len(column.array)
+    ]
+    return joined_batch(header, stored, topic_id=topic_id, schema_version=schema_version)
 
 
-def _store(column: TypedColumn, codec: int, tries_dictionary: bool) -> tuple[StoredColumn, Any]:
+def _with_dictionary(column: TypedColumn, dictionaries: Container[int]) -> pa.Array:
     array = column.array
-    null_count = array.null_count
-    if tries_dictionary and len(array) >= LEAST_DICTIONARY_ROWS:
+    if column.column_id in dictionaries and len(array) >= LEAST_DICTIONARY_ROWS:
         encoded = kernel("dictionary_encode", array)
         if len(encoded.dictionary) * MOST_DISTINCT_SHARE <= len(array):
-            array = encoded
-    bounds = NO_BOUNDS if column.type is None else bounds_of(array, column.type)
-    stored = store_column(array, codec)
-    return stored, stored.entry(column.column_id, null_count, *bounds)
+            return encoded
+    return array
 
 
 def dictionary_columns(columns: list[TypedColumn]) -> set[int]:

@@ -98,6 +98,7 @@ def _wrong_values(
     section: memoryview, directory: Directory, version: SchemaVersion
 ) -> Iterator[str]:
     """Say of each column what can't be decoded, or is not as the directory tells it."""
+    from storage_engine.protocol.typed.arrays.ipc_message import column_kind
     from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
     from storage_engine.protocol.typed.column_codec import load_column
 
@@ -112,7 +113,7 @@ def _wrong_values(
         name = column_name(entry.column_id) if column is None else f"column '{column.name}'"
         try:
             array = load_column(
-                block, entry, kind, directory.rows, max_bytes=MAX_DECOMPRESSED_BYTES
+                block, entry, column_kind(kind), directory.rows, max_bytes=MAX_DECOMPRESSED_BYTES
             )
             if column is not None:
                 yield from _wrong_statistics(name, array, entry, column)

@@ -15,7 +15,7 @@ tables of Message.fbs.
 
 import struct
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -37,17 +37,19 @@ _MOST_METADATA_BYTES = 1 << 20
 """Of a type with 2,000 nested parts: some 100 KB."""
 
 
-class MessageKind:
-    """What is to be known of a type to read its messages. To find that out takes as long as to read
-    one: a type's hash is that of its text."""
+class ColumnKind:
+    """What is to be known of a type to read many of its messages. To find that out takes as long as
+    to read one: a type's hash is that of its text."""
 
-    __slots__ = ("buffers", "kind", "nodes", "schema")
+    __slots__ = ("buffers", "is_decimal", "kind", "nodes", "schema", "width")
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         """A pa.DataType."""
-        self.schema = _schema_of(kind)
+        self.schema = pa.schema([pa.field("column", kind)])
         self.nodes, self.buffers = _expected_parts(kind)
+        self.is_decimal: bool = pa.types.is_decimal(kind)
+        self.width = number_width(kind)
 
     def body_bytes(self, metadata: bytes) -> int:
         """Return the size of the body; CorruptRecordError when the metadata are not those of a
@@ -59,14 +61,15 @@ class MessageKind:
 
 
 @lru_cache(maxsize=1024)
-def message_kind(kind: pa.DataType) -> MessageKind:
-    """Return the type's MessageKind."""
-    return MessageKind(kind)
+def column_kind(kind: pa.DataType) -> ColumnKind:
+    """Return the type's ColumnKind."""
+    return ColumnKind(kind)
 
 
-@lru_cache(maxsize=1024)
-def _schema_of(kind: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field("column", kind)])
+def number_width(kind: pa.DataType) -> int:
+    """Return the width of the type's numbers in bytes; 0 when it has others."""
+    is_number = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+    return kind.bit_width // 8 if is_number or pa.types.is_decimal(kind) else 0
 
 
 def write_message(array: pa.Array) -> pa.Buffer:
@@ -75,13 +78,12 @@ def write_message(array: pa.Array) -> pa.Buffer:
         # A copy of these rows alone: of texts in empty lists Arrow writes all offsets of the table
         # that the rows were cut from.
         array = pa.concat_arrays([array])
-    return pa.RecordBatch.from_arrays([array], schema=_schema_of(array.type)).serialize()
+    return pa.RecordBatch.from_arrays([array], schema=column_kind(array.type).schema).serialize()
 
 
-def read_message(data: pa.Buffer, kind: Any) -> pa.Array:
-    """Return the array of this type (or MessageKind) in a pa.Buffer, not copied and not validated;
+def read_message(data: pa.Buffer, kind: ColumnKind) -> pa.Array:
+    """Return the array of this kind in a pa.Buffer, not copied and not validated;
     CorruptRecordError when the message is another one."""
-    known = kind if type(kind) is MessageKind else message_kind(kind)
     view = memoryview(data)
     if len(view) < HEAD_BYTES:
         raise _damaged("it is cut off")
@@ -89,11 +91,11 @@ def read_message(data: pa.Buffer, kind: Any) -> pa.Array:
     body_at = HEAD_BYTES + metadata_bytes
     if continuation != _CONTINUATION or not metadata_bytes <= _MOST_METADATA_BYTES:
         raise _damaged(f"its metadata have {metadata_bytes} bytes")
-    body_bytes = known.body_bytes(bytes(view[HEAD_BYTES:body_at]))
+    body_bytes = kind.body_bytes(bytes(view[HEAD_BYTES:body_at]))
     if body_bytes != len(view) - body_at:
         raise _damaged(f"its body has not the {len(view) - body_at} bytes that are there")
     try:
-        return pa.ipc.read_record_batch(data, known.schema).column(0)
+        return pa.ipc.read_record_batch(data, kind.schema).column(0)
     except (pa.ArrowException, OSError, ValueError, IndexError) as error:
         text = " ".join(str(error).split())
         raise _damaged(f"Arrow says: {text:.200}") from None
@@ -125,7 +127,6 @@ def _parts_of(metadata: bytes) -> tuple[int, int, int]:
         raise _damaged("its metadata are cut off") from None
 
 
-@lru_cache(maxsize=1024)
 def _expected_parts(kind: pa.DataType) -> tuple[int, int]:
     """Return how many arrays and buffers an array of this type has, nested ones included."""
     nodes, buffers = 1, kind.num_buffers

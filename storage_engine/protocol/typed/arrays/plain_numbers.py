@@ -26,7 +26,6 @@ _NUMPY_TYPES = {
     pa.timestamp("us").id: np.dtype("<i8"),
     pa.duration("us").id: np.dtype("<i8"),
 }
-_WIDTHS = {each: kind.itemsize for each, kind in _NUMPY_TYPES.items()} | {_DECIMAL.id: 16}
 
 _SAMPLE_ROWS = 3
 """Numbers of the sample: neither 0, which is left out of a message, nor a place in it."""
@@ -50,11 +49,6 @@ class PlainNumbers(NamedTuple):
         """Return them as a pa.Array of that type, not copied."""
         count = len(self.view) // self.width
         return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(self.view)])
-
-
-def number_width(kind: pa.DataType) -> int:
-    """Return the width of the type's numbers in bytes; 0 when it has others."""
-    return _WIDTHS.get(kind.id, 0)
 
 
 def find_numbers(message: memoryview, width: int, rows: int) -> PlainNumbers | None:

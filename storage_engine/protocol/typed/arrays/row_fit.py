@@ -10,7 +10,11 @@ from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
 from storage_engine.protocol.records.arrow_kernels import cast, kernel
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
-from storage_engine.protocol.typed.arrays.ipc_message import read_message, write_message
+from storage_engine.protocol.typed.arrays.ipc_message import (
+    column_kind,
+    read_message,
+    write_message,
+)
 from storage_engine.protocol.typed.arrays.not_null import first_null_inside
 from storage_engine.protocol.typed.arrow_types import arrow_type, same_layout
 from storage_engine.protocol.typed.nested_arrays import bits, boolean_array, list_lengths, null_mask
@@ -139,7 +143,7 @@ def _compact(array: pa.Array) -> pa.Array:
     """Return a few rows of a large nested array without the rest, which would be validated with
     them each time."""
     if array.type.num_fields and array.get_total_buffer_size() > 2 * array.nbytes + _SMALL_BYTES:
-        return read_message(write_message(array), array.type)
+        return read_message(write_message(array), column_kind(array.type))
     return array
 
 

@@ -21,7 +21,11 @@ from storage_engine.protocol.records.record_batch import (
     seal,
 )
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
-from storage_engine.protocol.typed.arrays.ipc_message import read_message, write_message
+from storage_engine.protocol.typed.arrays.ipc_message import (
+    column_kind,
+    read_message,
+    write_message,
+)
 from storage_engine.protocol.typed.arrays.json_text import json_texts
 from storage_engine.protocol.typed.column_codec import load_column
 from storage_engine.protocol.typed.directory import (
@@ -166,7 +170,7 @@ def entry_for(block, *, rows=1, raw_bytes=None, codec=0, encoding=PLAIN, nulls=0
 
 def load(block, kind, rows=1, **options):
     entry = entry_for(block, rows=rows, **options)
-    return load_column(block, entry, kind, rows, max_bytes=LIMIT)
+    return load_column(block, entry, column_kind(kind), rows, max_bytes=LIMIT)
 
 
 def test_buffers_that_arrow_compressed_are_refused_before_it_reads_them():
@@ -296,7 +300,9 @@ def test_a_message_claims_no_memory_that_is_not_there():
             changed = bytearray(block)
             changed[position] = value
             try:
-                read_message(pa.py_buffer(bytes(changed)), pa.int64()).validate(full=True)
+                read_message(pa.py_buffer(bytes(changed)), column_kind(pa.int64())).validate(
+                    full=True
+                )
             except (CorruptRecordError, pa.ArrowException):
                 continue
 
@@ -345,7 +351,9 @@ def test_buffers_that_end_with_a_part_of_a_number_are_read_or_refused():
             changed[position] = (changed[position] + change) % 256
             entry = entry_for(changed, nulls=1)
             try:
-                found = load_column(bytes(changed), entry, array.type, 3, max_bytes=LIMIT)
+                found = load_column(
+                    bytes(changed), entry, column_kind(array.type), 3, max_bytes=LIMIT
+                )
             except CorruptRecordError:
                 continue
             accepted += 1

@@ -13,13 +13,14 @@ from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header, seal
 from storage_engine.protocol.typed.arrays.ipc_message import (
+    column_kind,
+    number_width,
     read_message,
     write_message,
 )
 from storage_engine.protocol.typed.arrays.plain_numbers import (
     find_numbers,
     joined_numbers,
-    number_width,
 )
 from storage_engine.protocol.typed.column_bounds import bounds_of
 from storage_engine.protocol.typed.directory import (
@@ -110,7 +111,7 @@ def test_what_the_short_ways_take_of_damaged_messages_arrow_takes_too(data):
         changed[position] = data.draw(st.integers(0, 255))
     found = find_numbers(memoryview(changed), 8, 3)
     if found is not None:
-        read = read_message(pa.py_buffer(bytes(changed)), array.type)
+        read = read_message(pa.py_buffer(bytes(changed)), column_kind(array.type))
         read.validate(full=True)
         assert read.equals(found.in_place(array.type)) and len(read) == 3
 
