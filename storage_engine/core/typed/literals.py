@@ -160,4 +160,6 @@ def _interval(text: str) -> int:
     total = timedelta(
         days=int(days), hours=int(hours), minutes=int(minutes), seconds=int(seconds)
     ) // _MICROSECOND + int((fraction or "").ljust(6, "0"))
+    if total >= 1 << 63:
+        raise ValueError("the interval is out of range")
     return -total if sign == "-" else total

@@ -28,7 +28,6 @@ from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     BatchHeader,
     BytesLike,
-    iter_headers,
 )
 from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.directory import (
@@ -139,29 +138,6 @@ class StoredBatches(Protocol[PieceT]):
     def piece(self, start: int, end: int) -> PieceT:
         """Return what stands for these bytes in an answer."""
         ...
-
-
-class _InMemory:
-    """Batches in memory, whose pieces are views of it."""
-
-    def __init__(self, view: memoryview) -> None:
-        self._view = view
-
-    def headers(self) -> Iterator[tuple[int, BatchHeader]]:
-        return iter_headers(self._view)
-
-    def head(self, position: int, header: BatchHeader) -> memoryview:
-        return self._view[position : position + header.size_in_bytes]
-
-    def piece(self, start: int, end: int) -> memoryview:
-        return self._view[start:end]
-
-
-def project(
-    view: memoryview, want: TypedWant, schema: TopicSchema, *, limit_bytes: int
-) -> ProjectedPieces[memoryview]:
-    """Return frames for whole batches in memory, as `project_stored` does."""
-    return project_stored(_InMemory(view), want, schema, limit_bytes=limit_bytes)
 
 
 def project_stored(

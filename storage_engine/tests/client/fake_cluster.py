@@ -36,7 +36,8 @@ from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
 from storage_engine.protocol.messages import init_producer_id
 from storage_engine.protocol.records.record_batch import iter_headers, patch, read_header
-from storage_engine.protocol.typed.projection import WANT_FRAMES, project
+from storage_engine.protocol.typed.projection import WANT_FRAMES
+from storage_engine.tests.protocol.typed.in_memory import project
 
 REMEMBERED_BATCHES = 5
 TOPIC_ID_CHARACTERS = 22

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.records.record_batch import Codec
 from storage_engine.protocol.typed.arrow_types import arrow_schema
-from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant, project
+from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 from storage_engine.protocol.typed.typed_encoder import iter_typed
 from storage_engine.tests.fuzz.targets import (
     SCRAM_FIRST,
@@ -30,6 +30,7 @@ from storage_engine.tests.fuzz.targets import (
 from storage_engine.tests.protocol import hostile_batches
 from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_batch
+from storage_engine.tests.protocol.typed.in_memory import project
 
 _NO_CLIENT_ID = b"\xff\xff"
 _NO_TAGS = b"\x00"

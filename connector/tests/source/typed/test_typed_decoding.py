@@ -18,8 +18,9 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.records.record_batch import patch
-from storage_engine.protocol.typed.projection import WANT_FRAMES, WANT_STORED, project
+from storage_engine.protocol.typed.projection import WANT_FRAMES, WANT_STORED
 from storage_engine.protocol.typed.typed_encoder import iter_typed
+from storage_engine.tests.protocol.typed.in_memory import project
 
 T0 = TopicPartition("t", 0)
 ID = UUID(int=7)

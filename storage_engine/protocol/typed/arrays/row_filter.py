@@ -1,8 +1,8 @@
 """Which rows meet a filter, by Arrow's kernels with Spark's meaning of comparisons.
 
 Null meets only IS NULL. NaN equals itself and is larger than every other number; -0.0 equals 0.0.
-Strings and binaries compare by their bytes. What a column's type can't hold is equal to none of its
-values, and still larger or smaller than them.
+Strings and binaries compare by their bytes. A condition's values are of the column's type: what it
+can't hold is refused where the condition is read (`core/typed/literals.py`).
 """
 
 import math
@@ -30,11 +30,6 @@ _KERNELS = {
     Operator.GE: "greater_equal",
     Operator.IN: "equal",
 }
-_TRUE_FOR_LARGER_VALUES = (Operator.NE, Operator.LT, Operator.LE)
-"""The operators that hold between a column's value and a literal that is larger than all values."""
-_TRUE_FOR_SMALLER_VALUES = (Operator.NE, Operator.GT, Operator.GE)
-
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _EXACT = Context(prec=80)
 
 
@@ -79,80 +74,36 @@ def _compared(
     array: pa.Array, column_type: types.ColumnType, operator: Operator, value: Literal
 ) -> Any:
     """Compare with one value. Nulls give False."""
-    match column_type:
-        case types.FloatColumn():
-            return _compared_floats(array, operator, float(value))
-        case types.StringColumn() | types.BinaryColumn():
-            data = value.encode() if isinstance(value, str) else value
-            if not isinstance(data, bytes):
-                raise _wrong_value(value, column_type)
-            return _truth(kernel(_KERNELS[operator], array, binary_scalar(data)))
-        case types.BooleanColumn():
-            if not isinstance(value, bool):
-                raise _wrong_value(value, column_type)
-            return _truth(kernel(_KERNELS[operator], array, one_value(pa.bool_(), bytes((value,)))))
-        case types.DecimalColumn():
-            return _compared_decimals(array, column_type, operator, value)
-        case _:
-            return _compared_integers(array, column_type, operator, value)
+    if isinstance(column_type, types.FloatColumn) and isinstance(value, float):
+        return _compared_floats(array, operator, value)
+    return _truth(kernel(_KERNELS[operator], array, _scalar(array, column_type, value)))
 
 
-def _compared_integers(
-    array: pa.Array, column_type: types.ColumnType, operator: Operator, value: Any
-) -> Any:
-    if isinstance(value, str | bytes):
-        raise _wrong_value(value, column_type)
-    if isinstance(value, float) and not math.isfinite(value):
-        # NaN is larger than every number.
-        return _constant(array, operator, is_larger=not value < 0)
-    whole = math.floor(value)
-    compared: Operator | None = operator
-    if whole != value:
-        # Between two whole numbers: above the lower one, below the other.
-        compared, whole = _between(operator, whole)
-    if not _INT64_MIN <= whole <= _INT64_MAX:
-        return _constant(array, compared, is_larger=whole > 0)
-    return _against(array, compared, one_value(pa.int64(), struct.pack("<q", whole)))
-
-
-def _between(operator: Operator, below: int) -> tuple[Operator | None, int]:
-    """Return the comparison with the whole number below that means the same; the operator None
-    stands for a comparison that no value meets."""
-    match operator:
-        case Operator.LT | Operator.LE:
-            return Operator.LE, below
-        case Operator.GT | Operator.GE:
-            return Operator.GT, below
-        case Operator.NE:
-            return Operator.IS_NOT_NULL, below
-        case _:
-            return None, below
-
-
-def _against(array: pa.Array, operator: Operator | None, scalar: pa.Scalar) -> Any:
-    if operator is None:
-        return np.zeros(len(array), np.bool_)
-    if operator is Operator.IS_NOT_NULL:
-        return bits(kernel("is_valid", array))
-    return _truth(kernel(_KERNELS[operator], array, scalar))
-
-
-def _compared_decimals(
-    array: pa.Array, column_type: types.DecimalColumn, operator: Operator, value: Any
-) -> Any:
-    if isinstance(value, str | bytes):
-        raise _wrong_value(value, column_type)
-    if isinstance(value, float) and not math.isfinite(value):
-        return _constant(array, operator, is_larger=not value < 0)
-    unscaled = _EXACT.scaleb(Decimal(value), column_type.scale)
-    whole = int(unscaled.to_integral_value(rounding="ROUND_FLOOR"))
-    compared: Operator | None = operator
-    if whole != unscaled:
-        compared, whole = _between(operator, whole)
-    if abs(whole) >= 10**column_type.precision:
-        return _constant(array, compared, is_larger=whole > 0)
-    scalar = one_value(array.type, whole.to_bytes(16, "little", signed=True))
-    return _against(array, compared, scalar)
+def _scalar(array: pa.Array, column_type: types.ColumnType, value: Literal) -> pa.Scalar:
+    """Return a value as the array has it; InvalidRequestError for one of another type."""
+    match column_type, value:
+        case types.StringColumn(), str():
+            return binary_scalar(value.encode())
+        case types.BinaryColumn(), bytes():
+            return binary_scalar(value)
+        case types.BooleanColumn(), bool():
+            return one_value(pa.bool_(), bytes((value,)))
+        case types.DecimalColumn(precision, scale), Decimal() | int():
+            unscaled = _EXACT.scaleb(Decimal(value), scale)
+            if unscaled == int(unscaled) and abs(unscaled) < 10**precision:
+                return one_value(array.type, int(unscaled).to_bytes(16, "little", signed=True))
+        case (
+            types.IntegerColumn()
+            | types.DateColumn()
+            | types.TimestampColumn()
+            | types.IntervalColumn(),
+            int(),
+        ) if -(1 << 63) <= value < 1 << 63:
+            return one_value(pa.int64(), struct.pack("<q", value))
+    raise InvalidRequestError(
+        f"a filter compares a column of type {types.ddl_of(column_type)} with {value!r:.80}: give "
+        "a value of that type"
+    )
 
 
 def _compared_floats(array: pa.Array, operator: Operator, value: float) -> Any:
@@ -176,24 +127,9 @@ def _compared_floats(array: pa.Array, operator: Operator, value: float) -> Any:
     return found
 
 
-def _constant(array: pa.Array, operator: Operator | None, *, is_larger: bool) -> Any:
-    """Compare with what is larger, or smaller, than every value of the type."""
-    meets = _TRUE_FOR_LARGER_VALUES if is_larger else _TRUE_FOR_SMALLER_VALUES
-    if operator in meets or operator is Operator.IS_NOT_NULL:
-        return bits(kernel("is_valid", array))
-    return np.zeros(len(array), np.bool_)
-
-
 def _truth(array: pa.Array) -> Any:
     """Return a pa.BooleanArray as a numpy column, with False for nulls."""
     found = bits(array)
     if array.null_count:
         found &= bits(kernel("is_valid", array))
     return found
-
-
-def _wrong_value(value: Any, column_type: types.ColumnType) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"a filter compares a column of type {types.ddl_of(column_type)} with {value!r:.80}: give "
-        "a value of that type"
-    )

@@ -29,7 +29,6 @@ from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
 from storage_engine.protocol.apis import describe_schemas
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import patch
-from storage_engine.protocol.typed.projection import project
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded
 from storage_engine.tests.client.fake_cluster import FakePartition
 from storage_engine.tests.client.fetching.ranges import read_range
@@ -41,6 +40,7 @@ from storage_engine.tests.client.typed_topics import (
     append_numbered,
     typed_batch,
 )
+from storage_engine.tests.protocol.typed.in_memory import project
 
 T0 = TopicPartition("t", 0)
 BATCHES = 60

@@ -8,9 +8,10 @@ from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import TopicSchema, new_schema
 from storage_engine.protocol.records.record_batch import Codec, patch, read_header
 from storage_engine.protocol.typed.arrow_types import arrow_schema
-from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant, project
+from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
 from storage_engine.protocol.typed.typed_encoder import iter_typed
+from storage_engine.tests.protocol.typed.in_memory import project
 
 TOPIC_ID = UUID(int=7)
 NOW = 1_700_000_000_000

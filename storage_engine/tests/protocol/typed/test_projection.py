@@ -25,9 +25,9 @@ from storage_engine.protocol.typed.projection import (
     TypedWant,
     decode_want,
     encode_want,
-    project,
 )
 from storage_engine.protocol.typed.typed_decoder import plan
+from storage_engine.tests.protocol.typed.in_memory import project
 from storage_engine.tests.protocol.typed.logs import (
     decoded,
     encoded,
