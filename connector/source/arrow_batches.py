@@ -32,7 +32,7 @@ def arrow_batches(
     for start in range(0, len(decoded), MAX_BATCH_ROWS):
         rows = min(MAX_BATCH_ROWS, len(decoded) - start)
         arrays = [
-            repeated(name, topic_partition, rows) if column is None else column.slice(start, rows)
+            _repeated(name, topic_partition, rows) if column is None else column.slice(start, rows)
             for name, column in zip(columns, whole, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -75,15 +75,13 @@ def _column(decoded: "DecodedRecords", name: str) -> pa.Array | None:
     return None
 
 
-def repeated(name: str, topic_partition: TopicPartition, rows: int) -> pa.Array:
+def _repeated(name: str, topic_partition: TopicPartition, rows: int) -> pa.Array:
     """The column `topic` or `partition` of so many rows of one partition."""
     if name == "topic":
         column = _repeated_topic(topic_partition.topic)
     else:
         column = _repeated_partition(topic_partition.partition)
-    if rows <= MAX_BATCH_ROWS:
-        return column.slice(0, rows)
-    return pa.repeat(column[0], rows)
+    return column.slice(0, rows)
 
 
 def _spark_headers(headers: pa.Array) -> pa.Array:

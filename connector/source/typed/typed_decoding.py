@@ -6,7 +6,6 @@ columns are found by their ids, so the rows stay those of the query.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from uuid import UUID
 
@@ -15,24 +14,20 @@ import pyarrow as pa
 from connector.errors import ConnectorError
 from connector.options.source_options import SourceOptions
 from connector.schema import headers_arrow_type
-from connector.source.arrow_batches import MAX_BATCH_ROWS, repeated
+from connector.source.arrow_batches import MAX_BATCH_ROWS
 from connector.source.offset_range import OffsetRange
 from connector.source.typed.typed_read import TypedRead, check_fits
 from connector.topic_schemas import known_schemas
 from connector.typed_columns import DELETED, HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
+from storage_engine.client.fetching.typed_reading import Selection, TypedReading
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
+from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
 from storage_engine.protocol.typed.arrow_types import arrow_type
-from storage_engine.protocol.typed.projection import WANT_FRAMES, WANT_STORED, TypedWant
-from storage_engine.protocol.typed.typed_decoder import (
-    TypedReadPlan,
-    TypedRows,
-    iter_typed_decoded,
-    plan,
-)
+from storage_engine.protocol.typed.projection import TypedWant
+from storage_engine.protocol.typed.typed_decoder import TypedRows, iter_typed_decoded
 
 SCHEMA_PATIENCE_S = 30.0
 """How long a version that a batch has may be unknown to the brokers that are asked: the one that
@@ -48,26 +43,13 @@ GROUP_BYTES = 12 << 20
 """The most that is held of fetches to be decoded together; the last of them comes on top."""
 
 
-@dataclass(slots=True)
-class _Topic:
-    """How the batches of a topic are decoded."""
-
-    plan: TypedReadPlan
-    schema: TopicSchema
-    """The newest known: with the versions of all batches so far."""
-    want: TypedWant
-    topic_id: UUID
-    is_as_wanted: bool
-    """What is decoded are the rows' columns, in their order, of their types and names."""
-
-
 class TypedDecoding:
     """See `RangeDecoding`."""
 
     def __init__(self, options: SourceOptions, read: TypedRead) -> None:
         self._options = options
         self._read = read
-        self._topics: dict[str, _Topic] = {}
+        self._readings: dict[str, TypedReading] = {}
         self._schema = arrow_schema(read)
 
     def wanted(self, ranges: Iterable[OffsetRange]) -> dict[str, TypedWant]:
@@ -75,9 +57,9 @@ class TypedDecoding:
         schema; planning has checked that it fits."""
         for each in ranges:
             topic = each.topic_partition.topic
-            if topic not in self._topics:
-                self._topics[topic] = self._planned(topic, each.topic_id)
-        return {topic: each.want for topic, each in self._topics.items()}
+            if topic not in self._readings:
+                self._readings[topic] = self._planned(topic, each.topic_id)
+        return {topic: each.want for topic, each in self._readings.items()}
 
     def together(
         self, fetches: Iterable[FetchedBatches], ends: Mapping[TopicPartition, int]
@@ -111,17 +93,17 @@ class TypedDecoding:
     ) -> Iterator[TypedRows]:
         """The rows of fetches that follow one another in one partition."""
         first = group[0]
-        topic = self._topics[first.tp.topic]
+        reading = self._readings[first.tp.topic]
         position, deadline = start_offset, time.monotonic() + SCHEMA_PATIENCE_S
         while True:
             try:
                 for rows in iter_typed_decoded(
                     chain.from_iterable(each.committed() for each in group),
-                    topic.plan,
+                    reading.plan,
                     start_offset=position,
                     end_offset=end_offset,
                     framed=first.framed,
-                    topic_schema=topic.schema,
+                    topic_schema=reading.known.schema,
                 ):
                     position = rows.next_offset
                     if len(rows):
@@ -130,38 +112,27 @@ class TypedDecoding:
             except UnknownSchemaVersionError:
                 if time.monotonic() >= deadline:
                     raise
-                self._look_again(first.tp.topic, topic)
+                self._look_again(reading)
 
-    def _look_again(self, name: str, topic: _Topic) -> None:
+    def _look_again(self, reading: TypedReading) -> None:
+        """Find out what versions the topic has now; what is read of it stays the same."""
+        name, before = reading.topic, reading.known
         known = known_schemas(self._options.connection, [name], refresh=True)[name]
-        if known is None or known.topic_id != topic.topic_id:
+        if known is None or known.topic_id != before.topic_id:
             raise ConnectorError(
                 "UNKNOWN_TOPIC_ID", f"the topic '{name}' was deleted, and is another one now"
             )
-        if len(known.schema.versions) > len(topic.schema.versions):
-            topic.schema = known.schema
+        if len(known.schema.versions) > len(before.schema.versions):
+            reading.known = known
         else:
             time.sleep(POLL_S)
 
-    def _planned(self, name: str, topic_id: UUID | None) -> _Topic:
+    def _planned(self, name: str, topic_id: UUID | None) -> TypedReading:
         known = self._read.schemas.get(name)
         if known is None or topic_id not in (None, known.topic_id):
             known = self._late(name, topic_id)
-        version = known.schema.latest
-        read = self._read
-        made = plan(
-            known.schema,
-            [each.column for each in read.topic_columns],
-            sorted(read.metadata - {TOPIC, PARTITION}),
-            read.comparisons(name, version),
-        )
-        return _Topic(
-            made,
-            known.schema,
-            want_of(made, known.schema),
-            known.topic_id,
-            made.arrow_schema.equals(self._schema, check_metadata=True),
-        )
+        columns = tuple(each.column for each in self._read.columns)
+        return TypedReading(name, known, Selection(columns, self._read.where))
 
     def _late(self, name: str, topic_id: UUID | None) -> KnownSchema:
         """The schema of a topic that came later."""
@@ -175,16 +146,13 @@ class TypedDecoding:
         )
 
     def _rows(self, rows: TypedRows, tp: TopicPartition) -> pa.RecordBatch:
-        if self._topics[tp.topic].is_as_wanted:
-            return rows.batch
-        arrays = []
-        for each, field in zip(self._read.columns, self._schema, strict=True):
-            if each.type is None and each.column in (TOPIC, PARTITION):
-                arrays.append(repeated(each.column[1:], tp, len(rows)))
-            else:
-                found = rows.batch.column(each.column)
-                is_right = found.type.equals(field.type, check_metadata=True)
-                arrays.append(found if is_right else found.cast(field.type))
+        batch = self._readings[tp.topic].batch_of(tp, rows)
+        if batch.schema.equals(self._schema, check_metadata=True):
+            return batch
+        arrays = [
+            found if found.type.equals(field.type, check_metadata=True) else found.cast(field.type)
+            for found, field in zip(batch.columns, self._schema, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
@@ -206,15 +174,6 @@ def arrow_schema(read: TypedRead) -> pa.Schema:
             for each in read.columns
         ]
     )
-
-
-def want_of(made: TypedReadPlan, schema: TopicSchema) -> TypedWant:
-    """What to ask the broker for. Where all columns are read, batches come as they are stored,
-    which costs the broker nothing."""
-    everything = {column.column_id for column in schema.latest.columns}
-    if not made.comparisons and everything <= set(made.column_ids):
-        return TypedWant(WANT_STORED)
-    return TypedWant(WANT_FRAMES, tuple(made.column_ids), tuple(made.comparisons))
 
 
 def _groups(fetches: Iterable[FetchedBatches]) -> Iterator[list[FetchedBatches]]:

@@ -138,21 +138,25 @@ class TypedReading:
 
     def batch_of(self, tp: TopicPartition, rows: "TypedRows") -> "pa.RecordBatch":
         """Rows with the columns that were asked for, in that order."""
+        import numpy as np
         import pyarrow as pa
+
+        from storage_engine.protocol.typed.nested_arrays import binary_values, int_array
 
         batch = rows.batch
         if batch.schema == self.arrow_schema:
             return batch
-        count = len(rows.offsets)
-        columns = []
-        for field in self.arrow_schema:
-            if field.name == TOPIC:
-                columns.append(pa.repeat(pa.scalar(tp.topic, pa.string()), count))
-            elif field.name == PARTITION:
-                columns.append(pa.repeat(pa.scalar(tp.partition, pa.int32()), count))
-            else:
-                columns.append(batch.column(field.name))
-        return pa.record_batch(columns, schema=self.arrow_schema)
+        count = len(rows)
+        # Not by `pa.scalar`, which imports pandas.
+        topic = binary_values([tp.topic.encode()]).view(pa.string())
+        places = {TOPIC: topic, PARTITION: int_array(np.array([tp.partition], np.int32))}
+        columns = [
+            pa.repeat(places[field.name][0], count)
+            if field.name in places
+            else batch.column(field.name)
+            for field in self.arrow_schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
 
     def outdated_by(self, fetched: FetchedBatches) -> KafkaError | None:
         """Why this reading can't read what was fetched: a batch has a later version of the schema,

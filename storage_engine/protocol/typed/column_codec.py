@@ -9,6 +9,7 @@ What is read is not trusted: sizes are compared before anything is allocated, an
 validated in full.
 """
 
+import math
 import struct
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +19,7 @@ import pyarrow as pa
 from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.typed.column_types import ColumnType
+from storage_engine.core.typed import column_types as types
 from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
@@ -34,14 +35,19 @@ from storage_engine.protocol.typed.arrays.ipc_message import (
     read_message,
     write_message,
 )
-from storage_engine.protocol.typed.column_bounds import NO_BOUNDS, bounds_of
+from storage_engine.protocol.typed.arrays.plain_numbers import plain_values
 from storage_engine.protocol.typed.directory import (
     CODEC_LZ4,
     CODEC_NONE,
     CODEC_ZSTD,
     DICTIONARY,
+    HAS_BOUNDS,
+    HAS_NAN,
+    MAXIMUM_SHORTENED,
+    MINIMUM_SHORTENED,
     PLAIN,
     ColumnEntry,
+    encode_bound,
     encode_directory,
 )
 
@@ -52,14 +58,17 @@ _SIZE = struct.Struct(">i")
 _PLACES = column_kind(pa.int32())
 """Of a dictionary's values, one a row."""
 
+Bounds = tuple[int, bytes, bytes]
+_NO_BOUNDS: Bounds = (0, b"", b"")
+
 
 def store_column(
-    column_id: int, array: pa.Array, column_type: ColumnType | None, codec: int
+    column_id: int, array: pa.Array, column_type: types.ColumnType | None, codec: int
 ) -> tuple[ColumnEntry, tuple[Any, ...]]:
     """Return the directory's entry of a column, whose place is set when the directory is made, and
     its bytes in parts, which may lie in the array. A pa.DictionaryArray is stored with the encoding
     DICTIONARY. `column_type`: None for a column without bounds."""
-    bounds = NO_BOUNDS if column_type is None else bounds_of(array, column_type)
+    bounds = _NO_BOUNDS if column_type is None else bounds_of(array, column_type)
     parts: tuple[Any, ...]
     if pa.types.is_dictionary(array.type):
         values = write_message(array.dictionary)
@@ -195,3 +204,44 @@ def _refused(entry: ColumnEntry, error: Exception) -> CorruptRecordError:
 
 def _damaged(entry: ColumnEntry, reason: str) -> CorruptRecordError:
     return CorruptRecordError(f"the column {entry.column_id} is damaged: {reason}")
+
+
+def bounds_of(array: pa.Array, column_type: types.ColumnType) -> Bounds:
+    """Return flags, minimum and maximum of an array of this type; for a pa.DictionaryArray those of
+    its values, each of which some row has."""
+    if isinstance(column_type, types.ArrayColumn | types.MapColumn | types.StructColumn):
+        return _NO_BOUNDS
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary
+    values = plain_values(array)
+    if values is not None:
+        least, largest = values.min().item(), values.max().item()
+        # NaN would be both.
+        if least == least:
+            return (
+                HAS_BOUNDS,
+                encode_bound(least, column_type)[0],
+                encode_bound(largest, column_type)[0],
+            )
+    flags = 0
+    if isinstance(column_type, types.DateColumn):
+        array = array.view(pa.int32())
+    elif isinstance(column_type, types.TimestampColumn | types.IntervalColumn):
+        array = array.view(pa.int64())
+    elif (
+        isinstance(column_type, types.FloatColumn)
+        and kernel("any", kernel("is_nan", array)).as_py()
+    ):
+        flags = HAS_NAN
+    found = kernel("min_max", array)
+    least, largest = found["min"].as_py(), found["max"].as_py()
+    if least is None or (flags and math.isnan(least)):
+        return (flags, b"", b"")
+    minimum, minimum_shortened = encode_bound(least, column_type)
+    maximum, maximum_shortened = encode_bound(largest, column_type)
+    flags |= HAS_BOUNDS
+    if minimum_shortened:
+        flags |= MINIMUM_SHORTENED
+    if maximum_shortened:
+        flags |= MAXIMUM_SHORTENED
+    return (flags, minimum, maximum)

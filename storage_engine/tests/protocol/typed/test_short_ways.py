@@ -22,7 +22,7 @@ from storage_engine.protocol.typed.arrays.plain_numbers import (
     find_numbers,
     joined_numbers,
 )
-from storage_engine.protocol.typed.column_bounds import bounds_of
+from storage_engine.protocol.typed.column_codec import bounds_of
 from storage_engine.protocol.typed.directory import (
     encode_directory,
     read_directory,
