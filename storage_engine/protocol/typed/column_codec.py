@@ -35,7 +35,6 @@ from storage_engine.protocol.typed.arrays.ipc_message import (
     read_message,
     write_message,
 )
-from storage_engine.protocol.typed.arrays.plain_numbers import plain_values
 from storage_engine.protocol.typed.directory import (
     CODEC_LZ4,
     CODEC_NONE,
@@ -213,16 +212,6 @@ def bounds_of(array: pa.Array, column_type: types.ColumnType) -> Bounds:
         return _NO_BOUNDS
     if pa.types.is_dictionary(array.type):
         array = array.dictionary
-    values = plain_values(array)
-    if values is not None:
-        least, largest = values.min().item(), values.max().item()
-        # NaN would be both.
-        if least == least:
-            return (
-                HAS_BOUNDS,
-                encode_bound(least, column_type)[0],
-                encode_bound(largest, column_type)[0],
-            )
     flags = 0
     if isinstance(column_type, types.DateColumn):
         array = array.view(pa.int32())

@@ -8,7 +8,7 @@ where those of other batches are. Any other message is left to `ipc_message.py`.
 import struct
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,6 @@ from storage_engine.protocol.typed.arrays.ipc_message import HEAD_BYTES, split_s
 
 _DECIMAL = pa.decimal128(38)
 _INTEGERS = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
-_FLOATS = {4: pa.float32(), 8: pa.float64()}
-# Types by their ids: the hash of a type is that of its text.
-_NUMPY_TYPES = {
-    **{kind.id: np.dtype(f"<i{width}") for width, kind in _INTEGERS.items()},
-    **{kind.id: np.dtype(f"<f{width}") for width, kind in _FLOATS.items()},
-    pa.date32().id: np.dtype("<i4"),
-    pa.timestamp("us").id: np.dtype("<i8"),
-    pa.duration("us").id: np.dtype("<i8"),
-}
-
 _SAMPLE_ROWS = 3
 """Numbers of the sample: neither 0, which is left out of a message, nor a place in it."""
 
@@ -81,15 +71,6 @@ def joined_numbers(parts: Iterable[PlainNumbers], kind: pa.DataType) -> pa.Array
         target[at:end] = view
         at = end
     return pa.Array.from_buffers(kind, at * 8 // kind.bit_width, [None, buffer])
-
-
-def plain_values(array: pa.Array) -> Any:
-    """Return the values of an array of integers or floats without nulls, or of what is stored as
-    one of them, as a numpy column, not copied; None for any other array."""
-    kind = None if array.null_count or not len(array) else _NUMPY_TYPES.get(array.type.id)
-    if kind is None:
-        return None
-    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
 
 
 @lru_cache(maxsize=256)

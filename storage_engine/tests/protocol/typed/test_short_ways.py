@@ -22,7 +22,6 @@ from storage_engine.protocol.typed.arrays.plain_numbers import (
     find_numbers,
     joined_numbers,
 )
-from storage_engine.protocol.typed.column_codec import bounds_of
 from storage_engine.protocol.typed.directory import (
     encode_directory,
     read_directory,
@@ -114,26 +113,6 @@ def test_what_the_short_ways_take_of_damaged_messages_arrow_takes_too(data):
         read = read_message(pa.py_buffer(bytes(changed)), column_kind(array.type))
         read.validate(full=True)
         assert read.equals(found.in_place(array.type)) and len(read) == 3
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        [3, 1, 2],
-        [1.5, -2.0, 0.0],
-        [float("nan"), 1.0, -1.0],
-        [float("nan")] * 2,
-        [float("inf"), float("-inf")],
-        [None, 4.0, float("nan")],
-    ],
-    ids=str,
-)
-def test_bounds_by_numpy_are_those_by_arrow(values):
-    array = pa.array(values)
-    column_type = schema_of(f"c {'BIGINT' if array.type == pa.int64() else 'DOUBLE'}").latest
-    (kind,) = (column.type for column in column_type.columns)
-    with_null = pa.concat_arrays([array, pa.nulls(1, array.type)])
-    assert bounds_of(array, kind) == bounds_of(with_null, kind)
 
 
 SCHEMA = schema_of("id BIGINT NOT NULL, s STRING, d DOUBLE, a ARRAY<STRING>, p DECIMAL(9,2)")
