@@ -70,9 +70,9 @@ class _WhereReader:
         column = self._column()
         token = self._tokens.next()
         if token.kind is TokenKind.SIGN and token.text in _OPERATORS:
-            return (self._compared(column, _OPERATORS[token.text], (self._literal(column),)),)
+            return (Comparison(column.column_id, _OPERATORS[token.text], (self._literal(column),)),)
         if token.is_word("IN"):
-            return (self._compared(column, Operator.IN, self._literals(column)),)
+            return (Comparison(column.column_id, Operator.IN, self._literals(column)),)
         if token.is_word("IS"):
             return (self._null(column),)
         if token.is_word("BETWEEN"):
@@ -80,15 +80,10 @@ class _WhereReader:
             self._word("AND")
             most = self._literal(column)
             return (
-                self._compared(column, Operator.GE, (least,)),
-                self._compared(column, Operator.LE, (most,)),
+                Comparison(column.column_id, Operator.GE, (least,)),
+                Comparison(column.column_id, Operator.LE, (most,)),
             )
         self._refuse(token, _ONLY)
-
-    def _compared(
-        self, column: SchemaColumn, operator: Operator, values: tuple[Literal, ...]
-    ) -> Comparison:
-        return Comparison(column.column_id, operator, values)
 
     def _null(self, column: SchemaColumn) -> Comparison:
         operator = Operator.IS_NULL

@@ -36,12 +36,11 @@ from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.protocol.records.control_record import read_marker, with_delete_horizon
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, BytesLike
 from storage_engine.protocol.records.record_filter import (
-    Mask,
     OpenBatches,
     StoredBatch,
     emptied,
 )
-from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.records.varints import Ints, Mask
 from storage_engine.protocol.typed.kept_rows import OpenTypedBatches, decoded_size
 from storage_engine.protocol.typed.typed_batch import is_typed
 

@@ -6,26 +6,28 @@ Arrays' own methods, such as `cast`, import it; and `pa.array` and `pa.scalar` i
 it is installed.
 """
 
-from typing import Any
+import pyarrow as pa
 
 try:
-    from pyarrow._compute import CastOptions, call_function
+    from pyarrow._compute import CastOptions, FunctionOptions, call_function
 except ImportError:
     # A PyArrow that keeps it elsewhere: slower to load, but the same.
-    from pyarrow.compute import CastOptions, call_function
+    from pyarrow.compute import CastOptions, FunctionOptions, call_function
 
 
-def take(array: Any, indices: Any) -> Any:
+def take(array: pa.Array, indices: pa.Array) -> pa.Array:
     """The rows of `array` at `indices`, which must be within it."""
     return call_function("take", [array, indices])
 
 
-def kernel(name: str, *arguments: Any, options: Any = None) -> Any:
+def kernel(
+    name: str, *arguments: pa.Array | pa.Scalar, options: FunctionOptions | None = None
+) -> pa.Array:
     """The result of the kernel of that name, for which the arguments must have the right types."""
     return call_function(name, list(arguments), options)
 
 
-def cast(array: Any, kind: Any) -> Any:
+def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The array as one of another type; pa.ArrowInvalid when a value does not fit into it."""
     if array.type == kind:
         return array

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_engine.core.errors import CorruptRecordError
@@ -64,17 +65,17 @@ _LARGEST_TIMESTAMP_MS = ((1 << 63) - 1) // _MICROSECONDS
 class DecodedRecords:
     """Rows as Arrow arrays of one length, ascending by offset within each batch."""
 
-    keys: Any
+    keys: pa.Array
     """binary; None when not requested"""
-    values: Any
+    values: pa.Array
     """binary; None when not requested"""
-    offsets: Any
+    offsets: pa.Array
     """int64"""
-    timestamps_ms: Any
+    timestamps_ms: pa.Array
     """int64; -1 where the producer gave none"""
-    timestamp_types: Any
+    timestamp_types: pa.Array
     """int32; 0 CreateTime, 1 LogAppendTime"""
-    headers: Any
+    headers: pa.Array
     """HEADERS_TYPE; None when not requested"""
 
     def __len__(self) -> int:
@@ -430,7 +431,7 @@ def _check_offset_deltas(deltas: Ints, per_batch: _PerBatch, counts: Ints) -> No
         raise DamagedRecordError(row, f"its offset delta {int(deltas[row])} is out of order")
 
 
-def _plain_array(column: Any, kind: pa.DataType) -> pa.Array:
+def _plain_array(column: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])
 
 

@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from storage_engine.core.errors import CorruptRecordError
@@ -54,12 +53,11 @@ from storage_engine.protocol.records.sections import corrupt_batch
 from storage_engine.protocol.records.varints import (
     VARLONG_BYTES,
     Ints,
+    Mask,
     constant_column,
     read_column,
     zigzag_column,
 )
-
-Mask = npt.NDArray[np.bool_]
 
 _ATTRIBUTES = constant_column(0)
 

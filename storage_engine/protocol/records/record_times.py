@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 
 try:
     from pyarrow._compute import RoundTemporalOptions
@@ -17,7 +17,7 @@ def milliseconds(times: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
     1970, too, as Java does; Arrow's cast goes towards 1970."""
     unit = times.type.unit
     # Of a time in a zone Arrow would look for the local time.
-    times = cast(times, pa.timestamp(unit))
+    times = as_type(times, pa.timestamp(unit))
     if unit in ("us", "ns"):
         times = kernel("floor_temporal", times, options=_WHOLE)
-    return cast(cast(times, pa.timestamp("ms")), pa.int64())
+    return as_type(as_type(times, pa.timestamp("ms")), pa.int64())

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
 VARINT_BYTES = 5

@@ -16,7 +16,6 @@ Everything nested is nullable, since rows of other versions and tombstones have 
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 
@@ -34,7 +33,7 @@ SYSTEM_TYPES = {
 
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _FLOATS = {32: pa.float32(), 64: pa.float64()}
-_SINGLE: dict[types.ColumnType, Any] = {
+_SINGLE: dict[types.ColumnType, pa.DataType] = {
     types.BooleanColumn(): pa.bool_(),
     types.StringColumn(): pa.string(),
     types.BinaryColumn(): pa.binary(),
@@ -84,7 +83,7 @@ def same_layout(one: pa.DataType, other: pa.DataType) -> bool:
     )
 
 
-def _fields(kind: Any) -> list[Any]:
+def _fields(kind: pa.DataType) -> list[pa.Field]:
     if pa.types.is_map(kind):
         return [kind.key_field, kind.item_field]
     return [kind.field(index) for index in range(kind.num_fields)]

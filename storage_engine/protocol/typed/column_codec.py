@@ -12,7 +12,6 @@ validated in full.
 import math
 import struct
 from collections.abc import Iterable
-from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -63,12 +62,12 @@ _NO_BOUNDS: Bounds = (0, b"", b"")
 
 def store_column(
     column_id: int, array: pa.Array, column_type: types.ColumnType | None, codec: int
-) -> tuple[ColumnEntry, tuple[Any, ...]]:
+) -> tuple[ColumnEntry, tuple[BytesLike, ...]]:
     """Return the directory's entry of a column, whose place is set when the directory is made, and
     its bytes in parts, which may lie in the array. A pa.DictionaryArray is stored with the encoding
     DICTIONARY. `column_type`: None for a column without bounds."""
     bounds = _NO_BOUNDS if column_type is None else bounds_of(array, column_type)
-    parts: tuple[Any, ...]
+    parts: tuple[BytesLike, ...]
     if pa.types.is_dictionary(array.type):
         values = write_message(array.dictionary)
         parts = (_SIZE.pack(len(values)), values, write_message(array.indices))
@@ -98,7 +97,7 @@ def joined_batch(
 ) -> bytearray:
     """Return the sealed batch of these columns, which have `header.records_count` values."""
     entries: list[ColumnEntry] = []
-    parts: list[Any] = [bytes(HEADER_BYTES), b""]
+    parts: list[BytesLike] = [bytes(HEADER_BYTES), b""]
     for entry, stored in columns:
         entries.append(entry)
         parts += stored

@@ -9,7 +9,6 @@ fit is named by its number.
 
 import json
 from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -26,7 +25,7 @@ from storage_engine.core.typed.column_types import (
 )
 from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
 from storage_engine.protocol.records.arrow_binary import as_column, int64_values
-from storage_engine.protocol.records.arrow_kernels import cast, kernel, take
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel, take
 from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_batch import (
     TIMESTAMP_TYPE_BIT,
@@ -36,6 +35,7 @@ from storage_engine.protocol.records.record_batch import (
     Codec,
 )
 from storage_engine.protocol.records.record_decoder import DecodedRecords, decode_batches
+from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.arrays.json_fault import fault_of
 from storage_engine.protocol.typed.arrays.json_parser import LARGE_BYTES, JsonReader
 from storage_engine.protocol.typed.arrays.json_source import UnreadableJsonError
@@ -121,7 +121,7 @@ class _Rows:
         self.gone = gone if gone.any() else None
         """A numpy column that is true for tombstones; None when there are none."""
 
-    def columns(self) -> list[tuple[SchemaColumn, Any]]:
+    def columns(self) -> list[tuple[SchemaColumn, pa.Array]]:
         """Return the columns with their arrays, for all records."""
         visible = self._version.visible
         arrays = self._live_columns(visible)
@@ -133,7 +133,7 @@ class _Rows:
         self._check_keys({column.column_id: array for column, array in fitting})
         return fitting
 
-    def _live_columns(self, visible: tuple[SchemaColumn, ...]) -> list[Any]:
+    def _live_columns(self, visible: tuple[SchemaColumn, ...]) -> list[pa.Array]:
         """Return the columns of the records that are no tombstones."""
         values, numbers = self._values, np.arange(len(self._values))
         if self.gone is not None:
@@ -141,7 +141,9 @@ class _Rows:
             values = take(values, int_array(numbers))
         return _parsed(JsonReader(visible), values, numbers, lambda value: fault_of(value, visible))
 
-    def _with_tombstones(self, visible: tuple[SchemaColumn, ...], live: list[Any]) -> list[Any]:
+    def _with_tombstones(
+        self, visible: tuple[SchemaColumn, ...], live: list[pa.Array]
+    ) -> list[pa.Array]:
         """Return the columns of all records; those of tombstones come from their keys."""
         assert self.gone is not None
         numbers = np.flatnonzero(self.gone)
@@ -160,7 +162,7 @@ class _Rows:
             arrays.append(take(pa.concat_arrays([array, part]), order))
         return arrays
 
-    def _check_has_key(self, keys: pa.Array, numbers: Any) -> None:
+    def _check_has_key(self, keys: pa.Array, numbers: Ints) -> None:
         if not self._schema.key:
             raise RowsDoNotFitError(
                 f"record {int(numbers[0])} has a null value, but the topic has no key columns: send"
@@ -173,7 +175,7 @@ class _Rows:
                 f"record {row} has neither a key nor a value: send a JSON object", row=row
             )
 
-    def _key_columns(self, keys: pa.Array, numbers: Any) -> list[Any]:
+    def _key_columns(self, keys: pa.Array, numbers: Ints) -> list[pa.Array]:
         """Return the key columns of tombstones from their keys."""
         columns = self._schema.key_columns(self._version)
         texts = keys
@@ -185,22 +187,24 @@ class _Rows:
                 return [self._decoded(keys, numbers)]
             quote = "" if _is_bare(column) else '"'
             name = _object_of(column)
-            texts = cast(
+            texts = as_type(
                 joined(text(f"{name}{quote}"), self._decoded(keys, numbers), text(f"{quote}}}")),
                 pa.binary(),
             )
         return _parsed(JsonReader(columns), texts, numbers, lambda value: _key_fault(value))
 
-    def _decoded(self, keys: pa.Array, numbers: Any) -> pa.Array:
+    def _decoded(self, keys: pa.Array, numbers: Ints) -> pa.Array:
         """Return keys as texts; they must be UTF-8."""
         try:
-            return cast(keys, pa.string())
+            return as_type(keys, pa.string())
         except pa.ArrowException:
-            place = _first_bad(len(keys), lambda start, stop: cast(keys[start:stop], pa.string()))
+            place = _first_bad(
+                len(keys), lambda start, stop: as_type(keys[start:stop], pa.string())
+            )
             row = int(numbers[place])
             raise RowsDoNotFitError(f"record {row} has a key that is not UTF-8", row=row) from None
 
-    def _check_keys(self, arrays: dict[int, Any]) -> None:
+    def _check_keys(self, arrays: dict[int, pa.Array]) -> None:
         """Keys say the same as the key columns, or nothing."""
         keys = self._keys
         if keys.null_count == len(keys):
@@ -245,9 +249,9 @@ def _key_fault(value: bytes) -> tuple[str, str]:
 def _parsed(
     reader: JsonReader,
     values: pa.Array,
-    numbers: Any,
+    numbers: Ints,
     fault: Callable[[bytes], tuple[str, str]],
-) -> list[Any]:
+) -> list[pa.Array]:
     """Return the columns of JSON objects; RowsDoNotFitError with the record's number, of which
     `numbers` has one for each object. `fault` explains a single one that can't be read."""
     if not len(values):
@@ -284,7 +288,7 @@ def _pieces(values: pa.Array) -> list[tuple[int, int]]:
     return pieces
 
 
-def _first_bad(count: int, read: Callable[[int, int], Any]) -> int:
+def _first_bad(count: int, read: Callable[[int, int], pa.Array | list[pa.Array]]) -> int:
     """Return the first of `count` records that can't be read, one of which can't. Each step reads
     half of what is left: all of them together as much as there is."""
     low, high = 0, count

@@ -6,7 +6,6 @@ version that are not hidden. A tombstone's value is null.
 """
 
 import json
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from storage_engine.core.typed.column_types import (
     StructColumn,
 )
 from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
-from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
@@ -82,7 +81,7 @@ def as_json_batches(
     return plain
 
 
-def json_records(stored: StoredRows, schema: TopicSchema) -> tuple[Any, Any]:
+def json_records(stored: StoredRows, schema: TopicSchema) -> tuple[pa.Array, pa.Array | None]:
     """Return the values and the keys of the rows of a batch as they become records: a
     pa.StringArray and a pa.BinaryArray."""
     rows = len(stored)
@@ -130,7 +129,7 @@ def _array_of(stored: StoredRows, column: SchemaColumn) -> pa.Array:
     """Return the column in its latest type."""
     kind = arrow_type(column.type)
     found = stored.column(column.column_id)
-    return pa.nulls(len(stored), kind) if found is None else cast(found[1], kind)
+    return pa.nulls(len(stored), kind) if found is None else as_type(found[1], kind)
 
 
 def _keys(stored: StoredRows, schema: TopicSchema) -> pa.Array | None:

@@ -31,7 +31,7 @@ from storage_engine.core.typed.column_types import (
     IntegerColumn,
     StringColumn,
 )
-from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
 from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.control_record import DELETE_HORIZON_BIT
 from storage_engine.protocol.records.record_batch import (
@@ -39,8 +39,8 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     BytesLike,
 )
-from storage_engine.protocol.records.record_filter import Mask, StoredBatch
-from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.records.record_filter import StoredBatch
+from storage_engine.protocol.records.varints import Ints, Mask
 from storage_engine.protocol.typed import directory
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.column_codec import joined_batch, store_column
@@ -61,7 +61,7 @@ _BOUNDED_SYSTEM_TYPES: dict[int, ColumnType] = {
     TOMBSTONES: BooleanColumn(),
 }
 
-Replacements = Mapping[int, Any]
+Replacements = Mapping[int, pa.Array | None]
 """By column id a pa.Array with a value for each row that is left; None leaves the column out."""
 
 
@@ -229,10 +229,10 @@ class OpenTypedBatches:
         """Return the number of rows."""
         return len(self.offsets)
 
-    def key_arrays(self) -> Iterator[Any]:
+    def key_arrays(self) -> Iterator[pa.Array]:
         """Yield pa.BinaryArrays, small ones joined; null where there is no key. A dictionary may
         stand for far more bytes than the batch has, so that only one batch is decoded at a time."""
-        parts: list[Any] = []
+        parts: list[pa.Array] = []
         for number, opened in enumerate(self._opened):
             parts.append(self._keys_of(number, opened))
             if sum(part.nbytes for part in parts) >= KEYS_TOGETHER_BYTES:
@@ -292,7 +292,9 @@ class OpenTypedBatches:
         return results
 
 
-def _there(header: BatchHeader, column_id: int, found: tuple[Any, Any] | None) -> pa.Array:
+def _there(
+    header: BatchHeader, column_id: int, found: tuple[SchemaColumn, pa.Array] | None
+) -> pa.Array:
     """Return the array of a column that the batch must have."""
     if found is None:
         raise damaged(header, f"it has no column {column_id} that its schema version knows")
@@ -301,7 +303,7 @@ def _there(header: BatchHeader, column_id: int, found: tuple[Any, Any] | None) -
 
 def _with_kept(opened: OpenTypedBatch, rows: Ints, horizon: int | None) -> bytearray:
     header = opened.header
-    replaced: dict[int, Any] = {OFFSETS: pa.array(opened.deltas[rows].astype(np.int32))}
+    replaced: dict[int, pa.Array | None] = {OFFSETS: pa.array(opened.deltas[rows].astype(np.int32))}
     if header.timestamp_type == 0:
         times = opened.timestamps_ms[rows]
         header = header._replace(max_timestamp=int(times.max()))

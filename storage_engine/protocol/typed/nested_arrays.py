@@ -5,14 +5,14 @@ neither.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_engine.protocol.records.arrow_binary import binary_array, numbers_in
 from storage_engine.protocol.records.arrow_kernels import kernel
-from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.records.varints import Ints, Mask
 
 
 def map_as_list(array: pa.Array) -> pa.Array:
@@ -47,12 +47,12 @@ def list_lengths(array: pa.Array) -> Ints:
     return lengths
 
 
-def null_mask(array: pa.Array) -> Any:
+def null_mask(array: pa.Array) -> Mask:
     """Return a numpy column that is true for each null."""
     return bits(kernel("is_null", array))
 
 
-def bits(array: pa.Array) -> Any:
+def bits(array: pa.Array) -> Mask:
     """Return a pa.BooleanArray without nulls as a numpy column."""
     data = array.buffers()[1]
     if not len(array) or data is None:
@@ -61,13 +61,13 @@ def bits(array: pa.Array) -> Any:
     return unpacked[array.offset : array.offset + len(array)].astype(np.bool_)
 
 
-def boolean_array(mask: Any) -> pa.Array:
+def boolean_array(mask: Mask) -> pa.Array:
     """Return a numpy column of truths as a pa.BooleanArray."""
     packed = np.packbits(mask, bitorder="little")
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(packed)])
 
 
-def int_array(column: Any) -> pa.Array:
+def int_array(column: npt.NDArray[np.int32] | Ints) -> pa.Array:
     """Return a numpy column of int32 or int64 as an Arrow array, not copied."""
     kind = pa.int32() if column.dtype == np.int32 else pa.int64()
     return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(column)])

@@ -4,7 +4,6 @@ Every check of what is stored happens here: CRCs, sizes, offsets, and, by `colum
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +19,10 @@ from storage_engine.protocol.records.record_batch import (
     crc_matches,
 )
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
-from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.records.varints import Ints, Mask
 from storage_engine.protocol.typed.arrays.ipc_message import ColumnKind, column_kind
-from storage_engine.protocol.typed.arrays.plain_numbers import find_numbers
+from storage_engine.protocol.typed.arrays.plain_numbers import PlainNumbers, find_numbers
+from storage_engine.protocol.typed.arrays.row_parts import Part
 from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
 from storage_engine.protocol.typed.column_codec import load_column
 from storage_engine.protocol.typed.directory import (
@@ -126,7 +126,7 @@ class StoredRows:
     def __len__(self) -> int:
         return self.directory.rows
 
-    def column(self, column_id: int) -> tuple[SchemaColumn, Any] | None:
+    def column(self, column_id: int) -> tuple[SchemaColumn, pa.Array] | None:
         """Return a column as the batch's version has it, and its array; None when all of its values
         are null."""
         column = self.version.by_id.get(column_id)
@@ -135,7 +135,7 @@ class StoredRows:
         array = self._load(column_id, column_kind(arrow_type(column.type)))
         return None if array is None else (column, array)
 
-    def part(self, column_id: int, kind: ColumnKind) -> Any:
+    def part(self, column_id: int, kind: ColumnKind) -> Part:
         """Return a column as a part of something larger: PlainNumbers, or a pa.Array, which may lie
         in the batch's own bytes; None when all of its values are null."""
         directory = self.directory
@@ -154,7 +154,9 @@ class StoredRows:
                     return numbers
         return self._load(column_id, kind, in_place=True)
 
-    def _numbers(self, column_id: int, kind: ColumnKind, raw_bytes: int, crc: int) -> Any:
+    def _numbers(
+        self, column_id: int, kind: ColumnKind, raw_bytes: int, crc: int
+    ) -> PlainNumbers | None:
         """Return PlainNumbers; None where `_load` has to look."""
         block = self._block(column_id, raw_bytes, crc)
         numbers = find_numbers(block, kind.width, self.directory.rows)
@@ -169,7 +171,7 @@ class StoredRows:
         self.bytes += raw_bytes
         return numbers
 
-    def columns(self) -> Iterable[tuple[SchemaColumn, Any]]:
+    def columns(self) -> Iterable[tuple[SchemaColumn, pa.Array]]:
         """Yield all columns that have values, hidden ones, too."""
         for column in self.version.columns:
             found = self.column(column.column_id)
@@ -233,7 +235,7 @@ class StoredRows:
         return self._load(HEADERS, _SYSTEM_KINDS[HEADERS])
 
     @property
-    def tombstones(self) -> Any:
+    def tombstones(self) -> Mask | None:
         """Return a numpy column that is true for tombstones; None when there are none."""
         array = self._load(TOMBSTONES, _SYSTEM_KINDS[TOMBSTONES])
         if array is None:

@@ -7,7 +7,7 @@ are never trusted: see `stored_rows.py` and `column_codec.py`.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from storage_engine.core.printable import printable
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.comparisons import Comparison
 from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
-from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     BytesLike,
@@ -26,11 +26,12 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
-from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.records.varints import Ints, Mask
 from storage_engine.protocol.typed.arrays.ipc_message import ColumnKind, column_kind
 from storage_engine.protocol.typed.arrays.plain_numbers import PlainNumbers
 from storage_engine.protocol.typed.arrays.row_filter import matching_rows
 from storage_engine.protocol.typed.arrays.row_parts import (
+    Part,
     as_ints,
     joined,
     joined_masks,
@@ -77,7 +78,7 @@ class _Loaded:
         self.kind = arrow_type(column.type)
         self._stored_as: dict[int, tuple[SchemaColumn, ColumnKind] | None] = {}
 
-    def load(self, stored: StoredRows) -> Any:
+    def load(self, stored: StoredRows) -> Part:
         """Return a part in the type of the plan; None when all of it is null."""
         number = stored.version.version
         if number not in self._stored_as:
@@ -95,7 +96,7 @@ class _Loaded:
         if isinstance(part, PlainNumbers):
             part = part.in_place(kind.kind)
         try:
-            return cast(part, self.kind)
+            return as_type(part, self.kind)
         except pa.ArrowException:
             raise InvalidRecordError(
                 f"the column '{printable(self.column.name)}' has values at offset"
@@ -116,7 +117,7 @@ class TypedReadPlan:
     comparisons: tuple[Comparison, ...]
     compared: tuple[SchemaColumn, ...]
     """The columns of the comparisons, one for each."""
-    arrow_schema: Any
+    arrow_schema: pa.Schema
     """The pa.Schema of the answer; every field is nullable."""
     loaded: "tuple[_Loaded, ...]"
     """The columns that are given or compared, each once."""
@@ -178,7 +179,7 @@ class TypedRows:
         batch: pa.RecordBatch,
         offsets: range | Ints,
         times: list[tuple[Ints | int, int]],
-        kept: Any,
+        kept: Mask | None,
         next_offset: int,
         leader_epoch: int,
     ) -> None:
@@ -264,7 +265,7 @@ _Opened = Iterator[tuple[int, int, StoredRows | None]]
 
 
 def _of_batches(
-    buffer: Any, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
+    buffer: BytesLike, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
 ) -> _Opened:
     view = memoryview(buffer).cast("B")
     for position, header in iter_headers(view):
@@ -278,7 +279,7 @@ def _of_batches(
 
 
 def _of_frames(
-    buffer: Any, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
+    buffer: BytesLike, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
 ) -> _Opened:
     for frame in iter_frames(buffer):
         is_before = frame.next_offset <= wanted.start
@@ -327,10 +328,10 @@ class _Rows:
     offsets: range | Ints
     times: Ints | int
     """Of each row, or of all."""
-    parts: list[Any]
+    parts: list[Part]
     """A pa.Array or PlainNumbers for each column that is loaded; None: all null."""
-    tombstones: Any
-    headers: Any
+    tombstones: Mask | None
+    headers: pa.Array | None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -426,7 +427,9 @@ class _Piece:
         headers = stored.headers if takes_headers else None
         return _Rows(offsets, times, parts, stored.tombstones, headers)
 
-    def _kept(self, offsets: range | Ints, gone: Any, compared: list[Any]) -> Any:
+    def _kept(
+        self, offsets: range | Ints, gone: Mask | None, compared: list[pa.Array]
+    ) -> Mask | None:
         """Return a numpy column that is true for the rows to give; None when it is for all."""
         wanted, plan = self._wanted, self._plan
         kept = None
@@ -447,7 +450,7 @@ class _Piece:
         return kept
 
 
-def _record_batch(columns: list[Any], schema: pa.Schema, count: int) -> pa.RecordBatch:
+def _record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     # Without columns a batch still has its number of rows.

@@ -5,7 +5,7 @@ Python runs per batch and per column, never per row. `directory.py` draws the by
 
 import time
 from collections.abc import Container, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -82,7 +82,7 @@ class TypedColumn(NamedTuple):
     """A column of a batch that is made."""
 
     column_id: int
-    array: Any
+    array: pa.Array
     type: ColumnType | None
     """None for columns that have no bounds in the directory."""
 

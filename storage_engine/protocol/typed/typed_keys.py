@@ -8,13 +8,11 @@
 Equal keys have equal bytes, in every version of the schema: key columns never change.
 """
 
-from typing import Any
-
 import pyarrow as pa
 
 from storage_engine.core.typed.column_types import BinaryColumn
 from storage_engine.core.typed.topic_schema import SchemaVersion, TopicSchema
-from storage_engine.protocol.records.arrow_kernels import cast
+from storage_engine.protocol.records.arrow_kernels import as_type
 from storage_engine.protocol.typed.arrays.json_text import json_objects, json_texts, plain_texts
 
 
@@ -29,13 +27,13 @@ def key_bytes(rows: pa.RecordBatch, schema: TopicSchema, version: SchemaVersion)
     return key_texts(arrays, schema, version)
 
 
-def key_texts(arrays: list[Any], schema: TopicSchema, version: SchemaVersion) -> pa.Array:
+def key_texts(arrays: list[pa.Array], schema: TopicSchema, version: SchemaVersion) -> pa.Array:
     """Do the same from the arrays of the key's columns, in the key's order."""
     columns = schema.key_columns(version)
     if len(columns) == 1:
         (column,), (array,) = columns, arrays
         if isinstance(column.type, BinaryColumn):
             return array
-        return cast(plain_texts(array, column.type), pa.binary())
+        return as_type(plain_texts(array, column.type), pa.binary())
     texts = [json_texts(a, c.type) for a, c in zip(arrays, columns, strict=True)]
-    return cast(json_objects([column.name for column in columns], texts), pa.binary())
+    return as_type(json_objects([column.name for column in columns], texts), pa.binary())

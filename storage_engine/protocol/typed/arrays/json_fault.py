@@ -8,7 +8,7 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -63,7 +63,7 @@ def fault_of(value: bytes, columns: Sequence[SchemaColumn]) -> tuple[str, str]:
     return "", ""
 
 
-def _check_members(members: Members, known: Any, path: str = "") -> None:
+def _check_members(members: Members, known: Container[str] | None, path: str = "") -> None:
     """No member stands twice, or is not known."""
     seen = set()
     for name, _ in members:

@@ -8,7 +8,6 @@ wrong with one, and callers find out which by halves.
 import binascii
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,8 @@ import pyarrow as pa
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import SchemaColumn
 from storage_engine.protocol.records.arrow_binary import as_column
-from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
+from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.arrays.json_source import Rewriter, UnreadableJsonError
 from storage_engine.protocol.typed.arrays.json_text import joined, text
 from storage_engine.protocol.typed.arrow_types import arrow_type
@@ -59,7 +59,7 @@ class JsonReader:
         nested = max(0, _count(values, b"{") - len(values))
         return len(values) * self._leaves + nested * self._nested_leaves
 
-    def columns(self, values: pa.Array) -> list[Any]:
+    def columns(self, values: pa.Array) -> list[pa.Array]:
         """Return an array for each column from a pa.BinaryArray, without nulls, with one JSON
         object each. UnreadableJsonError, without a record's number, when one is not."""
         try:
@@ -81,7 +81,7 @@ class JsonReader:
         with _in_one_line():
             if len(values) == 1:
                 self._check_size(values)
-            texts = joined(_PREFIX, cast(self._readable(values), pa.string()), _SUFFIX)
+            texts = joined(_PREFIX, as_type(self._readable(values), pa.string()), _SUFFIX)
             _, offsets, data = texts.buffers()
             size = int(np.frombuffer(offsets, np.int32)[len(texts)])
             parsed = self._parsed(data.slice(0, size), schema)
@@ -106,7 +106,7 @@ class JsonReader:
             [rewriter.rewritten(each) if rewriter.needs(each) else each for each in texts]
         )
 
-    def _columns_of(self, record: pa.Array) -> list[Any]:
+    def _columns_of(self, record: pa.Array) -> list[pa.Array]:
         with _in_one_line():
             return [_as(record.field(n), each.type) for n, each in enumerate(self._columns)]
 
@@ -207,20 +207,20 @@ def _as(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
             array.validate(full=True)
             return array
         case _:
-            return cast(array, arrow_type(column_type))
+            return as_type(array, arrow_type(column_type))
 
 
 def _integers(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type != kind:
         array.validate(full=True)
     # Arrow refuses a decimal with a fraction.
-    return cast(array, kind)
+    return as_type(array, kind)
 
 
 def _floats(array: pa.Array, bits_count: int) -> pa.Array:
     if bits_count == 64:
         return array
-    narrow = cast(array, pa.float32())
+    narrow = as_type(array, pa.float32())
     infinite = kernel("is_inf", narrow)
     if _any(infinite) and _any(kernel("and", infinite, kernel("is_finite", array))):
         raise UnreadableJsonError("a number is too large for FLOAT")
@@ -254,7 +254,7 @@ def _maps(array: pa.Array, column_type: types.MapColumn) -> pa.Array:
     return _lists(array, kind, pairs)
 
 
-def _check_distinct(keys: pa.Array, lengths: Any, key_type: types.ColumnType) -> None:
+def _check_distinct(keys: pa.Array, lengths: Ints, key_type: types.ColumnType) -> None:
     if (
         not len(keys)
         or lengths.max() < 2

@@ -22,14 +22,13 @@ import binascii
 import json
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from storage_engine.core.typed import column_types as types
 from storage_engine.protocol.records.arrow_binary import binary_scalar
-from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 from storage_engine.protocol.typed.arrays.kernel_options import (
     MatchSubstringOptions,
     PadOptions,
@@ -59,7 +58,7 @@ _NO_NUMBERS = (("nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
 
 def text(value: str) -> pa.Scalar:
     """Return a pa.StringScalar."""
-    return cast(binary_scalar(value.encode()), pa.string())
+    return as_type(binary_scalar(value.encode()), pa.string())
 
 
 _NULL = text("null")
@@ -68,7 +67,7 @@ _QUOTE = text('"')
 _COMMA = text(",")
 
 
-def joined(*parts: Any) -> pa.Array:
+def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
     """Join texts, row by row: arrays without nulls, and scalars."""
     return kernel("binary_join_element_wise", *parts, _EMPTY)
 
@@ -102,10 +101,10 @@ def json_texts(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
     return _with_nulls(texts, array)
 
 
-def json_objects(names: Sequence[str], columns: Sequence[Any]) -> pa.Array:
+def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
     """Return a JSON object of these fields for each row, from the JSON texts of the columns, of
     which there is at least one."""
-    parts: list[Any] = []
+    parts: list[pa.Array | pa.Scalar] = []
     for n, (name, column) in enumerate(zip(names, columns, strict=True)):
         lead = "{" if n == 0 else ","
         parts += (text(f"{lead}{json.dumps(name, ensure_ascii=False)}:"), column)
@@ -121,20 +120,20 @@ def plain_texts(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
         case types.BinaryColumn():
             return _base64(array)
         case types.IntervalColumn():
-            return cast(array.view(pa.int64()), pa.string())
+            return as_type(array.view(pa.int64()), pa.string())
         case types.DecimalColumn(_, scale):
             return _decimals(array, scale)
         case types.DateColumn():
             days = array.view(pa.int32())
-            return _times(cast(array, pa.string()), cast(days, pa.int64()), "D", 1)
+            return _times(as_type(array, pa.string()), as_type(days, pa.int64()), "D", 1)
         case types.TimestampColumn(with_zone):
             times = array.view(pa.int64())
-            texts = cast(times.view(pa.timestamp("us")), pa.string())
+            texts = as_type(times.view(pa.timestamp("us")), pa.string())
             texts = kernel("binary_replace_slice", texts, options=_TIME_SEPARATOR)
             texts = _times(texts, times, "us", _DAY_US)
             return joined(texts, text("Z")) if with_zone else texts
         case _:
-            return cast(array, pa.string())
+            return as_type(array, pa.string())
 
 
 def _with_text(array: pa.Array, instead: str = "") -> pa.Array:
@@ -166,7 +165,7 @@ def _any(array: pa.Array) -> bool:
 
 
 def _floats(array: pa.Array) -> pa.Array:
-    texts = cast(array, pa.string())
+    texts = as_type(array, pa.string())
     if _any(kernel("invert", kernel("is_finite", array))):
         for found, written in _NO_NUMBERS:
             texts = kernel("if_else", kernel("equal", texts, text(found)), text(written), texts)
@@ -176,13 +175,13 @@ def _floats(array: pa.Array) -> pa.Array:
 def _decimals(array: pa.Array, scale: int) -> pa.Array:
     """Write out those that Arrow gives an exponent, 0E-8 among them: they are nearer to 0 than a
     millionth."""
-    texts = cast(array, pa.string())
+    texts = as_type(array, pa.string())
     has_exponent = kernel("match_substring", texts, options=_EXPONENT)
     if not _any(has_exponent):
         return texts
     rows = kernel("filter", array, has_exponent)
     whole = pa.Array.from_buffers(_WHOLE, len(rows), rows.buffers(), offset=rows.offset)
-    digits = cast(whole, pa.string())
+    digits = as_type(whole, pa.string())
     is_negative = kernel("starts_with", digits, options=_MINUS)
     unsigned = kernel("binary_replace_slice", digits, options=ReplaceSliceOptions(0, 1, ""))
     digits = kernel("if_else", is_negative, unsigned, digits)
@@ -226,7 +225,7 @@ def _times(texts: pa.Array, numbers: pa.Array, unit: str, day: int) -> pa.Array:
     if unit == "us":
         clock = np.datetime_as_string(within.view("datetime64[us]"))
         written = [date + each[10:] for date, each in zip(written, clock, strict=True)]
-    replacement = cast(binary_values([each.encode() for each in written]), pa.string())
+    replacement = as_type(binary_values([each.encode() for each in written]), pa.string())
     return kernel("replace_with_mask", texts, kernel("coalesce", outside, _FALSE), replacement)
 
 
@@ -249,4 +248,4 @@ def _base64(array: pa.Array) -> pa.Array:
     if array.null_count:
         nothing = pa.nulls(len(array), pa.binary())
         texts = kernel("if_else", kernel("is_valid", array), texts, nothing)
-    return cast(texts, pa.string())
+    return as_type(texts, pa.string())

@@ -1,8 +1,7 @@
 """Nulls where a schema allows none, at any depth of a nested column."""
 
-from typing import Any
-
 import numpy as np
+import pyarrow as pa
 
 from storage_engine.core.typed.column_types import (
     ArrayColumn,
@@ -15,12 +14,12 @@ from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.typed.nested_arrays import list_lengths, map_as_list, null_mask
 
 
-def first_null(array: Any) -> int | None:
+def first_null(array: pa.Array) -> int | None:
     """Return the first row of an array that has a null; None when none has."""
     return int(np.argmax(null_mask(array))) if array.null_count else None
 
 
-def first_null_inside(array: Any, column_type: ColumnType) -> int | None:
+def first_null_inside(array: pa.Array, column_type: ColumnType) -> int | None:
     """Return the first row in which a part of a nested value is null though its type says NOT NULL;
     None when there is none. A null for the whole value is not looked at."""
     if not _has_demands(column_type):
@@ -64,7 +63,7 @@ def _has_demands(column_type: ColumnType) -> bool:
     return any(map(_has_demands, parts_of(column_type)))
 
 
-def _first(array: Any, column_type: ColumnType, nullable: bool) -> int | None:
+def _first(array: pa.Array, column_type: ColumnType, nullable: bool) -> int | None:
     outside = None if nullable else first_null(array)
     return _least((outside, first_null_inside(array, column_type)))
 
@@ -73,7 +72,7 @@ def _least(rows: tuple[int | None, ...]) -> int | None:
     return min((row for row in rows if row is not None), default=None)
 
 
-def _row_of_element(array: Any, element: int | None) -> int | None:
+def _row_of_element(array: pa.Array, element: int | None) -> int | None:
     if element is None:
         return None
     return int(np.searchsorted(np.cumsum(list_lengths(array)), element, side="right"))

@@ -8,7 +8,6 @@ can't hold is refused where the condition is read (`core/typed/literals.py`).
 import math
 import struct
 from decimal import Context, Decimal
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,8 @@ from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.comparisons import Comparison, Literal, Operator
 from storage_engine.protocol.records.arrow_binary import binary_scalar
-from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
+from storage_engine.protocol.records.varints import Mask
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.nested_arrays import bits, one_value
 
@@ -33,7 +33,7 @@ _KERNELS = {
 _EXACT = Context(prec=80)
 
 
-def matching_rows(array: pa.Array, column_type: types.ColumnType, comparison: Comparison) -> Any:
+def matching_rows(array: pa.Array, column_type: types.ColumnType, comparison: Comparison) -> Mask:
     """Return a numpy column that is true for each value of the array that meets the comparison."""
     operator = comparison.operator
     if operator is Operator.IS_NULL:
@@ -56,7 +56,7 @@ def _comparable(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
     """Return an array that compares by the kernels: whole numbers, doubles, binaries, decimals."""
     match column_type:
         case types.FloatColumn():
-            return cast(array, pa.float64())
+            return as_type(array, pa.float64())
         case types.StringColumn():
             return array.view(pa.binary())
         case types.BinaryColumn() | types.BooleanColumn():
@@ -64,15 +64,15 @@ def _comparable(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
         case types.DecimalColumn():
             return array
         case types.IntegerColumn():
-            return cast(array, pa.int64())
+            return as_type(array, pa.int64())
         case _:
             width = arrow_type(column_type).bit_width
-            return cast(array.view(pa.int32() if width == 32 else pa.int64()), pa.int64())
+            return as_type(array.view(pa.int32() if width == 32 else pa.int64()), pa.int64())
 
 
 def _compared(
     array: pa.Array, column_type: types.ColumnType, operator: Operator, value: Literal
-) -> Any:
+) -> Mask:
     """Compare with one value. Nulls give False."""
     if isinstance(column_type, types.FloatColumn) and isinstance(value, float):
         return _compared_floats(array, operator, value)
@@ -106,7 +106,7 @@ def _scalar(array: pa.Array, column_type: types.ColumnType, value: Literal) -> p
     )
 
 
-def _compared_floats(array: pa.Array, operator: Operator, value: float) -> Any:
+def _compared_floats(array: pa.Array, operator: Operator, value: float) -> Mask:
     if math.isnan(value):
         is_nan = _truth(kernel("is_nan", array))
         valid = bits(kernel("is_valid", array))
@@ -127,7 +127,7 @@ def _compared_floats(array: pa.Array, operator: Operator, value: float) -> Any:
     return found
 
 
-def _truth(array: pa.Array) -> Any:
+def _truth(array: pa.Array) -> Mask:
     """Return a pa.BooleanArray as a numpy column, with False for nulls."""
     found = bits(array)
     if array.null_count:

@@ -1,15 +1,15 @@
 """Whether rows fit a version of a topic's schema: names, types, nulls. Nothing is converted."""
 
 import difflib
-from typing import Any
 
 import pyarrow as pa
 
 from storage_engine.core.printable import printable
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
-from storage_engine.protocol.records.arrow_kernels import cast, kernel
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
+from storage_engine.protocol.records.varints import Mask
 from storage_engine.protocol.typed.arrays.ipc_message import (
     column_kind,
     read_message,
@@ -29,7 +29,7 @@ def fitting_columns(
     version: SchemaVersion,
     *,
     tombstones: pa.Array | None = None,
-) -> list[tuple[SchemaColumn, Any]]:
+) -> list[tuple[SchemaColumn, pa.Array]]:
     """Return the columns of a pa.RecordBatch that the version has, in its order, each validated;
     RowsDoNotFitError when there are others, or one does not fit. Tombstones lose what is not their
     key."""
@@ -61,7 +61,7 @@ def fitting_system_column(array: pa.Array, kind: pa.DataType, rows: int, name: s
         raise RowsDoNotFitError(
             f"{name} are {len(array)} values of {array.type}: give {rows} of {kind}", column=name
         )
-    return _validated(cast(array, kind), name)
+    return _validated(as_type(array, kind), name)
 
 
 def fitting_headers(headers: pa.Array, rows: int) -> pa.Array:
@@ -99,7 +99,7 @@ def _unknown(name: str, version: SchemaVersion) -> str:
     return f"the topic's schema has no column '{shown}'{hint}: drop or rename it, or add the column"
 
 
-def _gone(tombstones: pa.Array, rows: int, schema: TopicSchema) -> Any:
+def _gone(tombstones: pa.Array, rows: int, schema: TopicSchema) -> Mask | None:
     """Return a numpy column that is true for tombstones; None when there are none."""
     array = fitting_system_column(tombstones, pa.bool_(), rows, "tombstones")
     if array.null_count:
@@ -124,7 +124,7 @@ def _of_type(array: pa.Array, column: SchemaColumn) -> pa.Array:
             f" {ddl_of(column.type)} is {kind}: cast it",
             column=column.name,
         )
-    return cast(_validated(array, column.name), kind)
+    return as_type(_validated(array, column.name), kind)
 
 
 def _validated(array: pa.Array, name: str) -> pa.Array:
@@ -147,12 +147,12 @@ def _compact(array: pa.Array) -> pa.Array:
     return array
 
 
-def _without(array: pa.Array, gone: Any) -> pa.Array:
+def _without(array: pa.Array, gone: Mask) -> pa.Array:
     """Return the array with null where `gone` is true."""
     return kernel("if_else", boolean_array(gone), pa.nulls(len(array), array.type), array)
 
 
-def _check_nulls(array: pa.Array, column: SchemaColumn, gone: Any) -> None:
+def _check_nulls(array: pa.Array, column: SchemaColumn, gone: Mask | None) -> None:
     if not column.nullable and array.null_count:
         missing = null_mask(array)
         if gone is not None:

@@ -5,16 +5,19 @@ few rows never hold a whole answer in memory.
 """
 
 from itertools import pairwise
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from storage_engine.protocol.records.varints import Ints
+from storage_engine.protocol.records.varints import Ints, Mask
 from storage_engine.protocol.typed.arrays.plain_numbers import PlainNumbers, joined_numbers
 
+Part: TypeAlias = "pa.Array | PlainNumbers | None"
+"""None stands for nulls."""
 
-def part_of(part: Any, start: int, stop: int) -> Any:
+
+def part_of(part: Part, start: int, stop: int) -> Part:
     """Return the rows [start, stop) of a part: of a pa.Array, PlainNumbers, or of None, which
     stands for nulls."""
     if part is None:
@@ -24,12 +27,12 @@ def part_of(part: Any, start: int, stop: int) -> Any:
     return part.slice(start, stop - start)
 
 
-def joined(parts: list[Any], counts: list[int], kind: pa.DataType) -> pa.Array:
+def joined(parts: list[Part], counts: list[int], kind: pa.DataType) -> pa.Array:
     """Return the parts, which have so many rows each, as one array of that type."""
-    kinds = set(map(type, parts))
-    if kinds == {PlainNumbers}:
-        return joined_numbers(parts, kind)
-    if kinds <= {type(None)}:
+    numbers = [part for part in parts if isinstance(part, PlainNumbers)]
+    if numbers and len(numbers) == len(parts):
+        return joined_numbers(numbers, kind)
+    if all(part is None for part in parts):
         return pa.nulls(sum(counts), kind)
     arrays = [_as_array(part, count, kind) for part, count in zip(parts, counts, strict=True)]
     # It copies a single one, too.
@@ -70,7 +73,7 @@ def joined_times(parts: list[tuple[Ints | int, int]]) -> Ints:
     return np.concatenate(columns) if columns else np.zeros(0, np.int64)
 
 
-def joined_masks(parts: list[Any], counts: list[int]) -> Any:
+def joined_masks(parts: list[Mask | None], counts: list[int]) -> Mask | None:
     """Return numpy columns of truths as one; None stands for False in all rows, also in the
     answer."""
     if all(mask is None for mask in parts):
