@@ -43,8 +43,8 @@ class Kind(NamedTuple):
 class Wire(NamedTuple):
     """One field on the wire."""
 
-    kind: str | type | Kind
-    """The name of a primitive type, or the class of a struct."""
+    kind: str | Callable[..., Any] | Kind
+    """The name of a primitive type, or the class or the layout of a struct."""
     first: int
     last: int
     tag: int | None = None
@@ -57,7 +57,11 @@ def _value(default: Value, *wire: str | type | int | None) -> Value:
 
 
 def _array(
-    kind: str | type, first: int, last: int, tag: int | None = None, null_from: int = NEVER
+    kind: str | Callable[..., Any],
+    first: int,
+    last: int,
+    tag: int | None = None,
+    null_from: int = NEVER,
 ) -> list[Any]:
     wire = Wire(kind, first, last, tag, null_from, is_array=True)
     return field(default_factory=list, metadata={WIRE: wire})
@@ -160,7 +164,7 @@ def nullable_strings(first: int = 0, last: int = NEWEST) -> Sequence[str] | None
 
 
 def structs(
-    of: type[Struct], first: int = 0, last: int = NEWEST, *, tag: int | None = None
+    of: Callable[..., Struct], first: int = 0, last: int = NEWEST, *, tag: int | None = None
 ) -> Sequence[Struct]:
     return _array(of, first, last, tag)
 
@@ -181,7 +185,9 @@ def custom(
     write: Callable[[Writer, Value], None],
     least_bytes: int,
     make: Callable[[], Value],
+    *,
+    tag: int | None = None,
 ) -> Value:
     """A field with a form of its own, in all versions; `make` makes its default."""
-    wire = Wire(Kind(read, write, least_bytes), 0, NEWEST)
+    wire = Wire(Kind(read, write, least_bytes), 0, NEWEST, tag)
     return field(default_factory=make, metadata={WIRE: wire})

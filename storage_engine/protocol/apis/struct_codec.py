@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from operator import attrgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.fields import WIRE, Kind, Wire
@@ -26,6 +26,26 @@ from storage_engine.protocol.apis.wire import (
     decode_with,
     uvarint,
 )
+
+Record = TypeVar("Record")
+
+
+class Layout(Generic[Record]):
+    """How a class looks on the wire that says nothing of it itself: its fields in their order."""
+
+    def __init__(self, record_class: Callable[..., Record], **fields: Any) -> None:
+        self.record_class = record_class
+        self.fields: dict[str, Field[Any]] = fields
+
+    def __call__(self, **values: Any) -> Record:
+        return self.record_class(**values)
+
+    def read(self, reader: Reader, version: int) -> Record:
+        record: Record = _codec(self, version, reader.flexible).read(reader)
+        return record
+
+    def write(self, writer: Writer, version: int, record: Record) -> None:
+        _codec(self, version, writer.flexible).write(writer, record)
 
 
 def api(
@@ -92,27 +112,35 @@ class _StructCodec:
     """Reads and writes one class in one version."""
 
     def __init__(self, struct_class: Any, version: int, flexible: bool) -> None:
-        self._struct_class = struct_class
+        self._make = struct_class
+        is_layout = isinstance(struct_class, Layout)
+        named = (
+            struct_class.fields if is_layout else {each.name: each for each in fields(struct_class)}
+        )
+        self._absent: dict[str, Any] = {}
+        """What the version does not have of a class that may have no defaults."""
         self._reads: list[tuple[str, tuple[str, ...] | None, Callable[[Reader], Any]]] = []
         """A field's name, or the names of a run of fields of fixed size, whose values are a tuple;
         and what reads it."""
         self._writes: list[tuple[Callable[[Any], Any], Callable[[Writer, Any], None]]] = []
-        self._tagged: dict[int, tuple[Field[Any], Kind]] = {}
+        self._tagged: dict[int, tuple[str, Field[Any], Kind]] = {}
         self.least_bytes = 1 if flexible else 0
         run: list[tuple[str, Kind]] = []
-        for each in fields(struct_class):
+        for name, each in named.items():
             wire: Wire = each.metadata[WIRE]
             if not wire.first <= version <= wire.last:
+                if is_layout:
+                    self._absent[name] = each.default
                 continue
             kind = _kind_of(wire, version, flexible)
             if wire.tag is not None:
-                self._tagged[wire.tag] = each, kind
+                self._tagged[wire.tag] = name, each, kind
                 continue
             self.least_bytes += kind.least_bytes
             if run and not (kind.packed and run[-1][1].packed):
                 self._add(run)
                 run = []
-            run.append((each.name, kind))
+            run.append((name, kind))
         if run:
             self._add(run)
 
@@ -125,7 +153,7 @@ class _StructCodec:
         self._writes.append((attrgetter(*names), kind.write))
 
     def read(self, reader: Reader) -> Any:
-        values: dict[str, Any] = {}
+        values = self._absent.copy()
         for name, names, read in self._reads:
             if names is None:
                 values[name] = read(reader)
@@ -133,13 +161,13 @@ class _StructCodec:
                 values.update(zip(names, read(reader), strict=True))
         for tag, data in reader.tags().items():
             if tag in self._tagged:
-                each, kind = self._tagged[tag]
+                name, _, kind = self._tagged[tag]
                 tagged = Reader(data, flexible=True)
                 tagged.items_left = reader.items_left
-                values[each.name] = kind.read(tagged)
+                values[name] = kind.read(tagged)
                 tagged.finish()
                 reader.items_left = tagged.items_left
-        return self._struct_class(**values)
+        return self._make(**values)
 
     def write(self, writer: Writer, message: Any) -> None:
         for get, write in self._writes:
@@ -149,11 +177,11 @@ class _StructCodec:
 
     def _tags(self, message: Any) -> list[tuple[int, bytes]]:
         tags = []
-        for tag, (each, kind) in sorted(self._tagged.items()):
-            value = getattr(message, each.name)
+        for tag, (name, each, kind) in sorted(self._tagged.items()):
+            value = getattr(message, name)
             default = each.default
-            if default is MISSING:
-                default = []
+            if default is MISSING and each.default_factory is not MISSING:
+                default = each.default_factory()
             if value != default:
                 tagged = Writer(flexible=True)
                 kind.write(tagged, value)
@@ -189,7 +217,7 @@ def _kind_of(wire: Wire, version: int, flexible: bool) -> Kind:
     return _array(kind, nullable, flexible) if wire.is_array else kind
 
 
-def struct_kind(struct_class: type, version: int, flexible: bool) -> Kind:
+def struct_kind(struct_class: Callable[..., Any], version: int, flexible: bool) -> Kind:
     """Return how a struct is read and written."""
     codec = _codec(struct_class, version, flexible)
     return Kind(codec.read, codec.write, codec.least_bytes)
