@@ -16,8 +16,7 @@ from simulation.transactions.ledger import ObservedTransaction
 from storage_engine.core.groups.records import OffsetKey, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
-from storage_engine.protocol.state.group_batches import LOG
-from storage_engine.protocol.state.group_records import decode_key, decode_record
+from storage_engine.protocol.state.group_records import FIELDS, decode_key, decode_record
 from storage_engine.protocol.state.state_batches import iter_raw
 
 GROUP = "group"
@@ -94,7 +93,7 @@ class GroupLedger:
     def on_data(self, note: BatchNote, batch: bytes) -> ObservedTransaction | None:
         """Record a committed batch; return the transaction that it is part of."""
         found: ObservedTransaction | None = None
-        for _, raw_key, raw in iter_raw(batch, LOG):
+        for _, raw_key, raw in iter_raw(batch, FIELDS.log):
             key = decode_key(raw_key)
             if not isinstance(key, OffsetKey) or raw is None:
                 continue

@@ -21,8 +21,7 @@ from storage_engine.core.transactions.transaction_state import (
     state_partition,
 )
 from storage_engine.protocol.state.state_batches import iter_raw
-from storage_engine.protocol.state.transaction_batches import LOG
-from storage_engine.protocol.state.transaction_records import decode_key, decode_record
+from storage_engine.protocol.state.transaction_records import FIELDS, decode_key, decode_record
 
 PARTITIONS = 2
 """transaction.state.log.num.partitions."""
@@ -80,7 +79,7 @@ class CommittedDecisions:
     def _read(self) -> None:
         batches = b"".join(self._unread)
         self._unread.clear()
-        for _, raw_key, raw in iter_raw(batches, LOG) if batches else ():
+        for _, raw_key, raw in iter_raw(batches, FIELDS.log) if batches else ():
             key = decode_key(raw_key)
             if key is None or raw is None:
                 continue

@@ -20,8 +20,11 @@ from storage_engine.core.errors import (
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
-from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES, decompress
-from storage_engine.protocol.records.recompression import recompressed
+from storage_engine.protocol.records.compression import (
+    MAX_DECOMPRESSED_BYTES,
+    decompress,
+    recompressed,
+)
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     BatchHeader,

@@ -43,8 +43,8 @@ class Kind(NamedTuple):
 class Wire(NamedTuple):
     """One field on the wire."""
 
-    kind: str | Callable[..., Any] | Kind
-    """The name of a primitive type, or the class or the layout of a struct."""
+    kind: str | type | Kind
+    """The name of a primitive type, or the class of a struct."""
     first: int
     last: int
     tag: int | None = None
@@ -57,11 +57,7 @@ def _value(default: Value, *wire: str | type | int | None) -> Value:
 
 
 def _array(
-    kind: str | Callable[..., Any],
-    first: int,
-    last: int,
-    tag: int | None = None,
-    null_from: int = NEVER,
+    kind: str | type, first: int, last: int, tag: int | None = None, null_from: int = NEVER
 ) -> list[Any]:
     wire = Wire(kind, first, last, tag, null_from, is_array=True)
     return field(default_factory=list, metadata={WIRE: wire})
@@ -164,7 +160,7 @@ def nullable_strings(first: int = 0, last: int = NEWEST) -> Sequence[str] | None
 
 
 def structs(
-    of: Callable[..., Struct], first: int = 0, last: int = NEWEST, *, tag: int | None = None
+    of: type[Struct], first: int = 0, last: int = NEWEST, *, tag: int | None = None
 ) -> Sequence[Struct]:
     return _array(of, first, last, tag)
 

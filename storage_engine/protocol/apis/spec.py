@@ -62,8 +62,7 @@ class ApiSpec(Generic[Req, Resp]):
 
 
 AnyApi = ApiSpec[Any, Any]
-"""An API that is known at run time only, or whose messages have no types, as those of
-kafka-python."""
+"""An API that is known at run time only."""
 
 
 def newest_common_version(spec: AnyApi, served: Sequence[int]) -> int | None:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.fields import WIRE, Kind, Wire
@@ -30,22 +30,22 @@ from storage_engine.protocol.apis.wire import (
 Record = TypeVar("Record")
 
 
-class Layout(Generic[Record]):
-    """How a class looks on the wire that says nothing of it itself: its fields in their order."""
+_layouts: dict[type, dict[str, Any]] = {}
+"""The fields of classes that say nothing of the wire themselves."""
 
-    def __init__(self, record_class: Callable[..., Record], **fields: Any) -> None:
-        self.record_class = record_class
-        self.fields: dict[str, Field[Any]] = fields
 
-    def __call__(self, **values: Any) -> Record:
-        return self.record_class(**values)
+def lay_out(record_class: type, **wire_fields: Any) -> None:
+    """Say how a class looks on the wire: its fields in their order."""
+    _layouts[record_class] = wire_fields
 
-    def read(self, reader: Reader, version: int) -> Record:
-        record: Record = _codec(self, version, reader.flexible).read(reader)
-        return record
 
-    def write(self, writer: Writer, version: int, record: Record) -> None:
-        _codec(self, version, writer.flexible).write(writer, record)
+def read_struct(record_class: type[Record], version: int, reader: Reader) -> Record:
+    record: Record = _codec(record_class, version, reader.flexible).read(reader)
+    return record
+
+
+def write_struct(writer: Writer, version: int, record: Record) -> None:
+    _codec(type(record), version, writer.flexible).write(writer, record)
 
 
 def api(
@@ -113,12 +113,14 @@ class _StructCodec:
 
     def __init__(self, struct_class: Any, version: int, flexible: bool) -> None:
         self._make = struct_class
-        is_layout = isinstance(struct_class, Layout)
-        named = (
-            struct_class.fields if is_layout else {each.name: each for each in fields(struct_class)}
-        )
-        self._absent: dict[str, Any] = {}
-        """What the version does not have of a class that may have no defaults."""
+        layout = _layouts.get(struct_class)
+        named = layout or {each.name: each for each in fields(struct_class)}
+        # What the version does not have of a class that may have no defaults.
+        self._absent = {
+            name: each.default
+            for name, each in named.items()
+            if layout and not each.metadata[WIRE].first <= version <= each.metadata[WIRE].last
+        }
         self._reads: list[tuple[str, tuple[str, ...] | None, Callable[[Reader], Any]]] = []
         """A field's name, or the names of a run of fields of fixed size, whose values are a tuple;
         and what reads it."""
@@ -129,8 +131,6 @@ class _StructCodec:
         for name, each in named.items():
             wire: Wire = each.metadata[WIRE]
             if not wire.first <= version <= wire.last:
-                if is_layout:
-                    self._absent[name] = each.default
                 continue
             kind = _kind_of(wire, version, flexible)
             if wire.tag is not None:
@@ -217,7 +217,7 @@ def _kind_of(wire: Wire, version: int, flexible: bool) -> Kind:
     return _array(kind, nullable, flexible) if wire.is_array else kind
 
 
-def struct_kind(struct_class: Callable[..., Any], version: int, flexible: bool) -> Kind:
+def struct_kind(struct_class: type, version: int, flexible: bool) -> Kind:
     """Return how a struct is read and written."""
     codec = _codec(struct_class, version, flexible)
     return Kind(codec.read, codec.write, codec.least_bytes)

@@ -9,10 +9,12 @@ it is installed.
 import pyarrow as pa
 
 try:
-    from pyarrow._compute import CastOptions, FunctionOptions, call_function
+    from pyarrow._compute import CastOptions, FunctionOptions, RoundTemporalOptions, call_function
 except ImportError:
     # A PyArrow that keeps it elsewhere: slower to load, but the same.
-    from pyarrow.compute import CastOptions, FunctionOptions, call_function
+    from pyarrow.compute import CastOptions, FunctionOptions, RoundTemporalOptions, call_function
+
+_WHOLE = RoundTemporalOptions(unit="millisecond")
 
 
 def take(array: pa.Array, indices: pa.Array) -> pa.Array:
@@ -32,3 +34,14 @@ def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         return array
     return call_function("cast", [array], CastOptions(kind))
+
+
+def milliseconds(times: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """int64 of a column of timestamps. What is less than a millisecond is cut off downwards, before
+    1970, too, as Java does; Arrow's cast goes towards 1970."""
+    unit = times.type.unit
+    # Of a time in a zone Arrow would look for the local time.
+    times = as_type(times, pa.timestamp(unit))
+    if unit in ("us", "ns"):
+        times = kernel("floor_temporal", times, options=_WHOLE)
+    return as_type(as_type(times, pa.timestamp("ms")), pa.int64())

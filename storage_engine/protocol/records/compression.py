@@ -33,7 +33,15 @@ from storage_engine.core.errors import (
     DecompressedTooLargeError,
     UnsupportedCompressionError,
 )
-from storage_engine.protocol.records.record_batch import BytesLike, Codec
+from storage_engine.protocol.records.record_batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    BytesLike,
+    Codec,
+    seal,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,6 +109,19 @@ def compress(codec: Codec, data: BytesLike) -> BytesLike:
             return _view(_arrow_codec("gzip", _GZIP_LEVEL).compress(data))
         case Codec.ZSTD:
             return _view(_arrow_codec("zstd").compress(data))
+
+
+def recompressed(header: BatchHeader, section: BytesLike, codec: Codec) -> bytearray:
+    """Return the whole batch of that header with another codec; `section` has its records,
+    decompressed. They are the same bytes as before, and producer, times and transaction stay as
+    they are."""
+    block = compress(codec, section)
+    batch = bytearray(HEADER_BYTES) + block
+    fresh = header._replace(
+        length=len(batch) - LENGTH_END, attributes=header.attributes & ~CODEC_MASK | codec
+    )
+    seal(batch, 0, fresh)
+    return batch
 
 
 def decompress(codec: int, data: BytesLike, *, max_bytes: int) -> BytesLike:

@@ -33,6 +33,11 @@ from storage_engine.protocol.records.record_batch import (
     seal,
 )
 
+VARINT_BYTES = 5
+"""The most bytes of a 32-bit varint."""
+VARLONG_BYTES = 10
+"""The most bytes of a 64-bit varint."""
+
 ABORT = 0
 COMMIT = 1
 
@@ -121,47 +126,60 @@ def _key_and_value(header: BatchHeader, batch: BytesLike) -> tuple[bytes, bytes]
         raise _damaged(header, f"{header.records_count} records, attributes {header.attributes}")
     view = memoryview(batch)[HEADER_BYTES : header.size_in_bytes]
     try:
-        _, at = _read_varint(view, 0)
-        _, at = _read_varint(view, at + 1)
-        _, at = _read_varint(view, at)
+        _, at = varint_at(view, 0)
+        _, at = varint_at(view, at + 1)
+        _, at = varint_at(view, at)
         key, at = _read_bytes(view, at)
         value, _ = _read_bytes(view, at)
-    except IndexError:
+    except ValueError:
         raise _damaged(header, "its record is cut off") from None
     return key, value
 
 
 def _read_bytes(view: memoryview, at: int) -> tuple[bytes, int]:
-    size, at = _read_varint(view, at)
+    size, at = varint_at(view, at)
     if not 0 <= size <= len(view) - at:
-        raise IndexError
+        raise ValueError("it has not so many bytes")
     return bytes(view[at : at + size]), at + size
-
-
-def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
-    """Return a zigzag varint and the position after it; IndexError when it is cut off."""
-    encoded = shift = 0
-    while True:
-        byte = view[at]
-        at += 1
-        encoded |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return (encoded >> 1) ^ -(encoded & 1), at
-
-
-def varint(value: int) -> bytes:
-    """Encode one zigzag varint; for many of them, `varints` has columns."""
-    encoded = (value << 1) ^ (value >> 63)
-    result = bytearray()
-    while encoded >= 0x80:
-        result.append(encoded & 0x7F | 0x80)
-        encoded >>= 7
-    result.append(encoded)
-    return bytes(result)
 
 
 def _damaged(header: BatchHeader, reason: str) -> CorruptRecordError:
     return CorruptRecordError(
         f"the control batch at offset {header.base_offset} is damaged: {reason}"
     )
+
+
+# --- single zigzag varints; `varints` has columns of them ---
+
+
+def varint(value: int) -> bytes:
+    """Return `value` as a zigzag varint."""
+    encoded = (value << 1) ^ (value >> 63)
+    written = bytearray()
+    while encoded >= 0x80:
+        written.append(encoded & 0x7F | 0x80)
+        encoded >>= 7
+    written.append(encoded)
+    return bytes(written)
+
+
+def read_varint(
+    view: memoryview, position: int, stop: int, most_bytes: int = VARINT_BYTES
+) -> tuple[int, int] | None:
+    """Return the value at `position` and the position after it; None when no whole varint is
+    there."""
+    encoded = 0
+    for index in range(min(most_bytes, stop - position)):
+        byte = view[position + index]
+        encoded |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return (encoded >> 1) ^ -(encoded & 1), position + index + 1
+    return None
+
+
+def varint_at(view: memoryview, position: int) -> tuple[int, int]:
+    """Do the same up to the end of `view`; ValueError when none is there."""
+    read = read_varint(view, position, len(view), VARLONG_BYTES)
+    if read is None:
+        raise ValueError("a number is cut off or too long")
+    return read

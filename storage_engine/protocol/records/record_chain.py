@@ -23,13 +23,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from storage_engine.protocol.records.control_record import read_varint
 from storage_engine.protocol.records.varints import (
     VARINT_BYTES,
     Bytes,
     DamagedVarintError,
     Ints,
     read_column,
-    read_varint,
 )
 
 LEAST_BODY_BYTES = 6

@@ -11,8 +11,8 @@ Source: the record format of the Kafka protocol (drawn in record_encoder.py); R-
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -90,38 +90,39 @@ class DecodedRecords:
         return _plain_array(microseconds, pa.timestamp("us", tz="UTC"))
 
 
+class Decoding(TypedDict, total=False):
+    """How batches are decoded, as `iter_decoded_logs` has it."""
+
+    include_headers: bool
+    include_keys: bool
+    include_values: bool
+    max_decompressed_bytes: int | None
+    check_crcs: bool
+    group_bytes: int
+
+
 def decode_batches(
     buffers: Any,
     *,
     start_offset: int = 0,
     end_offset: int | None = None,
-    include_headers: bool = False,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-    check_crcs: bool = True,
+    **decoding: Unpack[Decoding],
 ) -> DecodedRecords:
     """Return all rows of iter_decoded in one piece; at most 2 GiB of keys, and of values, and at
-    most `max_decompressed_bytes` of a batch."""
+    most DEFAULT_MAX_DECOMPRESSED_BYTES of a batch."""
+    decoding.setdefault("max_decompressed_bytes", DEFAULT_MAX_DECOMPRESSED_BYTES)
     parts = list(
-        iter_decoded(
-            buffers,
-            start_offset=start_offset,
-            end_offset=end_offset,
-            include_headers=include_headers,
-            max_decompressed_bytes=max_decompressed_bytes,
-            check_crcs=check_crcs,
-        )
-    )
+        iter_decoded(buffers, start_offset=start_offset, end_offset=end_offset, **decoding)
+    ) or [_no_records(decoding.get("include_headers", False))]
     if len(parts) == 1:
         return parts[0]
-    if not parts:
-        return _no_records(include_headers)
+
+    def joined_column(name: str) -> pa.Array | None:
+        columns = [getattr(part, name) for part in parts]
+        return None if columns[0] is None else pa.concat_arrays(columns)
+
     return DecodedRecords(
-        keys=pa.concat_arrays([part.keys for part in parts]),
-        values=pa.concat_arrays([part.values for part in parts]),
-        offsets=pa.concat_arrays([part.offsets for part in parts]),
-        timestamps_ms=pa.concat_arrays([part.timestamps_ms for part in parts]),
-        timestamp_types=pa.concat_arrays([part.timestamp_types for part in parts]),
-        headers=pa.concat_arrays([part.headers for part in parts]) if include_headers else None,
+        **{each.name: joined_column(each.name) for each in fields(DecodedRecords)}
     )
 
 
@@ -130,12 +131,7 @@ def iter_decoded(
     *,
     start_offset: int = 0,
     end_offset: int | None = None,
-    include_headers: bool = False,
-    include_keys: bool = True,
-    include_values: bool = True,
-    max_decompressed_bytes: int | None = None,
-    check_crcs: bool = True,
-    group_bytes: int = GROUP_BYTES,
+    **decoding: Unpack[Decoding],
 ) -> Iterator[DecodedRecords]:
     """Yield the records with start_offset <= offset < end_offset, about `group_bytes` of them at a
     time. Columns that are not included are checked all the same, but not copied out.
@@ -145,16 +141,8 @@ def iter_decoded(
     ones (left by compaction). No empty piece is yielded. Memory does not grow with batches, only
     with records. Raises CorruptRecordError, also for a batch of more than `max_decompressed_bytes`.
     """
-    decoded = iter_decoded_logs(
-        (LogPiece(None, buffer, start_offset, end_offset) for buffer in _each_buffer(buffers)),
-        include_headers=include_headers,
-        include_keys=include_keys,
-        include_values=include_values,
-        max_decompressed_bytes=max_decompressed_bytes,
-        check_crcs=check_crcs,
-        group_bytes=group_bytes,
-    )
-    return (each.records for each in decoded)
+    pieces = (LogPiece(None, buffer, start_offset, end_offset) for buffer in _each_buffer(buffers))
+    return (each.records for each in iter_decoded_logs(pieces, **decoding))
 
 
 class LogPiece(NamedTuple):

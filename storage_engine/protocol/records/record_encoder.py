@@ -20,10 +20,10 @@ Source: the record format of the Kafka protocol; R-LOG6, R-LOG7.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,7 @@ from storage_engine.protocol.records.arrow_binary import (
     varint_rows,
     writable_bytes,
 )
+from storage_engine.protocol.records.arrow_kernels import milliseconds
 from storage_engine.protocol.records.compression import codec_named, compress
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
@@ -53,7 +54,6 @@ from storage_engine.protocol.records.record_batch import (
     seal,
 )
 from storage_engine.protocol.records.record_headers import HeaderColumn
-from storage_engine.protocol.records.record_times import milliseconds
 from storage_engine.protocol.records.uniform_records import UniformColumn, UniformRows
 from storage_engine.protocol.records.varints import (
     VARINT_BYTES,
@@ -63,6 +63,8 @@ from storage_engine.protocol.records.varints import (
     varint_size,
     zigzag_column,
 )
+
+Arguments = ParamSpec("Arguments")
 
 DEFAULT_BATCH_BYTES = 1 << 20
 GROUP_BYTES = 1 << 20
@@ -99,44 +101,6 @@ class EncodedBatch:
         return len(self.data)
 
 
-def encode_batches(
-    values: pa.Array | pa.ChunkedArray,
-    keys: pa.Array | pa.ChunkedArray | None = None,
-    headers: pa.Array | None = None,
-    timestamps_ms: pa.Array | None = None,
-    *,
-    compression: str = "none",
-    batch_bytes: int = DEFAULT_BATCH_BYTES,
-    now_ms: int | None = None,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    transactional: bool = False,
-) -> list[EncodedBatch]:
-    """Return the rows as batches of at most `batch_bytes` before compression, with at least one
-    record each.
-
-    Columns are Arrow arrays, chunked arrays or None, of equal length: keys and values binary or
-    string, headers as HEADERS_TYPE, timestamps int64 milliseconds or Arrow timestamps. A null
-    timestamp is `now_ms` (default: the wall clock). `base_sequence` goes on from batch to batch.
-    """
-    return list(
-        iter_encoded(
-            values,
-            keys,
-            headers,
-            timestamps_ms,
-            compression=compression,
-            batch_bytes=batch_bytes,
-            now_ms=now_ms,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            transactional=transactional,
-        )
-    )
-
-
 def iter_encoded(
     values: pa.Array | pa.ChunkedArray,
     keys: pa.Array | pa.ChunkedArray | None = None,
@@ -151,8 +115,13 @@ def iter_encoded(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> Iterator[EncodedBatch]:
-    """Do the same as encode_batches one batch at a time, so that the first can be sent while the
-    next is made."""
+    """Yield the rows as batches of at most `batch_bytes` before compression, with at least one
+    record each, one at a time, so that the first can be sent while the next is made.
+
+    Columns are Arrow arrays, chunked arrays or None, of equal length: keys and values binary or
+    string, headers as HEADERS_TYPE, timestamps int64 milliseconds or Arrow timestamps. A null
+    timestamp is `now_ms` (default: the wall clock). `base_sequence` goes on from batch to batch.
+    """
     codec = codec_named(compression)
     rows = _rows(values, keys, headers, timestamps_ms, now_ms)
     transactional_bit = TRANSACTIONAL_BIT if transactional else 0
@@ -179,6 +148,19 @@ def iter_encoded(
         yield EncodedBatch(data=data, record_count=count)
         if sequence >= 0:
             sequence = advance_sequence(sequence, count)
+
+
+def _listed(
+    encode: Callable[Arguments, Iterator[EncodedBatch]],
+) -> Callable[Arguments, list[EncodedBatch]]:
+    def encode_all(*arguments: Arguments.args, **named: Arguments.kwargs) -> list[EncodedBatch]:
+        return list(encode(*arguments, **named))
+
+    return encode_all
+
+
+encode_batches = _listed(iter_encoded)
+"""All at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

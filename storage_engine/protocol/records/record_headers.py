@@ -28,13 +28,13 @@ from storage_engine.protocol.records.arrow_binary import (
     join,
     varint_rows,
 )
+from storage_engine.protocol.records.control_record import read_varint
 from storage_engine.protocol.records.varints import (
     VARINT_BYTES,
     Bytes,
     DamagedVarintError,
     Ints,
     read_column,
-    read_varint,
     zigzag_column,
 )
 

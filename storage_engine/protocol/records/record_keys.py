@@ -7,6 +7,7 @@ and are loaded then. Source: R-LOG10.
 """
 
 from storage_engine.core.errors import CorruptRecordError, InvalidRecordError
+from storage_engine.protocol.records.control_record import varint_at
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, BytesLike, Codec
 
 WALKED_RECORDS_MAX = 64
@@ -70,16 +71,16 @@ def _walk(data: memoryview, header: BatchHeader) -> list[int]:
     keyless: list[int] = []
     try:
         for number in range(header.records_count):
-            length, position = _read(data, position)
+            length, position = varint_at(data, position)
             end = position + length
             # The position is that after the attributes byte.
-            _, at = _read(data, position + 1)
-            delta, at = _read(data, at)
-            key_length, at = _read(data, at)
+            _, at = varint_at(data, position + 1)
+            delta, at = varint_at(data, at)
+            key_length, at = varint_at(data, at)
             if key_length < 0:
                 keyless.append(number)
-            value_length, at = _read(data, at + max(key_length, 0))
-            headers, at = _read(data, at + max(value_length, 0))
+            value_length, at = varint_at(data, at + max(key_length, 0))
+            headers, at = varint_at(data, at + max(value_length, 0))
             if (
                 at > end
                 or end > len(data)
@@ -92,23 +93,8 @@ def _walk(data: memoryview, header: BatchHeader) -> list[int]:
             position = end
         if position != len(data):
             raise ValueError(f"{len(data) - position} bytes come after the last record")
-    except (ValueError, IndexError) as error:
+    except ValueError as error:
         raise InvalidRecordError(
             f"a record batch of {header.records_count} records is damaged: {error}"
         ) from None
     return keyless
-
-
-def _read(data: memoryview, position: int) -> tuple[int, int]:
-    """Return a zigzag varint and the position after it; IndexError or ValueError when there is
-    none."""
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (result >> 1) ^ -(result & 1), position
-        shift += 7
-        if shift >= 70:
-            raise ValueError("a number is too long")

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from storage_engine.core.errors import CorruptRecordError, DecompressedTooLargeError
 from storage_engine.protocol.records.arrow_binary import LARGEST_ARRAY_BYTES
 from storage_engine.protocol.records.compression import iter_decompressed, joined
+from storage_engine.protocol.records.control_record import VARINT_BYTES, read_varint, varint_at
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, BytesLike
 from storage_engine.protocol.records.record_chain import LEAST_BODY_BYTES, LEAST_RECORD_BYTES
-from storage_engine.protocol.records.varints import VARINT_BYTES, VARLONG_BYTES, read_varint
 
 SECTION_BYTES = 16 << 20
 """Batches up to this size are one section. Kafka's max.message.bytes is 1 MiB by default; text
@@ -158,16 +158,13 @@ class _Cut:
 
     def _delta(self, view: memoryview, start: int) -> int:
         """Return the offset delta of the record that begins there."""
-        read = read_varint(view, start, len(view))
-        if read is not None:
+        try:
+            _, at = varint_at(view, start)
             # The attributes byte, then the timestamp delta.
-            time = read[1] + 1
-            sizes = (n for n, byte in enumerate(view[time : time + VARLONG_BYTES]) if byte < 0x80)
-            if (size := next(sizes, None)) is not None:
-                read = read_varint(view, time + size + 1, len(view))
-                if read is not None:
-                    return read[0]
-        raise self._corrupt(0, "its offset delta is cut off")
+            _, at = varint_at(view, at + 1)
+            return varint_at(view, at)[0]
+        except ValueError:
+            raise self._corrupt(0, "its offset delta is cut off") from None
 
     def _corrupt(self, record: int, reason: str) -> CorruptRecordError:
         return corrupt_batch(self._header, f"record {self._done + record}: {reason}")

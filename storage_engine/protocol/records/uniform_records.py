@@ -22,8 +22,9 @@ import numpy.typing as npt
 
 from storage_engine.protocol.records.arrow_binary import NULL_LENGTH, BinaryValues
 from storage_engine.protocol.records.batch_memory import BatchMemory
+from storage_engine.protocol.records.control_record import varint
 from storage_engine.protocol.records.record_batch import HEADER_BYTES
-from storage_engine.protocol.records.varints import VARINT_BYTES, Bytes, varint_bytes, varint_size
+from storage_engine.protocol.records.varints import VARINT_BYTES, Bytes, varint_size
 
 _NOTHING_AND_NO_LATER = b"\x00\x00"
 """The attributes, and the timestamp delta."""
@@ -147,9 +148,9 @@ def _written_blank(key_length: int, value_length: int, count: int) -> Bytes:
     for span in _spans(key_length, value_length):
         if span.first < count:
             rows = min(count, span.end) - span.first
-            front = varint_bytes(span.body) + _NOTHING_AND_NO_LATER
-            row = front + bytes(span.width) + varint_bytes(key_length)
-            row += bytes(max(0, key_length)) + varint_bytes(value_length)
+            front = varint(span.body) + _NOTHING_AND_NO_LATER
+            row = front + bytes(span.width) + varint(key_length)
+            row += bytes(max(0, key_length)) + varint(value_length)
             row += bytes(max(0, value_length)) + _NO_HEADERS
             records = np.empty((rows, len(row)), np.uint8)
             _items(records, 0, len(row))[:] = np.frombuffer(row, (np.void, len(row)))

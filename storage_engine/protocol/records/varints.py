@@ -11,15 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from storage_engine.protocol.records.control_record import VARINT_BYTES as VARINT_BYTES
+from storage_engine.protocol.records.control_record import VARLONG_BYTES as VARLONG_BYTES
+
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
-
-VARINT_BYTES = 5
-"""The most bytes of a 32-bit varint."""
-VARLONG_BYTES = 10
-"""The most bytes of a 64-bit varint."""
 
 _SEVEN = np.uint64(7)
 _ONE = np.uint64(1)
@@ -74,17 +72,6 @@ def _zigzag(value: int) -> int:
 def varint_size(value: int) -> int:
     """Return the number of bytes that `value` takes as a zigzag varint."""
     return _size_of(_zigzag(value))
-
-
-def varint_bytes(value: int) -> bytes:
-    """Return `value` as a zigzag varint."""
-    encoded = _zigzag(value)
-    written = bytearray()
-    while encoded >= 0x80:
-        written.append(encoded & 0x7F | 0x80)
-        encoded >>= 7
-    written.append(encoded)
-    return bytes(written)
 
 
 def write_column(target: Bytes, positions: Ints, column: VarintColumn) -> None:
@@ -169,15 +156,3 @@ def _check_room(outside: npt.NDArray[np.bool_], rows: Ints | None = None) -> Non
     if outside.any():
         first = int(np.argmax(outside))
         raise DamagedVarintError(first if rows is None else int(rows[first]))
-
-
-def read_varint(view: memoryview, position: int, stop: int) -> tuple[int, int] | None:
-    """Return the value at `position` and the position after it; None when no whole varint is
-    there."""
-    encoded = 0
-    for index in range(min(VARINT_BYTES, stop - position)):
-        byte = view[position + index]
-        encoded |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return (encoded >> 1) ^ -(encoded & 1), position + index + 1
-    return None

@@ -7,26 +7,21 @@ Batches of transactions wait for their markers. Keys of later versions are skipp
 from functools import partial
 
 from storage_engine.core.coordinator_log import UnreadableRecord
-from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.groups.records import (
     GroupContent,
     GroupEntry,
     GroupKey,
     GroupRecord,
-    Record,
-    RecordKey,
 )
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import BatchHeader, BytesLike, iter_headers
 from storage_engine.protocol.state.group_records import (
-    decode_key,
+    FIELDS,
     decode_record,
     encode_key,
     encode_record,
 )
-from storage_engine.protocol.state.state_batches import encode_records, readable
-
-LOG = "log of group offsets"
+from storage_engine.protocol.state.state_batches import encode_records, read_records
 
 
 def new_content() -> GroupContent:
@@ -52,29 +47,16 @@ def replay(batches: BytesLike, content: GroupContent) -> list[str]:
     decoded."""
     troubles: list[str] = []
     of_transactions = _OfTransactions(batches)
-    for offset, raw_key, raw in readable(batches, LOG, troubles):
+    for offset, key, record in read_records(batches, FIELDS, decode_record, troubles):
         of_transactions.end_before(offset, content)
-        try:
-            key = decode_key(raw_key)
-        except CorruptRecordError as failure:
-            troubles.append(f"the record at offset {offset} counts for nothing: {failure}")
-            continue
-        if key is not None:
-            record = None if raw is None else _record(key, raw, offset, troubles)
-            content.put(key, record, of_transactions.producer_at(offset))
+        if isinstance(record, UnreadableRecord):
+            what = "it begins anew" if isinstance(key, GroupKey) else "commit another offset"
+            troubles.append(
+                f"the record of {key} at offset {offset} is lost, {what}: {record.reason}"
+            )
+        content.put(key, record, of_transactions.producer_at(offset))
     of_transactions.end_before(None, content)
     return troubles
-
-
-def _record(
-    key: RecordKey, raw: bytes, offset: int, troubles: list[str]
-) -> Record | UnreadableRecord:
-    try:
-        return decode_record(key, raw)
-    except CorruptRecordError as failure:
-        what = "it begins anew" if isinstance(key, GroupKey) else "commit another offset"
-        troubles.append(f"the record of {key} at offset {offset} is lost, {what}: {failure}")
-        return UnreadableRecord(str(failure))
 
 
 class _OfTransactions:

@@ -45,7 +45,7 @@ from storage_engine.protocol.apis.fields import (
     nullable_name,
     structs,
 )
-from storage_engine.protocol.apis.struct_codec import Layout
+from storage_engine.protocol.apis.struct_codec import lay_out, read_struct
 from storage_engine.protocol.apis.wire import Reader, Writer
 from storage_engine.protocol.state.state_fields import StateFields
 
@@ -68,7 +68,7 @@ def _write_partition(writer: Writer, tp: TopicPartition) -> None:
     writer.int32(tp.partition)
 
 
-_OFFSET = Layout(
+lay_out(
     OffsetRecord,
     offset=int64(),
     leader_epoch=int32(3, default=NO_LEADER_EPOCH),
@@ -76,7 +76,7 @@ _OFFSET = Layout(
     commit_ms=int64(),
     expire_ms=int64(_OFFSET_VALUE_WITH_EXPIRY, _OFFSET_VALUE_WITH_EXPIRY, default=NO_EXPIRY),
 )
-_MEMBER = Layout(
+lay_out(
     GroupMemberRecord,
     member_id=name(),
     instance_id=nullable_name(3),
@@ -87,16 +87,16 @@ _MEMBER = Layout(
     subscription=binary(),
     assignment=binary(),
 )
-_GROUP = Layout(
+lay_out(
     GroupRecord,
     protocol_type=name(),
     generation=int32(),
     protocol=nullable_name(),
     leader=nullable_name(),
     state_ms=int64(2, default=NO_TIME),
-    members=structs(_MEMBER),
+    members=structs(GroupMemberRecord),
 )
-_OFFSET_KEY_LAYOUT = Layout(
+lay_out(
     OffsetKey,
     group_id=name(),
     partition=custom(
@@ -106,38 +106,35 @@ _OFFSET_KEY_LAYOUT = Layout(
         lambda: TopicPartition("", 0),
     ),
 )
-_fields: StateFields[RecordKey] = StateFields(
-    "log of group offsets",
-    {
-        0: _OFFSET_KEY_LAYOUT,
-        OFFSET_KEY: _OFFSET_KEY_LAYOUT,
-        GROUP_KEY: Layout(GroupKey, group_id=name()),
-    },
+lay_out(GroupKey, group_id=name())
+
+FIELDS: StateFields[RecordKey] = StateFields(
+    "log of group offsets", {0: OffsetKey, OFFSET_KEY: OffsetKey, GROUP_KEY: GroupKey}
 )
-encode_key = _fields.encode_key
-decode_key = _fields.decode_key
+encode_key = FIELDS.encode_key
+decode_key = FIELDS.decode_key
 
 
 def encode_record(record: Record) -> bytes:
     if isinstance(record, GroupRecord):
-        return _fields.encode(_GROUP, _GROUP_VALUE, record, flexible=False)
+        return FIELDS.encode(_GROUP_VALUE, record, flexible=False)
     expires = record.expire_ms != NO_EXPIRY
     version = _OFFSET_VALUE_WITH_EXPIRY if expires else _OFFSET_VALUE
-    return _fields.encode(_OFFSET, version, record, flexible=False)
+    return FIELDS.encode(version, record, flexible=False)
 
 
 def decode_record(key: RecordKey, data: bytes) -> Record:
     """Decode the value under a key of that kind."""
-    version = _fields.version(data, "value")
+    version = FIELDS.version(data, "value")
     if not 0 <= version <= _NEWEST_VALUE:
-        raise _fields.corrupt(f"the value of {key}", f"its version {version} is not known")
+        raise FIELDS.corrupt(f"the value of {key}", f"its version {version} is not known")
 
     def read(reader: Reader) -> Record:
         if isinstance(key, GroupKey):
-            return _checked(_GROUP.read(reader, version), version)
-        return _OFFSET.read(reader, version)
+            return _checked(read_struct(GroupRecord, version, reader), version)
+        return read_struct(OffsetRecord, version, reader)
 
-    return _fields.decoded(f"the value of {key}", data, version >= _FIRST_FLEXIBLE, read)
+    return FIELDS.decoded(f"the value of {key}", data, version >= _FIRST_FLEXIBLE, read)
 
 
 def _checked(record: GroupRecord, version: int) -> GroupRecord:

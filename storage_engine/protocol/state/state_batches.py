@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.protocol.records.control_record import varint
 from storage_engine.protocol.records.record_batch import (
@@ -28,6 +29,7 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_decoder import iter_decoded
 from storage_engine.protocol.records.record_encoder import LARGEST_BATCH_BYTES, encode_batches
+from storage_engine.protocol.state.state_fields import StateFields
 
 KeyT = TypeVar("KeyT")
 RecordT = TypeVar("RecordT")
@@ -130,6 +132,28 @@ def _encode_few(keys: Sequence[bytes], values: Sequence[bytes | None], now_ms: i
     )
     seal(data, 0, header)
     return memoryview(data)
+
+
+def read_records(
+    batches: BytesLike,
+    fields: StateFields[KeyT],
+    decode_record: Callable[[KeyT, bytes], RecordT],
+    troubles: list[str],
+) -> Iterator[tuple[int, KeyT, RecordT | UnreadableRecord | None]]:
+    """Yield offset, key and record of each entry, None for a tombstone. Keys of later versions, and
+    damaged ones, are left out; the reasons of those are appended to `troubles`."""
+    for offset, raw_key, raw in readable(batches, fields.log, troubles):
+        try:
+            key = fields.decode_key(raw_key)
+        except CorruptRecordError as failure:
+            troubles.append(f"the record at offset {offset} counts for nothing: {failure}")
+            continue
+        if key is None:
+            continue
+        try:
+            yield offset, key, None if raw is None else decode_record(key, raw)
+        except CorruptRecordError as failure:
+            yield offset, key, UnreadableRecord(str(failure))
 
 
 def readable(

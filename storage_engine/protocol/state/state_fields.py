@@ -4,10 +4,11 @@ the log."""
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Generic, TypeVar
 
 from storage_engine.core.errors import CorruptRecordError, InvalidRequestError
-from storage_engine.protocol.apis.struct_codec import Layout, Record
+from storage_engine.protocol.apis.struct_codec import Record, read_struct, write_struct
 from storage_engine.protocol.apis.wire import INT16, Reader, Writer
 
 Item = TypeVar("Item")
@@ -17,30 +18,29 @@ Key = TypeVar("Key")
 class StateFields(Generic[Key]):
     """The codec of one kind of log."""
 
-    def __init__(self, log: str, keys: Mapping[int, Layout[Any]]) -> None:
+    def __init__(self, log: str, keys: Mapping[int, type[Key]]) -> None:
         """`keys`: by version; of several versions of a key the last is written."""
-        self._log = log
+        self.log = log
         self._keys = keys
-        self._versions = {layout.record_class: version for version, layout in keys.items()}
+        self._versions = {kind: version for version, kind in keys.items()}
 
     def encode_key(self, key: Key) -> bytes:
         version = self._versions[type(key)]
-        return self.encode(self._keys[version], version, key, flexible=False)
+        return self.encode(version, key, flexible=False)
 
     def decode_key(self, data: bytes) -> Key | None:
         """Decode a key; None for one of an unknown version, which a later version wrote."""
         version = self.version(data, "key")
-        layout = self._keys.get(version)
-        if layout is None:
+        kind = self._keys.get(version)
+        if kind is None:
             return None
-        key: Key = self.decoded("a key", data, False, lambda reader: layout.read(reader, version))
-        return key
+        return self.decoded("a key", data, False, partial(read_struct, kind, version))
 
     @staticmethod
-    def encode(layout: Layout[Record], version: int, record: Record, *, flexible: bool) -> bytes:
+    def encode(version: int, record: Record, *, flexible: bool) -> bytes:
         writer = Writer(flexible=flexible)
         writer.int16(version)
-        layout.write(writer, version, record)
+        write_struct(writer, version, record)
         return bytes(writer.data)
 
     def version(self, data: bytes, what: str) -> int:
@@ -66,4 +66,4 @@ class StateFields(Generic[Key]):
         return item
 
     def corrupt(self, what: str, reason: str) -> CorruptRecordError:
-        return CorruptRecordError(f"{what} in the {self._log} is damaged: {reason}")
+        return CorruptRecordError(f"{what} in the {self.log} is damaged: {reason}")

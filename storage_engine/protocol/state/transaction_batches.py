@@ -8,7 +8,6 @@ Keys of later versions are skipped. Source: KIP-98.
 from functools import partial
 
 from storage_engine.core.coordinator_log import UnreadableRecord
-from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.transactions.transaction_state import (
     LedgerRecord,
     MemberRecord,
@@ -17,15 +16,13 @@ from storage_engine.core.transactions.transaction_state import (
     TransactionRecord,
 )
 from storage_engine.protocol.records.record_batch import BytesLike
-from storage_engine.protocol.state.state_batches import encode_records, readable
+from storage_engine.protocol.state.state_batches import encode_records, read_records
 from storage_engine.protocol.state.transaction_records import (
-    decode_key,
+    FIELDS,
     decode_record,
     encode_key,
     encode_record,
 )
-
-LOG = "transaction state log"
 
 
 def new_content() -> StateContent:
@@ -54,23 +51,14 @@ def replay(batches: BytesLike, content: StateContent) -> list[str]:
     """Apply whole batches of the log to `content`; return why records among them can't be
     decoded."""
     troubles: list[str] = []
-    for offset, raw_key, raw in readable(batches, LOG, troubles):
-        try:
-            key = decode_key(raw_key)
-        except CorruptRecordError as failure:
-            troubles.append(f"the record at offset {offset} counts for nothing: {failure}")
-            continue
-        if key is None:
-            continue
-        if raw is None:
+    for offset, key, record in read_records(batches, FIELDS, decode_record, troubles):
+        if record is None:
             content.pop(key, None)
             continue
-        try:
-            content[key] = decode_record(key, raw)
-        except CorruptRecordError as failure:
-            content[key] = UnreadableRecord(str(failure))
+        content[key] = record
+        if isinstance(record, UnreadableRecord):
             troubles.append(
                 f"requests for {key} are refused until a broker that can read its record at offset "
-                f"{offset} leads: {failure}"
+                f"{offset} leads: {record.reason}"
             )
     return troubles

@@ -27,7 +27,6 @@ The tasks of a job mostly write to the same partitions: so ends share sets. Sour
 """
 
 from collections.abc import Mapping
-from typing import Any
 from uuid import UUID
 
 from storage_engine.core.errors import InvalidRequestError
@@ -54,7 +53,7 @@ from storage_engine.core.transactions.transaction_state import (
     TransactionState,
 )
 from storage_engine.protocol.apis.fields import boolean, custom, int16, int32, int64, name
-from storage_engine.protocol.apis.struct_codec import Layout
+from storage_engine.protocol.apis.struct_codec import lay_out, read_struct
 from storage_engine.protocol.apis.wire import Reader, Writer
 from storage_engine.protocol.state.state_fields import StateFields
 
@@ -241,7 +240,7 @@ def _write_claim(writer: Writer, value: NumberClaim | None) -> None:
 
 # --- keys and values ---
 
-_TRANSACTION = Layout(
+lay_out(
     TransactionRecord,
     producer_id=int64(),
     producer_epoch=int16(),
@@ -254,7 +253,7 @@ _TRANSACTION = Layout(
     next_producer_id=int64(tag=1, default=NO_PRODUCER_ID),
     client_version=int16(tag=2),
 )
-_MEMBER = Layout(
+lay_out(
     MemberRecord,
     sink=name(),
     query=name(),
@@ -265,7 +264,7 @@ _MEMBER = Layout(
     aborting=boolean(),
     partitions=_partitions(),
 )
-_LEDGER = Layout(
+lay_out(
     LedgerRecord,
     last=int64(),
     ends=custom(_read_ends, _write_ends, 2, tuple),
@@ -278,50 +277,54 @@ _LEDGER = Layout(
     winner=int64(tag=5, default=NO_PRODUCER_ID),
     claim=custom(_read_claim, _write_claim, 0, lambda: None, tag=6),
 )
-_NUMBERS = Layout(NumbersRecord, intervals=custom(_read_intervals, _write_intervals, 2, tuple))
+lay_out(NumbersRecord, intervals=custom(_read_intervals, _write_intervals, 2, tuple))
 
-_VALUES: dict[type, tuple[Layout[Any], int]] = {
-    TransactionalIdKey: (_TRANSACTION, 1),
-    MemberKey: (_MEMBER, 0),
-    LedgerKey: (_LEDGER, 0),
-    NumbersKey: (_NUMBERS, 0),
+lay_out(TransactionalIdKey, transactional_id=name())
+lay_out(MemberKey, producer_id=int64())
+lay_out(LedgerKey, sink=name(), query=name())
+lay_out(NumbersKey, sink=name(), part=name())
+
+_VALUES: dict[type[StateKey], tuple[type[StateRecord], int]] = {
+    TransactionalIdKey: (TransactionRecord, 1),
+    MemberKey: (MemberRecord, 0),
+    LedgerKey: (LedgerRecord, 0),
+    NumbersKey: (NumbersRecord, 0),
 }
-"""The layout of the value of each kind of key, and its newest version."""
+"""The record under each kind of key, and the newest version of its value."""
 
-_WRITTEN = {layout.record_class: (layout, version) for layout, version in _VALUES.values()}
+_WRITTEN = dict(_VALUES.values())
 
-_fields: StateFields[StateKey] = StateFields(
+FIELDS: StateFields[StateKey] = StateFields(
     "transaction state log",
     {
-        TRANSACTION_KEY: Layout(TransactionalIdKey, transactional_id=name()),
-        MEMBER_KEY: Layout(MemberKey, producer_id=int64()),
-        LEDGER_KEY: Layout(LedgerKey, sink=name(), query=name()),
-        NUMBERS_KEY: Layout(NumbersKey, sink=name(), part=name()),
+        TRANSACTION_KEY: TransactionalIdKey,
+        MEMBER_KEY: MemberKey,
+        LEDGER_KEY: LedgerKey,
+        NUMBERS_KEY: NumbersKey,
     },
 )
-encode_key = _fields.encode_key
-decode_key = _fields.decode_key
+encode_key = FIELDS.encode_key
+decode_key = FIELDS.decode_key
 
 
 def encode_record(record: StateRecord) -> bytes:
-    layout, version = _WRITTEN[type(record)]
-    return _fields.encode(layout, version, record, flexible=True)
+    return FIELDS.encode(_WRITTEN[type(record)], record, flexible=True)
 
 
 def decode_record(key: StateKey, data: bytes) -> StateRecord:
     """Decode the value under a key of that kind."""
-    version = _fields.version(data, "value")
-    layout, newest = _VALUES[type(key)]
+    version = FIELDS.version(data, "value")
+    kind, newest = _VALUES[type(key)]
     if not 0 <= version <= newest:
-        raise _fields.corrupt(f"the value of {key}", f"its version {version} is not known")
+        raise FIELDS.corrupt(f"the value of {key}", f"its version {version} is not known")
 
     def read(reader: Reader) -> StateRecord:
-        record: StateRecord = layout.read(reader, version)
+        record = read_struct(kind, version, reader)
         if isinstance(record, TransactionRecord):
             _check(record)
         return record
 
-    return _fields.decoded(f"the value of {key}", data, version == newest, read)
+    return FIELDS.decoded(f"the value of {key}", data, version == newest, read)
 
 
 def _check(record: TransactionRecord) -> None:

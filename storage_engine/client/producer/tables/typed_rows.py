@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.column_casts import cast_column
 from storage_engine.core.typed.topic_schema import SchemaVersion, TopicSchema
+from storage_engine.protocol.records.arrow_kernels import milliseconds
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
-from storage_engine.protocol.records.record_times import milliseconds
 
 PARTITION, TIMESTAMP, HEADERS, DELETED = "_partition", "_timestamp", "_headers", "_deleted"
 SPECIAL_COLUMNS = (PARTITION, TIMESTAMP, HEADERS, DELETED)

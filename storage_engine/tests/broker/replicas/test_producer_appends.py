@@ -17,8 +17,7 @@ from storage_engine.core.ports import TransportError
 from storage_engine.log.appending.append_result import AppendResult
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.records.compression import codec_named
-from storage_engine.protocol.records.recompression import recompressed
+from storage_engine.protocol.records.compression import codec_named, recompressed
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     Codec,

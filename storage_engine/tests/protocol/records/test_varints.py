@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage_engine.protocol.records.control_record import read_varint
 from storage_engine.protocol.records.varints import (
     VARLONG_BYTES,
     DamagedVarintError,
     constant_column,
     read_column,
-    read_varint,
     varint_size,
     write_column,
     zigzag_column,
