@@ -56,6 +56,10 @@ class ConsoleSettings:
     cluster_name: str | None = None
 
     @property
+    def shown_name(self) -> str:
+        return self.cluster_name or self.bootstrap_servers
+
+    @property
     def mechanism(self) -> str | None:
         """By which users log in at the cluster; None where it asks nobody."""
         sasl = None if self.security is None else self.security.sasl

@@ -9,6 +9,10 @@ from headrace_console.problem import ConsoleError
 Row = TypeVar("Row")
 
 
+def itself(row: Any) -> Any:
+    return row
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """Which part of a list is asked for."""
@@ -51,9 +55,17 @@ class PagedRows(Generic[Row]):
     total: int
     page: Page
 
-    def document(self, row: Callable[[Row], Any]) -> dict[str, Any]:
+    def document(
+        self,
+        row: Callable[[Row], Any] = itself,
+        *,
+        as_of_ms: int,
+        unanswered: Sequence[Mapping[str, Any]] = (),
+    ) -> dict[str, Any]:
         """As the API has it."""
         return {
+            "as_of_ms": as_of_ms,
+            "unanswered": list(unanswered),
             "total": self.total,
             "offset": self.page.offset,
             "limit": self.page.limit,

@@ -11,18 +11,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from storage_engine.client.addresses import Address
 from storage_engine.client.broker_discovery import GivenBrokers
 from storage_engine.client.connection import NotServedError
 from storage_engine.client.pool import ConnectionPool
 from storage_engine.client.security.client_security import ClientSecurity
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    HeadraceError,
-    KafkaError,
-)
+from storage_engine.core.errors import DeadlineExceededError, HeadraceError, KafkaError
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.spec import AnyApi
 
@@ -33,24 +29,14 @@ log = logging.getLogger(__name__)
 
 Question = tuple[AnyApi, Any]
 Answers = dict[int, list[Any] | HeadraceError]
+Ask = Callable[[Mapping[int, Sequence[Question]]], dict[int, list[Any]]]
+"""Asks brokers; without those that do not answer."""
 
 
-class Unanswered(NamedTuple):
-    """A broker that did not say what it was asked."""
-
-    broker: int | None
-    what: str
-    why: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        return self._asdict()
-
-
-def unanswered(answers: Mapping[int, Any], what: str) -> list[Unanswered]:
+def unanswered(answers: Mapping[int, Any], what: str) -> list[dict[str, Any]]:
     """Those of `answers` that are errors, in words."""
     return [
-        Unanswered(broker, what, why_not(broker, each))
+        {"broker": broker, "what": what, "why": why_not(broker, each)}
         for broker, each in sorted(answers.items())
         if isinstance(each, HeadraceError)
     ]
@@ -66,12 +52,11 @@ def why_not(broker: int, error: HeadraceError) -> str:
 class _Line:
     """One broker's connection and the thread that waits for it."""
 
-    def __init__(self, security: ClientSecurity | None, on_end: Callable[[], None]) -> None:
+    def __init__(self, security: ClientSecurity | None) -> None:
         self._security = security
         self._pools: dict[Address, ConnectionPool] = {}
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._run, name="console-line", daemon=True)
-        self._on_end = on_end
         self.thread.start()
 
     def submit(self, work: Callable[[], None] | None) -> None:
@@ -84,7 +69,6 @@ class _Line:
         finally:
             for pool in self._pools.values():
                 pool.close()
-            self._on_end()
 
     def exchange(
         self, address: Address, questions: Sequence[Question], deadline: Deadline
@@ -168,7 +152,7 @@ class BrokerLines:
     ) -> None:
         line = self._lines.get(broker)
         if line is None:
-            line = self._lines[broker] = _Line(self._security, lambda: None)
+            line = self._lines[broker] = _Line(self._security)
         self._busy.add(broker)
 
         def work() -> None:

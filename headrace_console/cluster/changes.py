@@ -7,7 +7,7 @@ changes between them are one. Source: R-CON7.
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace_console.cluster.snapshot import Snapshot
@@ -35,24 +35,12 @@ class TimelineEvent:
     before: str | None = None
     after: str | None = None
     epoch: int | None = None
-    within_ms: int = 0
+    observed_within_ms: int = 0
 
     @property
     def document(self) -> dict[str, Any]:
         """As the API has it."""
-        return {
-            "at_ms": self.at_ms,
-            "kind": self.kind,
-            "topic": self.topic,
-            "partition": self.partition,
-            "broker": self.broker,
-            "before": self.before,
-            "after": self.after,
-            "epoch": self.epoch,
-            "words": self.words,
-            "source": self.source,
-            "observed_within_ms": self.within_ms,
-        }
+        return asdict(self)
 
 
 class Changes:
@@ -93,7 +81,7 @@ class Changes:
                     broker=broker,
                     words=f"the console got no answer from broker {broker} for about "
                     f"{(now.at_ms - since_ms) / 1000:.0f} s; now it {left}",
-                    within_ms=2_000,
+                    observed_within_ms=2_000,
                 )
 
 
@@ -102,7 +90,9 @@ def _differences(before: Snapshot, now: Snapshot) -> Iterator[TimelineEvent]:
     old, new = before.metadata, now.metadata
 
     def event(kind: str, words: str, **more: Any) -> TimelineEvent:
-        return TimelineEvent(at_ms=now.at_ms, kind=kind, words=words, within_ms=within_ms, **more)
+        return TimelineEvent(
+            at_ms=now.at_ms, kind=kind, words=words, observed_within_ms=within_ms, **more
+        )
 
     for broker in sorted(old.brokers.keys() - new.brokers.keys()):
         yield event("broker_gone", f"broker {broker} left the cluster", broker=broker)

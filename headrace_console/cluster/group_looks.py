@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace_console.cluster.broker_lines import BrokerLines, Question
+from headrace_console.cluster.broker_lines import Ask, Question
 from headrace_console.cluster.group_marks import GroupMarks, GroupReading, MarkKey
 from headrace_console.cluster.snapshot import Ends, SeenGroup
-from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -24,7 +23,6 @@ from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
 
-_LIST_GROUPS, _OFFSET_FETCH = 16, 9
 MOST_ROWS = 5_000
 """Offsets that are asked for in one look."""
 UNKNOWN_ROWS = 100
@@ -39,8 +37,8 @@ WITHOUT_MEMBERS = ("Empty", "Dead")
 class GroupLooks:
     """Remembers what it saw of each group. Only its watcher's thread uses it."""
 
-    def __init__(self, lines: BrokerLines) -> None:
-        self._lines = lines
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
         self._marks = GroupMarks()
         self._seen: dict[str, SeenGroup] = {}
         self._rows: dict[str, int] = {}
@@ -53,16 +51,12 @@ class GroupLooks:
         self,
         metadata: ClusterMetadata,
         ends: Mapping[TopicPartition, Ends],
-        addresses: Mapping[int, Address],
         well: Sequence[int],
         at_ms: int,
-        *,
-        timeout_ms: int,
     ) -> Mapping[str, SeenGroup] | None:
         """All groups that this user may see; None as long as no broker has told of any."""
         began_s = time.monotonic()
         if began_s >= self._next_s:
-            self._addresses, self._timeout_ms = addresses, timeout_ms
             cost_s = time.process_time()
             self._look(metadata, ends, well, at_ms)
             cost_s = time.process_time() - cost_s
@@ -174,13 +168,8 @@ class GroupLooks:
                 by_leader.setdefault(partition.leader, []).append(row)
         if not wanted:
             return
-        # The first batch comes whole, whatever its size; of the others the header will do.
         answers = self._ask(
-            {
-                broker: [(BY_NAME, one_header_each(rows))]
-                for broker, rows in by_leader.items()
-                if broker in self._addresses
-            }
+            {broker: [(BY_NAME, one_header_each(rows))] for broker, rows in by_leader.items()}
         )
         for (answer,) in answers.values():
             for part in () if isinstance(answer, HeadraceError) else answer.partitions:
@@ -188,9 +177,9 @@ class GroupLooks:
                 # Of several groups at other places the first was asked for: the others' turn comes.
                 if tp in wanted:
                     key = wanted[tp][0]
-                    header = _header(b"" if part.error_code else part.records or b"")
+                    header = header_of(part)
                     is_last = header is not None and _ends_with(header, readings[key])
-                    self._marks.answered(key, _written_ms(header), only_markers=is_last)
+                    self._marks.answered(key, written_ms(header), only_markers=is_last)
 
     def _seen_group(
         self,
@@ -220,13 +209,10 @@ class GroupLooks:
             had_members=group in self._had_members,
         )
 
-    def _ask(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, list[Any]]:
-        answers = self._lines.ask(questions, self._addresses, timeout_ms=self._timeout_ms)
-        return {broker: each for broker, each in answers.items() if isinstance(each, list)}
-
 
 def one_header_each(rows: list[FetchPartition]) -> FetchRequest:
-    """The header of the batch at each place."""
+    """The header of the batch at each place. The first batch comes whole, whatever its size; of the
+    others the header will do."""
     return FetchRequest(
         max_wait_ms=0, min_bytes=0, max_bytes=HEADER_BYTES * len(rows), partitions=rows
     )
@@ -245,14 +231,16 @@ def _readings(
     return found
 
 
-def _header(records: bytes) -> BatchHeader | None:
+def header_of(part: Any) -> BatchHeader | None:
+    """Of the first batch in the answer for a partition."""
     try:
-        return read_header(memoryview(records))
+        return read_header(memoryview(b"" if part.error_code else part.records or b""))
     except CorruptRecordError:
         return None
 
 
-def _written_ms(header: BatchHeader | None) -> int | None:
+def written_ms(header: BatchHeader | None) -> int | None:
+    """When its batch was; None: not known."""
     return None if header is None or header.base_timestamp <= 0 else header.base_timestamp
 
 

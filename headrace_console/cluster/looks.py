@@ -25,6 +25,7 @@ from storage_engine.protocol.apis.list_offsets import (
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.messages.describe_log_dirs import API as DESCRIBE_LOG_DIRS
+from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 HIGH_AT, STABLE_AT, STARTS_AT = 1, 2, 3
 
@@ -36,11 +37,6 @@ OWN_API: Question = (DESCRIBE_SCHEMAS, DescribeSchemasRequest(topics=[]))
 
 Led = Sequence[tuple[TopicPartition, int]]
 """Partitions with their leader epochs."""
-
-
-def addresses(metadata: ClusterMetadata) -> dict[int, tuple[str, int]]:
-    """Of the brokers that are there."""
-    return {broker: (each.host, each.port) for broker, each in metadata.brokers.items()}
 
 
 def led_by(metadata: ClusterMetadata) -> dict[int, list[tuple[TopicPartition, int]]]:
@@ -64,16 +60,8 @@ def questions(led: Led, *, starts: bool, dirs: bool) -> list[Question]:
     if starts:
         asked.append((LIST_OFFSETS, _offsets_request(led, EARLIEST_TIMESTAMP, 0)))
     if dirs:
-        asked.append(log_dirs_question())
+        asked.append((DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None)))
     return asked
-
-
-def log_dirs_question() -> Question:
-    """All log dirs of a broker."""
-    # Now, since most clients never need it.
-    from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-
-    return DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None)
 
 
 def _offsets_request(led: Led, timestamp: int, isolation_level: int) -> ListOffsetsRequest:

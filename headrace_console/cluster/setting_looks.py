@@ -7,12 +7,11 @@ new or lack replicas first, the others in turn. Source: R-CON4.
 
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace_console.cluster.broker_lines import BrokerLines, Question
+from headrace_console.cluster.broker_lines import Ask, Question
 from headrace_console.cluster.snapshot import TopicFacts
-from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
@@ -34,8 +33,8 @@ BROKER_KEPT_S = 60.0
 class SettingLooks:
     """Remembers what it was told. Only its watcher's thread uses it."""
 
-    def __init__(self, lines: BrokerLines) -> None:
-        self._lines = lines
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
         self._topics: dict[str, tuple[float, TopicFacts]] = {}
         self._reserves: dict[int, tuple[float, int]] = {}
 
@@ -44,14 +43,7 @@ class SettingLooks:
         """Bytes that each broker keeps free; 0 where it does not, or did not say."""
         return {broker: reserve for broker, (_, reserve) in self._reserves.items()}
 
-    def look(
-        self,
-        metadata: ClusterMetadata,
-        addresses: Mapping[int, Address],
-        well: Sequence[int],
-        *,
-        timeout_ms: int,
-    ) -> dict[str, TopicFacts]:
+    def look(self, metadata: ClusterMetadata, well: Sequence[int]) -> dict[str, TopicFacts]:
         """Of all topics that were asked for up to now."""
         now_s = time.monotonic()
         self._topics = {n: each for n, each in self._topics.items() if n in metadata.topics}
@@ -68,11 +60,10 @@ class SettingLooks:
             rows = [(_TOPIC_RESOURCE, topic, [MIN_ISR, SCHEMA_SETTING]) for topic in topics]
             asked.setdefault(random.choice(well), []).extend(rows)
         if asked:
-            questions = {broker: [_question(rows)] for broker, rows in asked.items()}
-            answers = self._lines.ask(questions, addresses, timeout_ms=timeout_ms)
-            for broker, answer in answers.items():
-                if isinstance(answer, list) and not isinstance(answer[0], HeadraceError):
-                    self._take(broker, answer[0].results, now_s)
+            answers = self._ask({broker: [_question(rows)] for broker, rows in asked.items()})
+            for broker, (answer,) in answers.items():
+                if not isinstance(answer, HeadraceError):
+                    self._take(broker, answer.results, now_s)
         return {topic: facts for topic, (_, facts) in self._topics.items()}
 
     def _wanted(self, metadata: ClusterMetadata, now_s: float) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataPartition
@@ -94,6 +95,11 @@ class Look(NamedTuple):
     error: str | None
 
 
+def addresses_of(metadata: ClusterMetadata) -> dict[int, Address]:
+    """Of the brokers that are there."""
+    return {broker: (each.host, each.port) for broker, each in metadata.brokers.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """See above."""
@@ -122,9 +128,8 @@ class Snapshot:
     unanswered: tuple[tuple[int | None, str, str], ...] = ()
 
     @property
-    def addresses(self) -> dict[int, tuple[str, int]]:
-        """Of the brokers that are there."""
-        return {broker: (each.host, each.port) for broker, each in self.metadata.brokers.items()}
+    def addresses(self) -> dict[int, Address]:
+        return addresses_of(self.metadata)
 
     def partitions(self) -> "list[tuple[TopicPartition, MetadataPartition]]":
         return [

@@ -8,12 +8,11 @@ Sources: KIP-664, R-CON6. Partitions beyond a limit are told without a name.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from headrace_console.cluster.broker_lines import BrokerLines, Question
+from headrace_console.cluster.broker_lines import Ask, Question
 from headrace_console.cluster.snapshot import Ends, WaitingPartition
-from storage_engine.client.addresses import Address
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -26,45 +25,26 @@ from storage_engine.protocol.messages.describe_transactions import DescribeTrans
 from storage_engine.protocol.messages.list_transactions import API as LIST_TRANSACTIONS
 from storage_engine.protocol.messages.list_transactions import ListTransactionsRequest
 
-_DESCRIBE_PRODUCERS, _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS = 61, 65, 66
 MOST_NAMED = 50
 """Partitions whose producers are asked for in one look: the oldest ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """Who has opened a transaction, as far as coordinators say."""
-
-    transactional_id: str | None = None
-    sink: tuple[str, str, int] | None = None
-    coordinator: int | None = None
-    timeout_ms: int | None = None
-    state: str | None = None
-    since_ms: int | None = None
-
-
-_NOBODY = _Owner()
 
 
 class TransactionLooks:
     """Remembers since when each partition's last stable offset stands where it is."""
 
-    def __init__(self, lines: BrokerLines) -> None:
-        self._lines = lines
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
         self._since_ms: dict[TopicPartition, tuple[int, int]] = {}
 
     def look(
         self,
         metadata: ClusterMetadata,
         ends: Mapping[TopicPartition, Ends],
-        addresses: Mapping[int, Address],
         well: Sequence[int],
         at_ms: int,
-        *,
-        timeout_ms: int,
     ) -> tuple[WaitingPartition, ...]:
         """Those that are open now, the oldest first."""
-        self._addresses, self._well, self._timeout_ms = addresses, well, timeout_ms
+        self._well = well
         held = {
             tp: (each.stable, each.high_watermark)
             for tp, each in ends.items()
@@ -95,25 +75,15 @@ class TransactionLooks:
         for row in rows:
             producer = producers.get(row.tp)
             if producer is not None:
-                owner = owners.get(producer.producer_id, _NOBODY)
                 row = replace(
                     row,
                     producer_id=producer.producer_id,
                     producer_epoch=producer.producer_epoch,
                     first_offset=producer.current_txn_start_offset,
-                    transactional_id=owner.transactional_id,
-                    sink=owner.sink,
-                    coordinator=owner.coordinator,
-                    timeout_ms=owner.timeout_ms,
-                    state=owner.state,
-                    since_ms=owner.since_ms or row.since_ms,
+                    **owners.get(producer.producer_id, {}),
                 )
             found.append(row)
         return found
-
-    def _ask(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, list[Any]]:
-        answers = self._lines.ask(questions, self._addresses, timeout_ms=self._timeout_ms)
-        return {broker: each for broker, each in answers.items() if isinstance(each, list)}
 
     def _producers(
         self, metadata: ClusterMetadata, partitions: Sequence[TopicPartition]
@@ -151,8 +121,9 @@ class TransactionLooks:
                         found[TopicPartition(topic.name, row.partition_index)] = first
         return found
 
-    def _owners(self, producer_ids: set[int]) -> dict[int, _Owner]:
-        """By producer id."""
+    def _owners(self, producer_ids: set[int]) -> dict[int, dict[str, Any]]:
+        """Who has opened a transaction, as far as coordinators say: by producer id fields of its
+        WaitingPartition."""
         if not producer_ids:
             return {}
         listing = ListTransactionsRequest(
@@ -161,42 +132,42 @@ class TransactionLooks:
         sinks = DescribeSinksRequest(producers=sorted(producer_ids))
         asked: list[Question] = [(LIST_TRANSACTIONS, listing), (DESCRIBE_SINKS, sinks)]
         answers = self._ask(dict.fromkeys(self._well, asked))
-        owners: dict[int, _Owner] = {}
+        owners: dict[int, dict[str, Any]] = {}
         named: dict[int, list[str]] = {}
         for broker, (listed, described) in answers.items():
             if not isinstance(described, HeadraceError):
                 for query in described.queries:
                     for member in query.members:
-                        owners[member.producer_id] = _Owner(
-                            sink=(query.sink, query.query, member.batch),
-                            coordinator=broker,
-                            timeout_ms=member.timeout_ms,
-                            state="Aborting" if member.aborting else "Ongoing",
-                        )
+                        owners[member.producer_id] = {
+                            "sink": (query.sink, query.query, member.batch),
+                            "coordinator": broker,
+                            "timeout_ms": member.timeout_ms,
+                            "state": "Aborting" if member.aborting else "Ongoing",
+                        }
             if not isinstance(listed, HeadraceError):
                 for row in listed.transaction_states:
                     named.setdefault(broker, []).append(row.transactional_id)
         owners.update(self._described(named))
         return owners
 
-    def _described(self, named: Mapping[int, list[str]]) -> dict[int, _Owner]:
+    def _described(self, named: Mapping[int, list[str]]) -> dict[int, dict[str, Any]]:
         questions = {
             broker: [(DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=names))]
             for broker, names in named.items()
         }
-        found = {}
+        found: dict[int, dict[str, Any]] = {}
         for broker, (answer,) in self._ask(questions).items():
             if isinstance(answer, HeadraceError):
                 continue
             for row in answer.transaction_states:
                 if row.error_code:
                     continue
-                started_ms = row.transaction_start_time_ms
-                found[row.producer_id] = _Owner(
-                    transactional_id=row.transactional_id,
-                    coordinator=broker,
-                    timeout_ms=row.transaction_timeout_ms,
-                    state=row.transaction_state,
-                    since_ms=started_ms if started_ms >= 0 else None,
-                )
+                found[row.producer_id] = {
+                    "transactional_id": row.transactional_id,
+                    "coordinator": broker,
+                    "timeout_ms": row.transaction_timeout_ms,
+                    "state": row.transaction_state,
+                }
+                if row.transaction_start_time_ms > 0:
+                    found[row.producer_id]["since_ms"] = row.transaction_start_time_ms
         return found

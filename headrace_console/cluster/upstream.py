@@ -71,33 +71,26 @@ class Upstream:
 
     def call(self, work: Callable[[Cluster], Result]) -> Result:
         """What `work` returns; it has a client for itself meanwhile."""
-        if not self._room.acquire(timeout=ANSWER_TIMEOUT_S):
-            raise HeadraceError(_BUSY)
-        try:
-            try:
-                cluster = self._idle.pop()
-            except IndexError:
-                cluster = self.client()
-            try:
-                return work(cluster)
-            finally:
-                self._give_back(cluster, self._idle)
-        finally:
-            self._room.release()
+        return self._with(self._idle, self.client, work)
 
     def ask_brokers(self, work: Callable[[BrokerLines], Result]) -> Result:
         """What `work` returns; it has lines to all brokers for itself meanwhile."""
+        return self._with(self._idle_lines, lambda: BrokerLines(self.security), work)
+
+    def _with(
+        self, idle: deque[Closed], new: Callable[[], Closed], work: Callable[[Closed], Result]
+    ) -> Result:
         if not self._room.acquire(timeout=ANSWER_TIMEOUT_S):
             raise HeadraceError(_BUSY)
         try:
             try:
-                lines = self._idle_lines.pop()
+                thing = idle.pop()
             except IndexError:
-                lines = BrokerLines(self.security)
+                thing = new()
             try:
-                return work(lines)
+                return work(thing)
             finally:
-                self._give_back(lines, self._idle_lines)
+                self._give_back(thing, idle)
         finally:
             self._room.release()
 

@@ -9,16 +9,16 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace_console.cluster import looks
-from headrace_console.cluster.broker_lines import Answers, BrokerLines, why_not
+from headrace_console.cluster.broker_lines import Answers, BrokerLines, Question, why_not
 from headrace_console.cluster.certificates import CertificateLooks
 from headrace_console.cluster.changes import Changes
 from headrace_console.cluster.group_looks import GroupLooks
 from headrace_console.cluster.setting_looks import SettingLooks
-from headrace_console.cluster.snapshot import Ends, Snapshot
+from headrace_console.cluster.snapshot import Ends, Snapshot, addresses_of
 from headrace_console.cluster.traffic import Traffic
 from headrace_console.cluster.transaction_looks import TransactionLooks
 from headrace_console.cluster.upstream import Upstream
@@ -213,9 +213,9 @@ class _Eye:
         self._count = 0
         self._dirs_at_ms = 0
         self._dirs_every_ms = 0
-        self._transactions = TransactionLooks(self._lines)
-        self._groups = GroupLooks(self._lines)
-        self._settings = SettingLooks(self._lines)
+        self._transactions = TransactionLooks(self._ask)
+        self._groups = GroupLooks(self._ask)
+        self._settings = SettingLooks(self._ask)
         self._certificates = CertificateLooks()
         self.kind: str | None = None
 
@@ -226,7 +226,7 @@ class _Eye:
     def look(self, traffic: Traffic) -> Snapshot:
         metadata = self._metadata()
         at_ms = int(time.time() * 1000)
-        self._addresses = looks.addresses(metadata)
+        self._addresses = addresses_of(metadata)
         led = looks.led_by(metadata)
         with_dirs = monotonic_ms() - self._dirs_at_ms >= self._dirs_every_ms
         known = sum(len(rows) for rows in led.values()) <= len(self._starts)
@@ -257,12 +257,9 @@ class _Eye:
         if with_dirs:
             self._take_dirs(given, began_ms)
         traffic.add(at_ms, ends, self._sizes, new_sizes=with_dirs)
-        asked = metadata, ends, self._addresses, self._well, at_ms
-        waiting = self._transactions.look(*asked, timeout_ms=ASK_TIMEOUT_MS)
-        groups = self._groups.look(*asked, timeout_ms=ASK_TIMEOUT_MS)
-        facts = self._settings.look(
-            metadata, self._addresses, self._well, timeout_ms=ASK_TIMEOUT_MS
-        )
+        waiting = self._transactions.look(metadata, ends, self._well, at_ms)
+        groups = self._groups.look(metadata, ends, self._well, at_ms)
+        facts = self._settings.look(metadata, self._well)
         return Snapshot(
             at_ms=at_ms,
             metadata=metadata,
@@ -287,22 +284,20 @@ class _Eye:
             return {}
         return self._certificates.look({broker: self._addresses[broker] for broker in self._well})
 
+    def _ask(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, list[Any]]:
+        answers = self._lines.ask(questions, self._addresses, timeout_ms=ASK_TIMEOUT_MS)
+        return {broker: each for broker, each in answers.items() if isinstance(each, list)}
+
     def _ask_kind(self, broker: int) -> str | None:
-        answers = self._lines.ask(
-            {broker: [looks.OWN_API]}, self._addresses, timeout_ms=ASK_TIMEOUT_MS
-        )[broker]
-        if isinstance(answers, HeadraceError):
-            return None
-        return "kafka" if isinstance(answers[0], HeadraceError) else "headrace"
+        for (answer,) in self._ask({broker: [looks.OWN_API]}).values():
+            return "kafka" if isinstance(answer, HeadraceError) else "headrace"
+        return None
 
     def _metadata(self) -> ClusterMetadata:
         """From a broker that has answered lately; else from any."""
         for broker in random.sample(self._well, min(2, len(self._well))):
-            answers = self._lines.ask(
-                {broker: [looks.ALL_METADATA]}, self._addresses, timeout_ms=ASK_TIMEOUT_MS
-            )[broker]
-            if isinstance(answers, list):
-                return view_of(answers[0])
+            for (answer,) in self._ask({broker: [looks.ALL_METADATA]}).values():
+                return view_of(answer)
         return self._cluster.metadata()
 
     def _ends(

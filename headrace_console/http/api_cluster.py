@@ -6,15 +6,12 @@ from typing import Any
 from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.http.routes import Call, RouteTable
 from headrace_console.problem import ConsoleError
+from headrace_console.queries.query_store import SparkQuery
 from headrace_console.screens import access
 from headrace_console.screens.overview import overview
 from headrace_console.screens.problems import find_problems
-from headrace_console.screens.timeline import (
-    TimelineFilter,
-    timeline,
-)
+from headrace_console.screens.timeline import TimelineFilter, timeline
 from headrace_console.screens.topics import setting_list
-from headrace_console.screens.visibility import visible
 from storage_engine.client.admin.topics import describe_broker_configs
 
 ROUTES = RouteTable()
@@ -24,10 +21,14 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def visible_queries(call: Call, snapshot: Snapshot | None) -> list[Any]:
-    """Those that this user may see."""
-    is_secured = call.state.settings.mechanism is not None
-    return visible(call.state.queries.all(), snapshot, is_secured=is_secured)
+def visible_queries(call: Call, snapshot: Snapshot | None) -> list[SparkQuery]:
+    """Those that this user may see: all of whose topics the cluster shows to them. A query that
+    names no topic is nobody's business where users differ."""
+    queries = call.state.queries.all()
+    if call.state.settings.mechanism is None:
+        return queries
+    known = set() if snapshot is None else snapshot.metadata.topics.keys()
+    return [query for query in queries if query.topics and set(query.topics) <= known]
 
 
 @ROUTES.add("GET", "/overview")
@@ -41,16 +42,11 @@ def get_overview(call: Call) -> dict[str, Any]:
     newest_first = call.watcher.changes.events()[::-1]
     return {
         **overview(snapshot, call.watcher.traffic.points, problems, newest_first),
-        "cluster": cluster_document(call, snapshot),
-    }
-
-
-def cluster_document(call: Call, snapshot: Snapshot) -> dict[str, Any]:
-    settings = call.state.settings
-    return {
-        "name": settings.cluster_name or settings.bootstrap_servers,
-        "cluster_id": snapshot.metadata.cluster_id,
-        "kind": call.watcher.kind,
+        "cluster": {
+            "name": call.state.settings.shown_name,
+            "cluster_id": snapshot.metadata.cluster_id,
+            "kind": call.watcher.kind,
+        },
     }
 
 

@@ -8,15 +8,8 @@ from headrace_console.http.sessions import remember
 from headrace_console.problem import ConsoleError
 from headrace_console.screens import groups
 from headrace_console.screens.groups import PREVIEW_S, ResetPreview
-from headrace_console.screens.replay_runs import (
-    PREVIEW_S as LETTER_PREVIEW_S,
-)
-from headrace_console.screens.replay_runs import (
-    LetterPreview,
-    ReplayRun,
-    letter_topics,
-    preview,
-)
+from headrace_console.screens.replay_runs import PREVIEW_S as LETTER_PREVIEW_S
+from headrace_console.screens.replay_runs import LetterPreview, ReplayRun, letter_topics, preview
 from headrace_console.screens.topics import known_topic
 
 ROUTES = RouteTable()
@@ -56,15 +49,15 @@ def post_preview(call: Call) -> dict[str, Any]:
 def post_apply(call: Call) -> dict[str, Any]:
     group = call.name("group")
     call.body.confirm(group)
-    shown = _remembered(call, call.body.text("preview_id"))
+    shown = _remembered(call)
     if not isinstance(shown, ResetPreview) or shown.group != group:
         raise _no_preview()
     return {"rows": call.upstream.call(lambda cluster: groups.apply_reset(cluster, shown))}
 
 
-def _remembered(call: Call, name: str) -> object:
+def _remembered(call: Call) -> object:
     """It is used once."""
-    return call.own_session().memory.pop(name, None)
+    return call.own_session().memory.pop(call.body.text("preview_id"), None)
 
 
 def _no_preview() -> ConsoleError:
@@ -84,7 +77,7 @@ def get_letters(call: Call) -> dict[str, Any]:
         keys={"topic": lambda row: row["topic"]},
         default="topic",
     )
-    return {"as_of_ms": snapshot.at_ms, "unanswered": [], **paged.document(lambda row: row)}
+    return paged.document(as_of_ms=snapshot.at_ms)
 
 
 @ROUTES.add("POST", "/dead-letters/{topic}/preview")
@@ -101,14 +94,14 @@ def post_letters_preview(call: Call) -> dict[str, Any]:
 def post_replay(call: Call) -> tuple[int, dict[str, Any]]:
     topic = call.path["topic"]
     call.body.confirm(topic)
-    shown = _remembered(call, call.body.text("preview_id"))
+    shown = _remembered(call)
     if not isinstance(shown, LetterPreview) or shown.topic != topic:
         raise _no_preview()
     session, sessions = call.own_session(), call.state.sessions
     run = call.state.replays.begin(
         call.upstream, shown, is_alive=lambda: sessions.is_alive(session)
     )
-    return 202, {"replay_id": run.id}
+    return 202, {"replay_id": run.replay_id}
 
 
 @ROUTES.add("GET", "/dead-letters/{topic}/replays")

@@ -56,8 +56,7 @@ def get_messages(call: Call) -> dict[str, Any]:
     found = call.upstream.call(
         lambda cluster: collected(MessageSearch(cluster, request, ONE_ANSWER, is_left=call.is_left))
     )
-    snapshot = call.watcher.snapshot()
-    waiting = waiting_of(snapshot, [request.topic], now_ms())
+    waiting = waiting_of(call.watcher.snapshot(), [request.topic], now_ms())
     return {"as_of_ms": now_ms(), **found, "waiting": waiting}
 
 
@@ -105,16 +104,12 @@ def get_batches(call: Call) -> dict[str, Any]:
     assert start is not None and limit is not None
 
     def work(cluster: Any) -> dict[str, Any]:
-        _check_there(cluster, tp)
+        if tp.partition not in cluster.topic(tp.topic).partitions:
+            raise cluster.unknown(tp)
         is_typed = TopicSchemas(cluster).get(tp.topic) is not None
         return batches(cluster, tp, start, limit, topic_is_typed=is_typed)
 
     return call.upstream.call(work)
-
-
-def _check_there(cluster: Any, tp: TopicPartition) -> None:
-    if tp.partition not in cluster.topic(tp.topic).partitions:
-        raise cluster.unknown(tp)
 
 
 def _place(call: Call) -> TopicPartition:

@@ -15,12 +15,7 @@ from headrace_console.problem import ConsoleError
 from headrace_console.queries.progress_post import MOST_BYTES, parse_post
 from headrace_console.queries.query_store import SparkQuery
 from headrace_console.screens.queries import query_document, query_list
-from headrace_console.screens.waiting import (
-    NoSinksError,
-    ask_sinks,
-    sink_list,
-    sink_row,
-)
+from headrace_console.screens.waiting import NoSinksError, ask_sinks, sink_list, sink_row
 from storage_engine.core.errors import HeadraceError
 
 ROUTES = RouteTable()

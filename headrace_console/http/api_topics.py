@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.http.api_cluster import now_ms, visible_queries
 from headrace_console.http.routes import Call, RouteTable
 from headrace_console.records.producing import produce_one
@@ -25,11 +26,17 @@ def post_topic(call: Call) -> tuple[int, dict[str, Any]]:
 
 @ROUTES.add("GET", "/topics/{topic}")
 def get_topic(call: Call) -> dict[str, Any]:
-    return _document(call, call.path["topic"], newer_than_ms=0)
+    return _document(call, call.path["topic"], call.watcher.snapshot())
 
 
-def _document(call: Call, name: str, *, newer_than_ms: int) -> dict[str, Any]:
-    snapshot = call.watcher.snapshot(newer_than_ms=newer_than_ms)
+def _newer(call: Call) -> Snapshot:
+    """Of a look from now on."""
+    asked_ms = now_ms()
+    call.watcher.look_soon()
+    return call.watcher.snapshot(newer_than_ms=asked_ms)
+
+
+def _document(call: Call, name: str, snapshot: Snapshot) -> dict[str, Any]:
     if name not in snapshot.metadata.topics:
         # It may be as new as that.
         call.watcher.look_soon()
@@ -42,9 +49,7 @@ def _document(call: Call, name: str, *, newer_than_ms: int) -> dict[str, Any]:
 
 def _after_change(call: Call, name: str) -> dict[str, Any]:
     """What was changed is shown as it is now."""
-    changed_ms = now_ms()
-    call.watcher.look_soon()
-    return _document(call, name, newer_than_ms=changed_ms)
+    return _document(call, name, _newer(call))
 
 
 @ROUTES.add("PATCH", "/topics/{topic}")
@@ -58,9 +63,7 @@ def patch_topic(call: Call) -> dict[str, Any]:
 def delete_topic(call: Call) -> dict[str, Any]:
     name = call.path["topic"]
     call.upstream.call(lambda cluster: topics.delete(cluster, name, call.body))
-    changed_ms = now_ms()
-    call.watcher.look_soon()
-    call.watcher.snapshot(newer_than_ms=changed_ms)
+    _newer(call)
     return {"deleted": name}
 
 

@@ -19,13 +19,7 @@ from starlette.types import ASGIApp
 
 from headrace_console.cluster.upstream import ANSWER_TIMEOUT_S
 from headrace_console.given import Body
-from headrace_console.http import (
-    api_cluster,
-    api_groups,
-    api_messages,
-    api_queries,
-    api_topics,
-)
+from headrace_console.http import api_cluster, api_groups, api_messages, api_queries, api_topics
 from headrace_console.http.guard import RequestGuard, read_body
 from headrace_console.http.routes import (
     PREFIX,

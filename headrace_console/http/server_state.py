@@ -15,11 +15,7 @@ from headrace_console.http.sessions import ConsoleUser, LogInLimit, Session, Ses
 from headrace_console.problem import ConsoleError
 from headrace_console.queries.query_store import QueryStore
 from headrace_console.screens.replay_runs import ReplayRuns
-from headrace_console.screens.timeline import (
-    LoggedChange,
-    StateChangeSource,
-    logged_event,
-)
+from headrace_console.screens.timeline import LoggedChange, StateChangeSource, logged_event
 from storage_engine import __version__
 from storage_engine.client.security.client_security import ClientSasl
 from storage_engine.core.errors import AuthenticationError
@@ -121,7 +117,6 @@ class ServerState:
 
     def cluster_document(self, session: Session | None) -> dict[str, Any]:
         """The part of /session that needs the cluster. It blocks, but does not wait for it long."""
-        name = self.settings.cluster_name or self.settings.bootstrap_servers
         principal = None if session is None else session.principal
         if principal is None:
             hidden = {"name": None, "cluster_id": None, "kind": None}
@@ -129,13 +124,19 @@ class ServerState:
         watcher = principal.watcher
         cluster_id = watcher.cluster_id()
         return {
-            "cluster": {"name": name, "cluster_id": cluster_id, "kind": watcher.kind},
+            "cluster": {
+                "name": self.settings.shown_name,
+                "cluster_id": cluster_id,
+                "kind": watcher.kind,
+            },
             "now_ms": self.queries.now_ms(),
-            "features": _features(
-                watcher.kind,
-                is_secured=self.settings.mechanism is not None,
-                has_logs=self.state_changes is not None,
-            ),
+            "features": {
+                "queries": True,
+                "sinks": watcher.kind != "kafka",
+                "typed_topics": watcher.kind != "kafka",
+                "access": self.settings.mechanism is not None,
+                "timeline": "observed" if self.state_changes is None else "brokers",
+            },
         }
 
     def session_document(self, session: Session | None) -> dict[str, Any]:
@@ -153,16 +154,6 @@ class ServerState:
             "secured": settings.mechanism is not None,
             "version": __version__,
         }
-
-
-def _features(kind: str | None, *, is_secured: bool, has_logs: bool) -> dict[str, Any]:
-    return {
-        "queries": True,
-        "sinks": kind != "kafka",
-        "typed_topics": kind != "kafka",
-        "access": is_secured,
-        "timeline": "brokers" if has_logs else "observed",
-    }
 
 
 def allowed_hosts(settings: ConsoleSettings, port: int) -> set[str]:

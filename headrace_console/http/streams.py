@@ -19,11 +19,7 @@ from headrace_console.http.api_messages import search_request
 from headrace_console.http.routes import Call, call_of, encode, error_response
 from headrace_console.http.server_state import ServerState
 from headrace_console.problem import ConsoleError, as_console_error
-from headrace_console.records.message_search import (
-    STREAMED,
-    MessageSearch,
-    SearchEvent,
-)
+from headrace_console.records.message_search import STREAMED, MessageSearch, SearchEvent
 from headrace_console.screens.waiting import waiting_of
 from storage_engine.core.errors import HeadraceError
 

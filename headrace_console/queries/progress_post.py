@@ -28,14 +28,23 @@ _BIG = 256 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkProgress:
-    """What is kept of Spark's StreamingQueryProgress."""
+class KeptProgress:
+    """One micro-batch, as the chart needs it."""
 
+    at_ms: int
     batch_id: int | None
     input_rows: int | None
     input_rows_per_s: float | None
     processed_rows_per_s: float | None
     durations_ms: Mapping[str, int]
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkProgress:
+    """What is kept of Spark's StreamingQueryProgress."""
+
+    kept: KeptProgress
     sources: tuple[Mapping[str, Any], ...]
     operators: tuple[Mapping[str, Any], ...]
     sink_description: str | None
@@ -84,29 +93,25 @@ def _event(body: Body) -> ProgressEvent:
     at_ms = body.integer_or_none("at_ms")
     if at_ms is None:
         raise body.wrong("at_ms", "milliseconds since 1970")
+    lag = body.integer_or_none("lag")
     return ProgressEvent(
         kind=kind,
         at_ms=at_ms,
         query_id=_uuid(query, "id"),
         run_id=_uuid(query, "run_id"),
-        name=_cut(query.text_or_none("name", most=_BIG)),
-        exception=_cut(body.text_or_none("exception", most=_BIG)),
-        lag=body.integer_or_none("lag"),
+        name=_text(query, "name"),
+        exception=_text(body, "exception"),
+        lag=lag,
         trigger_ms=body.integer_or_none("trigger_ms", most=2**53),
-        sink_id=None if sink is None else _cut(sink.text_or_none("sink_id", most=_BIG)),
+        sink_id=None if sink is None else _text(sink, "sink_id"),
         sink_topics=() if sink is None else tuple(sink.texts("topics", most=MOST_TOPICS)),
         dead_letter_topic=None if sink is None else sink.text_or_none("dead_letter_topic"),
         topics=tuple(body.texts("topics", most=MOST_TOPICS)),
         commits=tuple(_commit(each) for each in body.parts("commits", most=MOST_COMMITS)),
-        app=(
-            {}
-            if app is None
-            else {
-                name: _cut(app.text_or_none(name, most=_BIG))
-                for name in ("id", "host", "spark_version")
-            }
-        ),
-        progress=None if progress is None else _progress(progress),
+        app={}
+        if app is None
+        else {name: _text(app, name) for name in ("id", "host", "spark_version")},
+        progress=None if progress is None else _progress(progress, at_ms, lag),
     )
 
 
@@ -116,6 +121,10 @@ def _uuid(body: Body, name: str) -> str:
         return str(UUID(text))
     except ValueError:
         raise body.wrong(name, "a UUID") from None
+
+
+def _text(body: Body, name: str) -> str | None:
+    return _cut(body.text_or_none(name, most=_BIG))
 
 
 def _cut(text: str | None) -> str | None:
@@ -128,32 +137,29 @@ def _commit(body: Body) -> dict[str, Any]:
     outcome = body.text_or_none("outcome")
     if outcome not in _OUTCOMES:
         raise body.wrong("outcome", f"one of {', '.join(_OUTCOMES)}")
-    return {
-        "batch_id": body.integer_or_none("batch_id"),
-        "at_ms": body.integer_or_none("at_ms"),
-        "tasks": body.integer_or_none("tasks"),
-        "rows": body.integer_or_none("rows"),
-        "duration_ms": body.integer_or_none("duration_ms"),
-        "outcome": outcome,
-    }
+    names = ("batch_id", "at_ms", "tasks", "rows", "duration_ms")
+    return {**{name: body.integer_or_none(name) for name in names}, "outcome": outcome}
 
 
-def _progress(body: Body) -> SparkProgress:
+def _progress(body: Body, at_ms: int, lag: int | None) -> SparkProgress:
     durations = body.part("durationMs")
     sources = body.parts("sources", most=1_000)[:MOST_SOURCES]
     operators = body.parts("stateOperators", most=1_000)[:MOST_OPERATORS]
     sink = body.part("sink")
-    return SparkProgress(
+    kept = KeptProgress(
+        at_ms=at_ms,
         batch_id=body.integer_or_none("batchId"),
         input_rows=_count(body.raw("numInputRows")),
         input_rows_per_s=_rate(body.raw("inputRowsPerSecond")),
         processed_rows_per_s=_rate(body.raw("processedRowsPerSecond")),
         durations_ms={} if durations is None else _phases(body.raw("durationMs")),
+        lag=lag,
+    )
+    return SparkProgress(
+        kept=kept,
         sources=tuple(_source(each) for each in sources),
         operators=tuple(_operator(each) for each in operators),
-        sink_description=None
-        if sink is None
-        else _cut(sink.text_or_none("description", most=_BIG)),
+        sink_description=None if sink is None else _text(sink, "description"),
     )
 
 
@@ -173,7 +179,7 @@ def _source(body: Body) -> dict[str, Any]:
     return {
         "topic": min(topics)[:MOST_KEPT_TEXT] if len(topics) == 1 else None,
         "lag": _behind(read, latest),
-        "description": _cut(body.text_or_none("description", most=_BIG)),
+        "description": _text(body, "description"),
         "input_rows": _count(body.raw("numInputRows")),
         "end_offset": None if end is None else _cut(_as_text(end)),
     }
@@ -206,7 +212,7 @@ def _behind(
 
 def _operator(body: Body) -> dict[str, Any]:
     return {
-        "name": _cut(body.text_or_none("operatorName", most=_BIG)),
+        "name": _text(body, "operatorName"),
         "rows_total": _count(body.raw("numRowsTotal")),
         "rows_updated": _count(body.raw("numRowsUpdated")),
         "memory_bytes": _count(body.raw("memoryUsedBytes")),

@@ -7,10 +7,10 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace_console.queries.progress_post import ProgressEvent
+from headrace_console.queries.progress_post import KeptProgress, ProgressEvent
 
 MOST_QUERIES = 200
 """Then the one that was silent longest is forgotten."""
@@ -22,31 +22,6 @@ SILENT_TRIGGERS = 3
 LEAST_SILENT_MS = 60_000
 
 POSTS_PER_S = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptProgress:
-    """One micro-batch, as the chart needs it."""
-
-    at_ms: int
-    batch_id: int | None
-    input_rows: int | None
-    input_rows_per_s: float | None
-    processed_rows_per_s: float | None
-    durations_ms: Mapping[str, int]
-    lag: int | None
-
-    @property
-    def document(self) -> dict[str, Any]:
-        return {
-            "at_ms": self.at_ms,
-            "batch_id": self.batch_id,
-            "input_rows": self.input_rows,
-            "input_rows_per_s": self.input_rows_per_s,
-            "processed_rows_per_s": self.processed_rows_per_s,
-            "durations_ms": dict(self.durations_ms),
-            "lag": self.lag,
-        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,22 +153,10 @@ class QueryStore:
         if progress is not None:
             query.sources, query.operators = progress.sources, progress.operators
             query.sink_description = progress.sink_description
-            query.history.append(
-                KeptProgress(
-                    at_ms=event.at_ms,
-                    batch_id=progress.batch_id,
-                    input_rows=progress.input_rows,
-                    input_rows_per_s=progress.input_rows_per_s,
-                    processed_rows_per_s=progress.processed_rows_per_s,
-                    durations_ms=progress.durations_ms,
-                    lag=event.lag,
-                )
-            )
+            query.history.append(progress.kept)
 
 
 def _copy(query: SparkQuery) -> SparkQuery:
-    from dataclasses import replace
-
     return replace(
         query,
         runs=OrderedDict((run, list(times)) for run, times in query.runs.items()),

@@ -4,15 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from headrace_console.records.shown_values import (
-    LIST_CHARS,
-    shown_cell,
-    shown_text,
-    shown_value,
-)
+from headrace_console.records.shown_values import LIST_CHARS, shown_cell, shown_text, shown_value
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import TopicSchema
@@ -21,19 +15,6 @@ from storage_engine.protocol.records.records import DecodedRecords
 
 MOST_HEADERS = 50
 """Of a message."""
-
-
-def taken(records: DecodedRecords, places: Any) -> DecodedRecords:
-    """Some of the records."""
-    at = pa.array(places)
-    return DecodedRecords(
-        keys=records.keys.take(at),
-        values=records.values.take(at),
-        offsets=records.offsets.take(at),
-        timestamps_ms=records.timestamps_ms.take(at),
-        timestamp_types=records.timestamp_types.take(at),
-        headers=records.headers.take(at),
-    )
 
 
 def messages(
@@ -46,17 +27,20 @@ def messages(
     pretty: bool = False,
 ) -> list[dict[str, Any]]:
     """The messages at these places. `columns`: of a topic with a schema, whose values are JSON."""
-    chosen = taken(records, np.asarray(places, dtype=np.int64))
+    at = pa.array(places, pa.int64())
+    chosen = (
+        column.take(at).to_pylist()
+        for column in (
+            records.offsets,
+            records.timestamps_ms,
+            records.timestamp_types,
+            records.keys,
+            records.values,
+            records.headers,
+        )
+    )
     rows = []
-    for offset, at_ms, kind, key, value, headers in zip(
-        chosen.offsets.to_pylist(),
-        chosen.timestamps_ms.to_pylist(),
-        chosen.timestamp_types.to_pylist(),
-        chosen.keys.to_pylist(),
-        chosen.values.to_pylist(),
-        chosen.headers.to_pylist(),
-        strict=True,
-    ):
+    for offset, at_ms, kind, key, value, headers in zip(*chosen, strict=True):
         own = [(each["key"], each["value"]) for each in headers or ()]
         row: dict[str, Any] = {
             "partition": tp.partition,

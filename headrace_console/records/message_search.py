@@ -6,9 +6,10 @@ A step takes a second at most, so a search whose page has left ends soon: its ca
 A batch that can't be read is told of, and passed over. Source: R-CON8.
 """
 
+import contextlib
 import heapq
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +106,7 @@ class MessageSearch:
         self._deadline_s = time.monotonic() + limits.duration_s
         self._records = self._bytes = self._found = self._skipped = 0
         self._has_progress = False
+        self._told_s = 0.0
         self._seen: set[int] = set()
         self._unanswered: list[dict[str, object]] = []
         self._troubles: list[SearchEvent] = []
@@ -122,7 +124,7 @@ class MessageSearch:
         if self._columns is not None:
             yield SearchEvent("columns", {"columns": self._columns})
         for missing in plan.unanswered:
-            yield SearchEvent("trouble", {"message": missing["why"]})
+            yield _trouble(missing["why"])
         ends = {tp: end for tp, (_, end) in plan.left.items()}
         yield from self._searched(plan)
         stopped = None if plan.is_done and self._found < request.limit else self._stopped()
@@ -133,12 +135,16 @@ class MessageSearch:
             yield from self._tailed(ends)
             return
         place = plan.continuation()
-        yield SearchEvent(
+        why = None if stopped is None else WHY[stopped]
+        yield self._end(stopped, why, None if stopped is None else place)
+
+    def _end(self, stopped: str | None, why: str | None, place: str | None) -> SearchEvent:
+        return SearchEvent(
             "end",
             {
                 "stopped": stopped,
-                "why": None if stopped is None else WHY[stopped],
-                "next": None if place is None or stopped is None else {"from": place},
+                "why": why,
+                "next": None if place is None else {"from": place},
                 "scanned": self.scanned,
                 "unanswered": self._unanswered,
             },
@@ -147,11 +153,7 @@ class MessageSearch:
     @property
     def scanned(self) -> dict[str, Any]:
         """What the search has looked at."""
-        return {
-            "records": self._records,
-            "bytes": self._bytes,
-            "partitions": len(self._seen),
-        }
+        return {"records": self._records, "bytes": self._bytes, "partitions": len(self._seen)}
 
     def _choose_columns(self) -> None:
         request = self._request
@@ -212,7 +214,7 @@ class MessageSearch:
 
     def _window(self, plan: ReadingPlan, windows: Ranges) -> Iterator[SearchEvent]:
         """Forwards: what is found is shown as it comes, and reading stops at the limit."""
-        told_s = time.monotonic()
+        self._told_s = time.monotonic()
         for fetched in self._fetched(windows):
             left = self._request.limit - self._found
             rows, next_offset = self._match(fetched, windows[fetched.tp][1], left)
@@ -221,8 +223,7 @@ class MessageSearch:
             yield from self._take_troubles()
             if self._stopped() is not None:
                 return
-            if time.monotonic() - told_s >= PROGRESS_EVERY_S:
-                told_s = time.monotonic()
+            if self._is_due():
                 yield self._progress({tp: start for tp, (start, _) in plan.left.items()})
         yield from self._take_troubles()
 
@@ -232,7 +233,7 @@ class MessageSearch:
         found: list[dict[str, Any]] = []
         reached = {tp: start for tp, (start, _) in windows.items()}
         bytes_before = self._bytes
-        told_s = time.monotonic()
+        self._told_s = time.monotonic()
         for fetched in self._fetched(windows):
             rows, next_offset = self._match(fetched, windows[fetched.tp][1], None)
             found += rows
@@ -240,8 +241,7 @@ class MessageSearch:
             yield from self._take_troubles()
             if self._is_over() or self._bytes - bytes_before >= self._limits.size_bytes / 2:
                 break
-            if time.monotonic() - told_s >= PROGRESS_EVERY_S:
-                told_s = time.monotonic()
+            if self._is_due():
                 yield self._progress(reached)
         whole = {tp.partition: tp for tp, (_, end) in windows.items() if reached[tp] >= end}
         of_partitions: dict[int, list[dict[str, Any]]] = {number: [] for number in whole}
@@ -266,38 +266,34 @@ class MessageSearch:
 
     def _fetched(self, windows: Ranges) -> Iterator[FetchedBatches]:
         """What is fetched of the windows; partitions that fail are told of and left out."""
-        reader = BatchFetcher(
-            self._cluster,
-            dict(windows),
-            max_bytes=FETCH_BYTES,
-            max_wait_ms=STEP_MS,
-            isolation=self._request.isolation,
-            timeout_ms=PARTITION_TIMEOUT_MS,
-            most_in_flight=0,
-            on_failed=self._note_failed,
-            typed_wants=self._wants,
-        )
-        try:
+        with self._reader(windows, PARTITION_TIMEOUT_MS) as reader:
             while not reader.done and not self._is_over():
                 yield from reader.poll(STEP_MS)
-        finally:
-            reader.close()
 
-    @property
-    def _wants(self) -> Any:
+    def _reader(
+        self, ranges: Mapping[TopicPartition, tuple[int, int | None]], timeout_ms: int
+    ) -> contextlib.closing[BatchFetcher]:
         reading = self._reading
-        return None if reading is None else {self._request.topic: reading.want}
+        return contextlib.closing(
+            BatchFetcher(
+                self._cluster,
+                dict(ranges),
+                max_bytes=FETCH_BYTES,
+                max_wait_ms=STEP_MS,
+                isolation=self._request.isolation,
+                timeout_ms=timeout_ms,
+                most_in_flight=0,
+                on_failed=self._note_failed,
+                typed_wants=None if reading is None else {self._request.topic: reading.want},
+            )
+        )
 
     def _note_failed(self, tp: TopicPartition, offset: int, error: HeadraceError) -> None:
         leader = self._cluster.known_leader(tp)
-        self._unanswered.append(
-            {
-                "broker": None if leader is None else leader.broker_id,
-                "what": str(tp),
-                "why": f"{tp} can't be read on from offset {offset}: {error}",
-            }
-        )
-        self._troubles.append(SearchEvent("trouble", {"message": self._unanswered[-1]["why"]}))
+        broker = None if leader is None else leader.broker_id
+        why = f"{tp} can't be read on from offset {offset}: {error}"
+        self._unanswered.append({"broker": broker, "what": str(tp), "why": why})
+        self._troubles.append(_trouble(why))
 
     def _take_troubles(self) -> Iterator[SearchEvent]:
         troubles, self._troubles = self._troubles[:20], []
@@ -346,16 +342,24 @@ class MessageSearch:
                     max_decompressed_bytes=MOST_BATCH_BYTES,
                 )
             except CorruptRecordError as error:
-                text = (
-                    f"the batch of {fetched.tp} with offsets {header.base_offset} to "
-                    f"{header.last_offset} can't be shown: {error}"
+                self._troubles.append(
+                    _trouble(
+                        f"the batch of {fetched.tp} with offsets {header.base_offset} to "
+                        f"{header.last_offset} can't be shown: {error}"
+                    )
                 )
-                self._troubles.append(SearchEvent("trouble", {"message": text}))
 
     def _shown(self, rows: list[dict[str, Any]]) -> Iterator[SearchEvent]:
         if rows:
             self._found += len(rows)
             yield SearchEvent("rows", {"rows": rows})
+
+    def _is_due(self) -> bool:
+        """Whether it is time to tell of progress."""
+        is_due = time.monotonic() - self._told_s >= PROGRESS_EVERY_S
+        if is_due:
+            self._told_s = time.monotonic()
+        return is_due
 
     def _progress(self, at: dict[TopicPartition, int]) -> SearchEvent:
         places = {str(tp.partition): offset for tp, offset in sorted(at.items())[:500]}
@@ -371,19 +375,8 @@ class MessageSearch:
         self._deadline_s = until_s
         shown = 0
         second, in_second = int(time.monotonic()), 0
-        reader = BatchFetcher(
-            self._cluster,
-            {tp: (end, None) for tp, end in ends.items()},
-            max_bytes=FETCH_BYTES,
-            max_wait_ms=STEP_MS,
-            isolation=self._request.isolation,
-            timeout_ms=60_000,
-            most_in_flight=0,
-            on_failed=self._note_failed,
-            typed_wants=self._wants,
-        )
-        told_s = time.monotonic()
-        try:
+        self._told_s = time.monotonic()
+        with self._reader({tp: (end, None) for tp, end in ends.items()}, 60_000) as reader:
             while time.monotonic() < until_s and shown < TAIL_ROWS:
                 for fetched in reader.poll(STEP_MS):
                     rows, _ = self._match(fetched, None, None)
@@ -397,23 +390,17 @@ class MessageSearch:
                     shown += len(rows)
                     yield from self._shown(rows)
                 yield from self._take_troubles()
-                if time.monotonic() - told_s >= PROGRESS_EVERY_S:
-                    told_s = time.monotonic()
+                if self._is_due():
                     yield self._progress({tp: reader.position(tp) for tp in ends})
                 else:
                     yield SearchEvent("wait", {})
-        finally:
-            reader.close()
-        yield SearchEvent(
-            "end",
-            {
-                "stopped": "limit" if shown >= TAIL_ROWS else "time",
-                "why": "following ends after 15 minutes or 10,000 messages; begin again to go on",
-                "next": None,
-                "scanned": self.scanned,
-                "unanswered": self._unanswered,
-            },
-        )
+        stopped = "limit" if shown >= TAIL_ROWS else "time"
+        why = "following ends after 15 minutes or 10,000 messages; begin again to go on"
+        yield self._end(stopped, why, None)
+
+
+def _trouble(message: object) -> SearchEvent:
+    return SearchEvent("trouble", {"message": message})
 
 
 def collected(search: MessageSearch) -> dict[str, Any]:

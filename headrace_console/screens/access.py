@@ -46,7 +46,7 @@ def user_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
             "mechanisms": [f"{each.value} ({count})" for each, count in credentials.items()],
         }
 
-    return {"as_of_ms": now_ms, "unanswered": [], **paged.document(row)}
+    return paged.document(row, as_of_ms=now_ms)
 
 
 def rule_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def rule_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
             "pattern": str(binding.pattern.pattern_type).upper(),
         }
 
-    return {"as_of_ms": now_ms, "unanswered": [], **paged.document(row)}
+    return paged.document(row, as_of_ms=now_ms)
 
 
 def quota_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
@@ -95,4 +95,4 @@ def quota_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
             "values": dict(quota.values),
         }
 
-    return {"as_of_ms": now_ms, "unanswered": [], **paged.document(row)}
+    return paged.document(row, as_of_ms=now_ms)

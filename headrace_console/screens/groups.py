@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace_console.cluster.broker_lines import BrokerLines, Question, unanswered
+from headrace_console.cluster.group_looks import header_of, one_header_each, written_ms
 from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.given import Body, bad
 from headrace_console.paging import Page
@@ -24,23 +25,17 @@ from storage_engine.client.admin.groups import (
 from storage_engine.client.admin.offset_resets import OffsetReset, reset_offsets, set_offsets
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.groups.committed_offsets import committed_offsets
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    ErrorCode,
-    HeadraceError,
-    KafkaError,
-)
+from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition
 from storage_engine.protocol.messages.describe_groups import API as DESCRIBE_GROUPS
 from storage_engine.protocol.messages.describe_groups import DescribeGroupsRequest
 from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
 from storage_engine.protocol.messages.list_groups import ListGroupsRequest
 from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header
+from storage_engine.protocol.records.record_batch import HEADER_BYTES
 
-_DESCRIBE_GROUPS, _LIST_GROUPS, _OFFSET_FETCH = 15, 16, 9
 ASK_TIMEOUT_MS = 2_000
 PREVIEW_S = 120
 MOST_AGES = 100
@@ -52,7 +47,7 @@ def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, 
     addresses = snapshot.addresses
     question = (LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[]))
     answers = lines.ask({b: [question] for b in addresses}, addresses, timeout_ms=ASK_TIMEOUT_MS)
-    silent = [each.document for each in unanswered(answers, "its groups")]
+    silent = unanswered(answers, "its groups")
     groups = []
     for broker, answer in answers.items():
         if isinstance(answer, HeadraceError):
@@ -98,7 +93,7 @@ def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, 
             "topics": detail.topics,
         }
 
-    return {"as_of_ms": snapshot.at_ms, "unanswered": silent, **paged.document(row)}
+    return paged.document(row, as_of_ms=snapshot.at_ms, unanswered=silent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,33 +223,17 @@ def _ages_ms(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[To
         if leader is not None:
             row = FetchPartition(*tp, offset, HEADER_BYTES, leader.epoch)
             by_leader.setdefault(leader.broker_id, []).append(row)
-    requests = [
-        (
-            broker,
-            BY_NAME,
-            _one_header_each(rows),
-        )
-        for broker, rows in by_leader.items()
-    ]
+    requests = [(broker, BY_NAME, one_header_each(rows)) for broker, rows in by_leader.items()]
     now_ms = int(time.time() * 1000)
     ages = {}
     for answer in cluster.request_all(requests) if requests else []:
         if isinstance(answer, KafkaError | DeadlineExceededError):
             continue
         for part in answer.partitions:
-            records = b"" if part.error_code else part.records or b""
-            if len(records) >= HEADER_BYTES:
-                at_ms = read_header(memoryview(records)).base_timestamp
-                if at_ms > 0:
-                    ages[TopicPartition(part.topic, part.partition)] = max(0, now_ms - at_ms)
+            at_ms = written_ms(header_of(part))
+            if at_ms is not None:
+                ages[TopicPartition(part.topic, part.partition)] = max(0, now_ms - at_ms)
     return ages
-
-
-def _one_header_each(rows: list[FetchPartition]) -> FetchRequest:
-    """The first batch comes whole, whatever its size; of the others the header will do."""
-    return FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=HEADER_BYTES * len(rows), partitions=rows
-    )
 
 
 # --- new offsets

@@ -7,7 +7,7 @@ seen. Source: R-CON4.
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -29,7 +29,7 @@ class Problem:
     """One thing that is wrong."""
 
     id: str
-    kind: str
+    """Its kind, with what it is about behind a colon."""
     severity: str
     what: str
     do: str
@@ -39,17 +39,15 @@ class Problem:
     since_ms: int | None = None
 
     @property
+    def kind(self) -> str:
+        return self.id.partition(":")[0]
+
+    @property
     def document(self) -> dict[str, Any]:
         return {
-            "id": self.id,
+            **asdict(self),
             "kind": self.kind,
-            "severity": self.severity,
-            "what": self.what,
-            "do": self.do,
-            "since_ms": self.since_ms,
-            "link": self.link,
             "subjects": list(self.subjects[:MOST_SUBJECTS]),
-            "count": self.count,
         }
 
 
@@ -94,7 +92,6 @@ def _of_brokers(snapshot: Snapshot) -> Iterator[Problem]:
         ago = f"; the console saw it last at {_clock(seen_ms)}" if seen_ms else ""
         yield Problem(
             id=f"broker_offline:{broker}",
-            kind="broker_offline",
             severity=CRITICAL,
             what=f"Broker {broker} is not in the cluster{ago}.",
             do=f"Look at its log (broker.log) for why it ended, and start it again: "
@@ -105,7 +102,6 @@ def _of_brokers(snapshot: Snapshot) -> Iterator[Problem]:
     for broker, why in sorted(snapshot.silent.items()):
         yield Problem(
             id=f"broker_silent:{broker}",
-            kind="broker_silent",
             severity=CRITICAL,
             what=f"Broker {broker} does not answer the console: {why}.",
             do="If its process runs, see whether its machine is overloaded or its network is cut; "
@@ -115,7 +111,6 @@ def _of_brokers(snapshot: Snapshot) -> Iterator[Problem]:
     if snapshot.metadata.controller_id == NOBODY:
         yield Problem(
             id="no_controller",
-            kind="no_controller",
             severity=CRITICAL,
             what="The cluster has no controller, so no leader is elected and no topic created.",
             do="A new one is elected within seconds; if not, check that ZooKeeper answers.",
@@ -137,7 +132,6 @@ def _of_partitions(snapshot: Snapshot) -> Iterator[Problem]:
         first = leaderless[0]
         yield Problem(
             id="without_leader",
-            kind="without_leader",
             severity=CRITICAL,
             what=f"{_many(leaderless)} no leader: nobody can read or write there. {first} waits "
             f"for {waits[first]}.",
@@ -162,7 +156,6 @@ def _of_partitions(snapshot: Snapshot) -> Iterator[Problem]:
         ]
         yield Problem(
             id="under_replicated",
-            kind="under_replicated",
             severity=CRITICAL if refused else WARNING,
             what=f"{_many(short)} fewer replicas in sync than they should have; missing: broker "
             f"{', '.join(map(str, missing))}.{_refusal(refused)}",
@@ -199,7 +192,6 @@ def _of_disks(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
             if disk.error is not None:
                 yield Problem(
                     id=f"failed_disk:{broker}:{disk.path}",
-                    kind="failed_disk",
                     severity=CRITICAL,
                     what=f"Broker {broker} does not use its log dir {disk.path} any more: "
                     f"{disk.error}.",
@@ -213,7 +205,6 @@ def _of_disks(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
                 if used >= thresholds.disk_full_percent or is_full:
                     yield Problem(
                         id=f"full_disk:{broker}:{disk.path}",
-                        kind="full_disk",
                         severity=CRITICAL if used >= 97 or is_full else WARNING,
                         what=_full_words(broker, disk, used, is_full=is_full),
                         do="Make room: shorten retention.ms or retention.bytes of the largest "
@@ -256,7 +247,6 @@ def _of_certificates(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
             over = days <= 0
             yield Problem(
                 id=f"certificate:{broker}",
-                kind="certificate",
                 severity=CRITICAL if days <= 7 else WARNING,
                 what=f"The certificate of broker {broker} "
                 + ("has expired." if over else f"expires in {days:.0f} days.")
@@ -281,7 +271,6 @@ def _of_transactions(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
         waiting = sum(row.end_offset - row.stable_offset for row in rows)
         yield Problem(
             id=f"stuck_transaction:{key}",
-            kind="stuck_transaction",
             severity=WARNING,
             what=f"{owner_words(first)} has been open for {open_for}: "
             f"read_committed readers of {_names(rows)} wait, with {waiting} records behind it.",
@@ -305,7 +294,6 @@ def _of_groups(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
     for group in late[:MOST_SUBJECTS]:
         yield Problem(
             id=f"lagging_group:{group.group}",
-            kind="lagging_group",
             severity=WARNING,
             what=_lag_words(group),
             do=_group_remedy(group),
@@ -384,7 +372,6 @@ def query_problem(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Pro
         reason = (query.exception or "").strip().splitlines() or ["no reason was given"]
         return Problem(
             id=f"failed_query:{query.id}",
-            kind="failed_query",
             severity=CRITICAL,
             what=f"{name} has failed: {reason[0][:300]}",
             do="Look at the driver's log, and start it again with the same checkpoint: it goes on "
@@ -395,7 +382,6 @@ def query_problem(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Pro
     if state == "silent":
         return Problem(
             id=f"lagging_query:{query.id}",
-            kind="lagging_query",
             severity=WARNING,
             what=f"{name} has posted nothing for {_duration(now_ms - query.last_ms)}.",
             do="See whether its driver still runs, and reaches this console.",
@@ -413,7 +399,6 @@ def query_problem(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Pro
         )
         return Problem(
             id=f"lagging_query:{query.id}",
-            kind="lagging_query",
             severity=WARNING,
             what=f"{name} is {query.lag} records behind; {told}.",
             do="Give it more cores or more partitions to read in parallel, or a smaller "

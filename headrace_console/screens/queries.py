@@ -1,6 +1,7 @@
 """Spark's queries: what they have posted, beside what the cluster knows of their sinks."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from headrace_console.cluster.snapshot import Snapshot
@@ -52,11 +53,7 @@ def query_list(
         },
         default="-last_ms",
     )
-    return {
-        "as_of_ms": now_ms,
-        "unanswered": [],
-        **paged.document(lambda query: query_row(query, thresholds, now_ms)),
-    }
+    return paged.document(lambda query: query_row(query, thresholds, now_ms), as_of_ms=now_ms)
 
 
 def query_document(
@@ -76,18 +73,9 @@ def query_document(
         "host": query.app.get("host"),
         "spark_version": query.app.get("spark_version"),
         "app_id": query.app.get("id"),
-        "sources": [
-            {
-                "description": each["description"],
-                "topic": each["topic"],
-                "lag": each["lag"],
-                "input_rows": each["input_rows"],
-                "end_offset": each["end_offset"],
-            }
-            for each in query.sources
-        ],
+        "sources": [dict(each) for each in query.sources],
         "sink": {"description": query.sink_description},
-        "history": [each.document for each in query.history],
+        "history": [asdict(each) for each in query.history],
         "state_operators": [dict(each) for each in query.operators],
         "commits": [dict(each) for each in query.commits],
         "sink_state": None,

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from headrace_console.cluster.upstream import Upstream
 from headrace_console.given import Body
 from headrace_console.problem import ConsoleError
 from headrace_console.records.shown_values import shown_text
+from headrace_console.screens.topics import topic_row
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.errors import HeadraceError
@@ -91,7 +92,7 @@ def preview(cluster: Cluster, topic: str, body: Body) -> LetterPreview:
 class ReplayRun:
     """One run; `sent` grows."""
 
-    id: str
+    replay_id: str
     topic: str
     user: str | None
     began_ms: int
@@ -104,16 +105,9 @@ class ReplayRun:
 
     @property
     def document(self) -> dict[str, Any]:
-        return {
-            "replay_id": self.id,
-            "topic": self.topic,
-            "user": self.user,
-            "began_ms": self.began_ms,
-            "state": self.state,
-            "sent": self.sent,
-            "selected": self.selected,
-            "message": self.message,
-        }
+        document = asdict(self)
+        del document["stop_reason"]
+        return document
 
 
 class _StoppedError(HeadraceError):
@@ -136,7 +130,7 @@ class ReplayRuns:
         if time.monotonic() > shown.until_s:
             raise ConsoleError("conflict", "the preview is too old; look at a new one")
         run = ReplayRun(
-            id=secrets.token_urlsafe(12),
+            replay_id=secrets.token_urlsafe(12),
             topic=shown.topic,
             user=upstream.user,
             began_ms=int(time.time() * 1000),
@@ -158,9 +152,9 @@ class ReplayRuns:
                     f"{MOST_RUNNING} replays run already; wait for one, or stop one",
                     retry_after_s=10,
                 )
-            self._runs[run.id] = run, thread
+            self._runs[run.replay_id] = run, thread
             for old in [each for each, (_, at) in self._runs.items() if not at.is_alive()]:
-                if len(self._runs) > MOST_RUNS and old != run.id:
+                if len(self._runs) > MOST_RUNS and old != run.replay_id:
                     del self._runs[old]
             thread.start()
         return run
@@ -239,18 +233,8 @@ def letter_topics(
     rows = []
     for name, is_one in sorted(found.items()):
         if is_one:
-            ends = [
-                snapshot.ends.get(TopicPartition(name, number), NO_ENDS)
-                for number in topics[name].partitions
-            ]
-            counts = [
-                each.high_watermark - each.start
-                for each in ends
-                if each.high_watermark is not None and each.start is not None
-            ]
-            rows.append(
-                {"topic": name, "records": sum(counts) if counts else None, "origins": None}
-            )
+            records = topic_row(snapshot, topics[name])["records"]
+            rows.append({"topic": name, "records": records, "origins": None})
     return rows
 
 

@@ -3,6 +3,7 @@ snapshot, so that 5,000 partitions cost no request.
 """
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from headrace_console.cluster.snapshot import NO_ENDS, UNKNOWN_FACTS, Snapshot
@@ -33,6 +34,7 @@ _SOURCES = {
     ConfigSource.DEFAULT: "default",
     ConfigSource.LOGGER: "logger",
 }
+_SORTED_BY = ["name", "partitions", "size_bytes", "records", "records_per_s", "under_replicated"]
 MOST_PARTITIONS = 10_000
 MOST_GROUPS = 100
 
@@ -47,28 +49,10 @@ def topic_list(snapshot: Snapshot, page: Page, *, internal: bool) -> dict[str, A
     paged = page.of(
         rows,
         name=lambda row: str(row["name"]),
-        keys={
-            name: _by(name)
-            for name in (
-                "name",
-                "partitions",
-                "size_bytes",
-                "records",
-                "records_per_s",
-                "under_replicated",
-            )
-        },
+        keys={name: itemgetter(name) for name in _SORTED_BY},
         default="name",
     )
-    return {
-        "as_of_ms": snapshot.at_ms,
-        "unanswered": unanswered(snapshot),
-        **paged.document(lambda row: row),
-    }
-
-
-def _by(name: str) -> Any:
-    return lambda row: row[name]
+    return paged.document(as_of_ms=snapshot.at_ms, unanswered=unanswered(snapshot))
 
 
 def is_internal(topic: TopicMetadata) -> bool:
@@ -119,14 +103,10 @@ def partition_list(snapshot: Snapshot, name: str, page: Page) -> dict[str, Any]:
     paged = page.of(
         rows,
         name=lambda row: str(row["partition"]),
-        keys={key: _by(key) for key in ("partition", "records", "size_bytes", "waiting")},
+        keys={key: itemgetter(key) for key in ("partition", "records", "size_bytes", "waiting")},
         default="partition",
     )
-    return {
-        "as_of_ms": snapshot.at_ms,
-        "unanswered": unanswered(snapshot),
-        **paged.document(lambda row: row),
-    }
+    return paged.document(as_of_ms=snapshot.at_ms, unanswered=unanswered(snapshot))
 
 
 def _partition_row(snapshot: Snapshot, topic: TopicMetadata, number: int) -> dict[str, Any]:
@@ -218,10 +198,10 @@ def setting_list(entries: Mapping[str, ConfigEntry], page: Page, at_ms: int) -> 
     paged = page.of(
         setting_rows(entries),
         name=lambda row: str(row["name"]),
-        keys={"name": _by("name"), "source": lambda row: (row["is_default"], row["name"])},
+        keys={"name": itemgetter("name"), "source": lambda row: (row["is_default"], row["name"])},
         default="source",
     )
-    return {"as_of_ms": at_ms, "unanswered": [], **paged.document(lambda row: row)}
+    return paged.document(as_of_ms=at_ms)
 
 
 # --- changes

@@ -1,6 +1,7 @@
 """What readers of committed records wait for, and what coordinators know of sinks."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from headrace_console.cluster.broker_lines import BrokerLines, unanswered
@@ -26,24 +27,17 @@ def waiting_row(row: WaitingPartition, now_ms: int) -> dict[str, Any]:
     """As the API has it."""
     age_ms = None if row.since_ms is None else max(0, now_ms - row.since_ms)
     since = "" if age_ms is None else f" It has been open for {age_ms / 1000:.0f} s."
+    document = asdict(row)
+    del document["tp"]
     return {
+        **document,
         "topic": row.tp.topic,
         "partition": row.tp.partition,
-        "stable_offset": row.stable_offset,
-        "end_offset": row.end_offset,
         "waiting": row.end_offset - row.stable_offset,
-        "since_ms": row.since_ms,
         "age_ms": age_ms,
-        "first_offset": row.first_offset,
-        "producer_id": row.producer_id,
-        "producer_epoch": row.producer_epoch,
-        "transactional_id": row.transactional_id,
         "sink": None
         if row.sink is None
         else {"sink": row.sink[0], "query": row.sink[1], "batch": row.sink[2]},
-        "coordinator": row.coordinator,
-        "timeout_ms": row.timeout_ms,
-        "state": row.state,
         "words": f"{owner_words(row)} holds up readers of {row.tp} at offset {row.stable_offset}."
         f"{since} {remedy(row)}",
     }
@@ -71,11 +65,11 @@ def waiting_list(
         },
         default="since_ms",
     )
-    return {
-        "as_of_ms": snapshot.at_ms,
-        "unanswered": watcher_unanswered(snapshot),
-        **paged.document(lambda row: waiting_row(row, now_ms)),
-    }
+    return paged.document(
+        lambda row: waiting_row(row, now_ms),
+        as_of_ms=snapshot.at_ms,
+        unanswered=watcher_unanswered(snapshot),
+    )
 
 
 class NoSinksError(ConsoleError):
@@ -96,7 +90,7 @@ def ask_sinks(
     addresses = snapshot.addresses
     question = (DESCRIBE_SINKS, DescribeSinksRequest(sinks=list(sinks)))
     answers = lines.ask({b: [question] for b in addresses}, addresses, timeout_ms=ASK_TIMEOUT_MS)
-    silent = [each.document for each in unanswered(answers, "its sinks")]
+    silent = unanswered(answers, "its sinks")
     rows: list[tuple[int, SinkQuery]] = []
     not_served = 0
     for broker, answer in sorted(answers.items()):
@@ -163,8 +157,4 @@ def sink_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, A
         },
         default="sink",
     )
-    return {
-        "as_of_ms": snapshot.at_ms,
-        "unanswered": silent,
-        **paged.document(lambda row: sink_row(*row)),
-    }
+    return paged.document(lambda row: sink_row(*row), as_of_ms=snapshot.at_ms, unanswered=silent)

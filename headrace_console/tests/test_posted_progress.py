@@ -68,7 +68,7 @@ def test_a_rate_that_is_no_number_does_not_cost_the_post() -> None:
     post = event()
     post["progress"] |= {"inputRowsPerSecond": float("nan"), "processedRowsPerSecond": float("inf")}
     (kept,) = parsed(post)
-    assert kept.progress.input_rows_per_s is kept.progress.processed_rows_per_s is None
+    assert kept.progress.kept.input_rows_per_s is kept.progress.kept.processed_rows_per_s is None
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_its_user_may_stop_a_replay_from_another_session_and_nobody_else_may(run
     sessions = Sessions()
     session = sessions.begin(None)
     run = begin(runs, sessions, session, "alice")
-    assert runs.of_topic("dead") == [run] and runs.get(run.id) is run
+    assert runs.of_topic("dead") == [run] and runs.get(run.replay_id) is run
     assert run.document["user"] == "alice"
     with pytest.raises(ConsoleError, match="'alice' has begun"):
         runs.stop(run, "bob")
