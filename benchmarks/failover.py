@@ -17,7 +17,7 @@ import argparse
 from benchmarks.arguments import add_dir, add_numbers, scratch
 from benchmarks.support.rounds import COLUMNS
 from storage_engine.tools.arguments import add_json, positive_integer
-from storage_engine.tools.table import print_results, report_line
+from storage_engine.tools.table import print_results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,16 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench failover`."""
-    from benchmarks.support import failover_rounds as bench_failover_rounds
+    from benchmarks.support.failover_rounds import measure
 
     with scratch(args.dir) as folder:
-        plan = bench_failover_rounds.Plan(
-            folder=folder,
-            partitions=args.partitions,
-            rounds=args.rounds,
-            session_timeout_ms=args.session_timeout_ms,
-            progress=report_line,
-        )
-        results = list(bench_failover_rounds.measure(plan))
+        results = list(measure(folder, args))
     print_results(COLUMNS, results, as_json=args.json)
     return 0

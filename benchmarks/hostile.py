@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.arguments import scratch
-from benchmarks.support.rounds import COLUMNS, Goal, Result
+from benchmarks.support.rounds import COLUMNS, Goal, Result, judged, percentile
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import print_results, report_line
@@ -66,10 +66,9 @@ def _measure(folder: Path, seconds: int) -> list[Result]:
         HELD_TOPIC,
         TIMED_TOPIC,
         HostileClients,
-        asked,
-        connected,
         large_batch,
     )
+    from benchmarks.support.wire_load import Endpoint, ask, connect
     from storage_engine.client.admin.topics import create_topic
     from storage_engine.client.cluster import Cluster
     from storage_engine.tools.local.cluster_plan import UpRequest
@@ -82,8 +81,8 @@ def _measure(folder: Path, seconds: int) -> list[Result]:
             create_topic(client, TIMED_TOPIC, assignment={0: [1, 2, 3]})
             compacted = {"cleanup.policy": "compact"}
             create_topic(client, COMPACTED_TOPIC, configs=compacted, assignment={0: [1, 2, 3]})
-        with connected(port) as connection:
-            asked(connection, large_batch(TIMED_TOPIC))
+        with connect(Endpoint(port)) as connection:
+            ask(connection, large_batch(TIMED_TOPIC))
         _round(cluster, WARM_UP_S)
         alone = _round(cluster, seconds)
         with HostileClients(port) as hostile:
@@ -140,12 +139,12 @@ def _round(cluster: "LocalCluster", seconds: int) -> _Round:
 def _ask_over_and_over(
     port: int, frame: bytes, into: list[float], is_over: threading.Event
 ) -> None:
-    from benchmarks.support.hostile_clients import asked, connected
+    from benchmarks.support.wire_load import Endpoint, ask, connect
 
-    with connected(port) as connection:
+    with connect(Endpoint(port)) as connection:
         while not is_over.is_set():
             begun_s = time.perf_counter()
-            asked(connection, frame)
+            ask(connection, frame)
             into.append((time.perf_counter() - begun_s) * 1000)
             time.sleep(_PAUSE_S)
 
@@ -157,17 +156,11 @@ def _result(
     percent: float,
     goal: Goal | None = None,
 ) -> Result:
-    alone, beside = _percentile(alone_ms, percent), _percentile(beside_ms, percent)
+    alone, beside = percentile(alone_ms, percent), percentile(beside_ms, percent)
     return Result(
         what=f"{what}; limit: without the hostile",
         measured=round(beside, 1),
         limit=round(alone, 1),
         ratio=round(beside / alone, 2) if alone else None,
-        goal=None if goal is None else str(goal),
-        met=None if goal is None else goal.is_met_by(beside),
+        **judged(goal, beside),
     )
-
-
-def _percentile(values: list[float], percent: float) -> float:
-    ordered = sorted(values) or [float("inf")]
-    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]

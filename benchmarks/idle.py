@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.arguments import add_dir, add_numbers, scratch
-from benchmarks.support.rounds import COLUMNS, Goal, Result, alone, cpu_seconds, rounded
+from benchmarks.support.rounds import COLUMNS, Goal, Result, alone, beside, cpu_seconds
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results, report_line
@@ -97,14 +97,11 @@ def _measure(folder: Path, partitions: int, *, settle_s: int, seconds: int) -> I
         own = [_own_kib(pid) for pid in pids]
     most = max(spent)
     sleeper_s = cpu_seconds(lambda: _wake_up(max(1, most.wake_ups)))
-    percent = 100 * most.processor_s / passed_s
-    yield Result(
-        what=f"{partitions} partitions: processor time, % of one; limit: only wakes up",
-        measured=rounded(percent),
-        limit=rounded(100 * sleeper_s / passed_s),
-        ratio=rounded(most.processor_s / sleeper_s),
-        goal=str(PROCESSOR_GOAL),
-        met=PROCESSOR_GOAL.is_met_by(rounded(percent)),
+    yield beside(
+        f"{partitions} partitions: processor time, % of one; limit: only wakes up",
+        100 * most.processor_s / passed_s,
+        100 * sleeper_s / passed_s,
+        goal=PROCESSOR_GOAL,
     )
     yield alone(f"{partitions} partitions: wake-ups a second", most.wake_ups / passed_s)
     yield alone(

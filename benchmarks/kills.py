@@ -19,7 +19,7 @@ from benchmarks.arguments import add_dir, add_numbers, scratch
 from benchmarks.support.rounds import COLUMNS
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.table import print_results, report_line
+from storage_engine.tools.table import print_results
 
 ROWS = ("leader", "controller", "stopped", "partitions")
 
@@ -53,16 +53,9 @@ def run(args: argparse.Namespace) -> int:
     from benchmarks.support import kill_rounds
 
     with scratch(args.dir) as folder:
-        plan = kill_rounds.KillPlan(
-            folder=folder,
-            rounds=args.rounds,
-            partitions=args.partitions,
-            session_timeout_ms=args.session_timeout_ms,
-            progress=report_line,
-        )
         if args.kills is not None:
-            results = list(kill_rounds.under_one_producer(plan, args.kills))
+            results = list(kill_rounds.under_one_producer(folder, args))
         else:
-            results = list(kill_rounds.measure_rows(plan, rows))
+            results = list(kill_rounds.measure_rows(folder, args, rows))
     print_results(COLUMNS, results, as_json=args.json)
     return 0

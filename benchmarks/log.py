@@ -58,26 +58,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measure(args: argparse.Namespace, folder: Path) -> Iterator[Result]:
-    from benchmarks.support import log_broker as bench_log_broker
-    from benchmarks.support import log_scrub as bench_log_scrub
-    from benchmarks.support import log_storage as bench_log_storage
+    from benchmarks.support import log_broker, log_scrub, log_storage
 
-    yield from bench_log_storage.measure(
-        bench_log_storage.Plan(
-            folder=folder,
-            bytes_a_round=args.bytes,
-            large_log_bytes=args.large_log,
-            rounds=args.rounds,
-        )
-    )
-    yield from bench_log_scrub.measure(folder, size=args.bytes, rounds=args.rounds)
+    plan = log_storage.Plan(folder, args.bytes, args.large_log, args.rounds)
+    yield from log_storage.measure(plan)
+    yield from log_scrub.measure(folder, size=args.bytes, rounds=args.rounds)
     if not args.no_broker:
-        yield from bench_log_broker.measure(
-            bench_log_broker.Plan(
-                folder=folder,
-                partitions=args.partitions,
-                producers=args.producers,
-                seconds=args.seconds,
-                bytes_moved=args.large_log,
-            )
-        )
+        yield from log_broker.measure(folder, args)

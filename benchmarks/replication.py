@@ -18,7 +18,7 @@ from benchmarks.arguments import add_dir, add_numbers, scratch
 from benchmarks.support.rounds import COLUMNS
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.table import print_results, report_line
+from storage_engine.tools.table import print_results
 
 LEAST_BYTES = 8 << 20
 """A round needs at least these bytes, some requests on each connection."""
@@ -40,16 +40,9 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace bench replication`."""
     if min(args.bytes, args.cold_bytes) < LEAST_BYTES:
         raise UsageError(f"--bytes and --cold-bytes must be {LEAST_BYTES} at least")
-    from benchmarks.support import replication_rounds as bench_replication_rounds
+    from benchmarks.support.replication_rounds import measure
 
     with scratch(args.dir) as folder:
-        plan = bench_replication_rounds.Plan(
-            folder=folder,
-            bytes_a_round=args.bytes,
-            cold_bytes=args.cold_bytes,
-            rounds=args.rounds,
-            progress=report_line,
-        )
-        results = list(bench_replication_rounds.measure(plan))
+        results = list(measure(folder, args))
     print_results(COLUMNS, results, as_json=args.json)
     return 0

@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.beside_kafka.processor_time import seconds_of
 from benchmarks.clients.loads import PARTITIONS, Figures, ProducerLoad, latency_name
 from benchmarks.support.brokers import Brokers
+from benchmarks.support.rounds import percentile
 from storage_engine.tools.errors import CommandError
 
 _FLUSH_S = 60.0
@@ -98,8 +99,8 @@ def request_latencies(brokers: Brokers, topic: str, rate: int, seconds: int) -> 
         acknowledged, read = producer.latencies_ms[warm:], arrivals.latencies_ms[warm:]
     figures = {
         **_of_acknowledgements(acknowledged),
-        "read-p50": _quantile(read, 0.5),
-        "read-p99": _quantile(read, 0.99),
+        "read-p50": percentile(read, 50),
+        "read-p99": percentile(read, 99),
         "cpu": took / len(acknowledged) * 1e6,
     }
     return {latency_name(rate, name): figure for name, figure in figures.items()}
@@ -117,8 +118,8 @@ def acknowledged_alone(servers: str, topic: str, rate: int, seconds: int) -> Fig
 
 def _of_acknowledgements(latencies_ms: list[float]) -> dict[str, float]:
     return {
-        "ack-p50": _quantile(latencies_ms, 0.5),
-        "ack-p99": _quantile(latencies_ms, 0.99),
+        "ack-p50": percentile(latencies_ms, 50),
+        "ack-p99": percentile(latencies_ms, 99),
     }
 
 
@@ -219,8 +220,3 @@ def _check(who: str, sent: int, acknowledged: int, errors: list[Any]) -> None:
         raise CommandError(f"{who}: {len(errors):,} records failed, the first with '{errors[0]}'")
     if acknowledged < sent:
         raise CommandError(f"{who}: {acknowledged:,} of {sent:,} records were acknowledged")
-
-
-def _quantile(figures: list[float], share: float) -> float:
-    ordered = sorted(figures)
-    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.beside_kafka.processor_time import check_proc, seconds_of
-from benchmarks.support.failover_clients import Survivors
+from benchmarks.support.failover_clients import Watched
 from benchmarks.support.rounds import rounded
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster
@@ -76,6 +76,7 @@ class _Steps:
 
     def __init__(self, cluster: LocalCluster, partitions: int) -> None:
         self._cluster = cluster
+        self._watched = Watched(cluster, _READY_MS)
         self._partitions = partitions
         self._topics: dict[str, int] = {}
         self._figures: list[Figure] = []
@@ -88,9 +89,9 @@ class _Steps:
         yield from self._metadata()
         yield self._memory(before_mib)
         yield self._descriptors()
-        yield from self._killed("broker", self._not_controller())
-        yield from self._killed("controller", self._controller())
-        yield from self._stopped(self._not_controller())
+        yield from self._killed("broker", self._watched.not_controller())
+        yield from self._killed("controller", self._watched.controller())
+        yield from self._stopped(self._watched.not_controller())
         yield self._memory(before_mib, " after restarts")
 
     def _step(self, what: str, work: Callable[[], None], but: int | None = None) -> list[Figure]:
@@ -146,7 +147,7 @@ class _Steps:
         self._until_writable()
 
     def _killed(self, name: str, broker: int) -> Iterator[Figure]:
-        with self._survivors(but=broker) as survivors:
+        with self._watched.survivors(but=broker) as survivors:
 
             def kill() -> None:
                 self._cluster.kill_broker(broker)
@@ -168,15 +169,12 @@ class _Steps:
         yield from self._started("broker started again after that", broker)
 
     def _started(self, what: str, broker: int) -> Iterator[Figure]:
-        def start() -> None:
-            self._cluster.start_broker(broker, timeout_s=_READY_MS / 1000)
-
-        yield from self._step(f"{what}, until it serves", start)
+        yield from self._step(f"{what}, until it serves", lambda: self._watched.start(broker))
         yield from self._step(f"{what}, then until all are in sync", self._until_in_sync)
 
     def _metadata(self) -> Iterator[Figure]:
         seconds: list[float] = []
-        with self._survivors() as everybody:
+        with self._watched.survivors() as everybody:
             before_s = self._brokers_cpu_s()
             for _ in range(_METADATA_ROUNDS):
                 started_s = time.monotonic()
@@ -200,29 +198,12 @@ class _Steps:
     # -- what they look at -------------------------------------------------------------------------
 
     def _until_writable(self, but: int | None = None) -> None:
-        with self._survivors(but) as brokers:
-            for topic in self._topics:
-                brokers.write_to_all(topic, Deadline.after(_READY_MS))
+        for topic in self._topics:
+            self._watched.until_writable(topic, but)
 
     def _until_in_sync(self) -> None:
-        deadline = Deadline.after(_READY_MS)
-        with self._survivors() as everybody:
-            for topic, count in self._topics.items():
-                everybody.until_led(
-                    topic, count, deadline, lambda row: len(row.isr) == len(_BROKERS)
-                )
-
-    def _survivors(self, but: int | None = None) -> Survivors:
-        brokers = self._cluster.state.brokers
-        return Survivors([(each.host, each.port) for each in brokers if each.id != but])
-
-    def _controller(self) -> int:
-        with self._survivors() as everybody:
-            return everybody.controller_id()
-
-    def _not_controller(self) -> int:
-        controller = self._controller()
-        return next(broker for broker in _BROKERS if broker != controller)
+        for topic, count in self._topics.items():
+            self._watched.until_led(topic, count, lambda row: len(row.isr) == len(_BROKERS))
 
     def _processes(self, but: int | None) -> dict[str, int]:
         """The process ids of the brokers that run, and of ZooKeeper."""

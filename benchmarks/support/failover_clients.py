@@ -31,6 +31,7 @@ from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.records import EncodedBatch
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 BATCH_BYTES = 256
 
@@ -132,6 +133,42 @@ class Survivors:
             answer = connection.receive(Deadline.after(_TIMEOUT_MS))
             done.update(row.partition for row in answer.partitions if not row.error_code)
         return done
+
+
+class Watched:
+    """A cluster whose brokers come and go, as clients see it."""
+
+    def __init__(self, cluster: LocalCluster, ready_ms: int) -> None:
+        """`ready_ms`: for a broker that was killed to check its logs and get in sync."""
+        self.cluster = cluster
+        self.ready_ms = ready_ms
+
+    def survivors(self, but: int | None = None) -> Survivors:
+        """All brokers but one."""
+        brokers = self.cluster.state.brokers
+        return Survivors([(each.host, each.port) for each in brokers if each.id != but])
+
+    def controller(self) -> int:
+        with self.survivors() as everybody:
+            return everybody.controller_id()
+
+    def not_controller(self) -> int:
+        controller = self.controller()
+        return next(each.id for each in self.cluster.state.brokers if each.id != controller)
+
+    def start(self, broker: int) -> None:
+        self.cluster.start_broker(broker, timeout_s=self.ready_ms / 1000)
+
+    def until_writable(self, topic: str, but: int | None = None) -> None:
+        """Metadata tells of leaders before all the logs are there; that takes acks=all."""
+        with self.survivors(but) as brokers:
+            brokers.write_to_all(topic, Deadline.after(self.ready_ms))
+
+    def until_led(
+        self, topic: str, partitions: int, as_wanted: Callable[[MetadataPartition], bool]
+    ) -> None:
+        with self.survivors() as everybody:
+            everybody.until_led(topic, partitions, Deadline.after(self.ready_ms), as_wanted)
 
 
 def _ask(connection: BrokerConnection, topics: list[str]) -> Any:

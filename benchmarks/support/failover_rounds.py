@@ -4,23 +4,20 @@ Clients' answers from the remaining brokers count; only the time of the watch is
 controller's log.
 """
 
+import argparse
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.support.failover_clients import (
-    Survivors,
-    TimedProducer,
-    watch_fired_s,
-)
-from benchmarks.support.rounds import Goal, Result, alone
+from benchmarks.support.failover_clients import TimedProducer, Watched, watch_fired_s
+from benchmarks.support.rounds import Goal, Result, alone, judged
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.settings.settings import BY_BROKER_KEY
 from storage_engine.net.deadline import Deadline
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.tools.table import report_line
 
 SLACK_S = 1.0
 """The goal is the session timeout plus this time."""
@@ -43,31 +40,20 @@ _STEADY_MS = 2_000
 _PRODUCED_PARTITIONS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The amount of work of the benchmark."""
-
-    folder: Path
-    partitions: int
-    rounds: int
-    session_timeout_ms: int | None
-    progress: Callable[[str], None]
-
-
-def measure(plan: Plan) -> Iterator[Result]:
+def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
     """One result after the other."""
     settings = [
         ("leader.imbalance.check.interval.seconds", str(BALANCE_CHECK_S)),
         ("leader.imbalance.per.broker.percentage", "0"),
     ]
-    timeout_ms = plan.session_timeout_ms
+    timeout_ms = args.session_timeout_ms
     if timeout_ms is not None:
         settings.append((_SESSION_TIMEOUT, str(timeout_ms)))
     else:
         timeout_ms = int(str(BY_BROKER_KEY[_SESSION_TIMEOUT].default))
     request = UpRequest(brokers=_BROKERS, port=0, settings=tuple(settings))
-    with LocalCluster.running(plan.folder / "cluster", request) as cluster:
-        rounds = _Rounds(cluster, plan, Goal(most=timeout_ms / 1000 + SLACK_S))
+    with LocalCluster.running(folder / "cluster", request) as cluster:
+        rounds = _Rounds(cluster, args, Goal(most=timeout_ms / 1000 + SLACK_S))
         rounds.make_topic()
         yield from rounds.kill_leader()
         yield from rounds.stop_leader()
@@ -77,38 +63,38 @@ def measure(plan: Plan) -> Iterator[Result]:
 class _Rounds:
     """All figures on one cluster."""
 
-    def __init__(self, cluster: LocalCluster, plan: Plan, session_goal_s: Goal) -> None:
+    def __init__(
+        self, cluster: LocalCluster, args: argparse.Namespace, session_goal_s: Goal
+    ) -> None:
         self._cluster = cluster
-        self._plan = plan
+        self._watched = Watched(cluster, _READY_MS)
+        self._partitions, self._rounds = args.partitions, args.rounds
         self._session_goal_s = session_goal_s
-        self._leader = self._some_broker_but(self._everybody().controller_id())
+        self._leader = self._watched.not_controller()
         self._made = 0
 
     def make_topic(self) -> None:
         """Every partition has its first replica on the broker that will go."""
         others = [b for b in range(1, _BROKERS + 1) if b != self._leader]
         assignment = {
-            p: [self._leader, others[p % 2], others[1 - p % 2]]
-            for p in range(self._plan.partitions)
+            p: [self._leader, others[p % 2], others[1 - p % 2]] for p in range(self._partitions)
         }
         with Cluster(self._cluster.bootstrap_servers) as client:
             create_topic(client, _TOPIC, assignment=assignment)
-        # Metadata tells of leaders before all the logs are there; that takes acks=all.
-        with self._everybody() as everybody:
-            everybody.write_to_all(_TOPIC, Deadline.after(_READY_MS))
+        self._watched.until_writable(_TOPIC)
         self._until_as_before()
 
     def kill_leader(self) -> Iterator[Result]:
         """SIGKILL for the broker that leads everything."""
         writable_s, leaders_s = [], []
         for number in self._numbered("broker killed"):
-            with self._all_but(self._leader) as survivors:
+            with self._watched.survivors(self._leader) as survivors:
                 controller = survivors.controller_id()
                 started, started_at = time.monotonic(), time.time()
                 self._cluster.kill_broker(self._leader)
                 deadline = Deadline.after(_FAILOVER_MS)
                 survivors.until_led(
-                    _TOPIC, self._plan.partitions, deadline, lambda row: row.leader != self._leader
+                    _TOPIC, self._partitions, deadline, lambda row: row.leader != self._leader
                 )
                 led = time.monotonic() - started
                 survivors.write_to_all(_TOPIC, deadline)
@@ -117,7 +103,7 @@ class _Rounds:
             leaders_s.append(led - watch_s)
             self._say(number, f"watch after {watch_s:.2f} s, all led after {led:.2f} s")
             self._restart(self._leader)
-        what = f"broker killed that led {self._plan.partitions} partitions"
+        what = f"broker killed that led {self._partitions} partitions"
         yield alone(
             f"{what}: until all of them accept acks=all, s",
             max(writable_s),
@@ -145,15 +131,14 @@ class _Rounds:
             failed += producer.failed
             self._say(number, f"gap {gap_ms[-1]:.0f} ms, before {before_ms[-1]:.0f} ms")
             self._restart(self._leader)
-        what = f"broker stopped that led {self._plan.partitions} partitions, steady producer"
+        what = f"broker stopped that led {self._partitions} partitions, steady producer"
         worst = gap_ms.index(max(gap_ms))
         yield Result(
             what=f"{what}: longest gap between acks, ms; limit: before",
             measured=round(gap_ms[worst]),
             limit=round(before_ms[worst]),
             ratio=None,
-            goal=str(SHUTDOWN_GAP_GOAL_MS),
-            met=SHUTDOWN_GAP_GOAL_MS.is_met_by(gap_ms[worst]),
+            **judged(SHUTDOWN_GAP_GOAL_MS, gap_ms[worst]),
         )
         yield alone(f"{what}: failed sends", failed, goal=NO_FAILURES)
 
@@ -161,8 +146,8 @@ class _Rounds:
         """SIGKILL for the controller, whoever that is now."""
         named_s, acting_s = [], []
         for number in self._numbered("controller killed"):
-            controller = self._everybody().controller_id()
-            with self._all_but(controller) as survivors:
+            controller = self._watched.controller()
+            with self._watched.survivors(controller) as survivors:
                 started = time.monotonic()
                 self._cluster.kill_broker(controller)
                 survivors.until_controller_is_not(controller, Deadline.after(_FAILOVER_MS))
@@ -173,7 +158,7 @@ class _Rounds:
                 acting_s.append(time.monotonic() - started)
             self._say(number, f"named after {named_s[-1]:.2f} s, acts after {acting_s[-1]:.2f} s")
             self._restart(controller)
-        what = f"controller killed, {self._plan.partitions} partitions"
+        what = f"controller killed, {self._partitions} partitions"
         yield alone(
             f"{what}: until the others name a new one, s", max(named_s), goal=self._session_goal_s
         )
@@ -184,39 +169,22 @@ class _Rounds:
     # -- between the rounds ------------------------------------------------------------------------
 
     def _numbered(self, what: str) -> Iterator[str]:
-        for number in range(1, self._plan.rounds + 1):
-            yield f"{what}, round {number} of {self._plan.rounds}"
+        for number in range(1, self._rounds + 1):
+            yield f"{what}, round {number} of {self._rounds}"
 
     def _say(self, number: str, what: str) -> None:
-        self._plan.progress(f"{number}: {what}")
+        report_line(f"{number}: {what}")
 
     def _restart(self, broker: int) -> None:
-        self._cluster.start_broker(broker, timeout_s=_READY_MS / 1000)
+        self._watched.start(broker)
         self._until_as_before()
 
     def _until_as_before(self) -> None:
-        deadline = Deadline.after(_READY_MS)
-        with self._everybody() as everybody:
-            everybody.until_led(
-                _TOPIC,
-                self._plan.partitions,
-                deadline,
-                lambda row: row.leader == self._leader and len(row.isr) == _BROKERS,
-            )
-
-    # -- who is who --------------------------------------------------------------------------------
-
-    def _everybody(self) -> Survivors:
-        return Survivors(self._addresses())
-
-    def _all_but(self, broker: int) -> Survivors:
-        return Survivors(self._addresses(but=broker))
-
-    def _addresses(self, but: int | None = None) -> list[tuple[str, int]]:
-        return [(e.host, e.port) for e in self._cluster.state.brokers if e.id != but]
-
-    def _some_broker_but(self, broker: int) -> int:
-        return next(entry.id for entry in self._cluster.state.brokers if entry.id != broker)
+        self._watched.until_led(
+            _TOPIC,
+            self._partitions,
+            lambda row: row.leader == self._leader and len(row.isr) == _BROKERS,
+        )
 
     def _log_file(self, broker: int) -> Path:
         return self._cluster.directory / self._cluster.state.broker(broker).log_file

@@ -4,8 +4,6 @@ They speak to one broker, and none of what they send changes anything.
 """
 
 import multiprocessing
-import socket
-import struct
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.support.log_batches import sealed_batch
+from benchmarks.support.wire_load import Endpoint, ask, connect
 from storage_engine.net.pieces import joined
 from storage_engine.protocol.apis import list_offsets, metadata, produce
 from storage_engine.protocol.apis.fetch import API as FETCH
@@ -20,6 +19,7 @@ from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.messages import create_topics
 from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.tools.errors import CommandError
 
 HELD_TOPIC = "steady"
 """The one that another client produces to."""
@@ -115,37 +115,15 @@ KINDS: dict[str, tuple[Callable[[], bytes], int]] = {
 """What each sends, and over how many connections."""
 
 
-def connected(port: int) -> socket.socket:
-    """A connection to a broker of this machine."""
-    return socket.create_connection(("127.0.0.1", port), timeout=60)
-
-
-def asked(connection: socket.socket, frame: bytes) -> bytes:
-    """The answer to a frame, both with what follows their length."""
-    connection.sendall(frame)
-    (size,) = struct.unpack(">i", _received(connection, 4))
-    return _received(connection, size)
-
-
-def _received(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        part = connection.recv(min(1 << 20, size - len(data)))
-        if not part:
-            raise ConnectionError("the broker has closed the connection")
-        data += part
-    return bytes(data)
-
-
 def _send_for_ever(port: int, frame: bytes, answered: Any) -> None:
     while True:
         try:
-            with connected(port) as connection:
+            with connect(Endpoint(port)) as connection:
                 while True:
-                    asked(connection, frame)
+                    ask(connection, frame)
                     with answered.get_lock():
                         answered.value += 1
-        except OSError:
+        except (OSError, CommandError):
             time.sleep(_PAUSE_S)
 
 

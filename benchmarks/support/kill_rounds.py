@@ -1,5 +1,6 @@
 """The rounds of the benchmark of kills: a topic and a producer for each, read back afterwards."""
 
+import argparse
 import importlib.util
 import os
 import signal
@@ -7,11 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.support.failover_clients import Survivors
+from benchmarks.support.failover_clients import Watched
 from benchmarks.support.rounds import Goal, Result, alone
 from benchmarks.support.steady_producers import (
     OwnProducer,
@@ -24,6 +24,7 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.net.deadline import Deadline
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.tools.table import report_line
 
 LEADER_GOAL = Goal(most=1.0)
 CONTROLLER_GOAL = Goal(most=1.5)
@@ -43,21 +44,10 @@ _BOUNDS_S = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0, 10.0)
 """Upper bounds of the histogram of gaps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillPlan:
-    """The amount of work of the benchmark."""
-
-    folder: Path
-    rounds: int
-    partitions: int
-    session_timeout_ms: int
-    progress: Callable[[str], None]
-
-
-def measure_rows(plan: KillPlan, rows: Sequence[str]) -> Iterator[Result]:
+def measure_rows(folder: Path, args: argparse.Namespace, rows: Sequence[str]) -> Iterator[Result]:
     """One result after the other."""
-    with _cluster(plan) as cluster:
-        rounds = _KillRounds(cluster, plan)
+    with _cluster(folder, args) as cluster:
+        rounds = _KillRounds(cluster, args)
         if "leader" in rows:
             yield from rounds.of_leader()
         if "controller" in rows:
@@ -69,10 +59,11 @@ def measure_rows(plan: KillPlan, rows: Sequence[str]) -> Iterator[Result]:
             yield from rounds.of_partitions()
 
 
-def under_one_producer(plan: KillPlan, kills: int) -> Iterator[Result]:
+def under_one_producer(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
     """Kill one leader after the other while one producer goes on."""
-    with _cluster(plan) as cluster:
-        rounds = _KillRounds(cluster, plan)
+    kills = args.kills
+    with _cluster(folder, args) as cluster:
+        rounds = _KillRounds(cluster, args)
         topic = rounds.new_topic(_BROKERS)
         gaps_s: dict[bool, list[float]] = {False: [], True: []}
         """Of leaders that were not the controller, and of those that were."""
@@ -80,12 +71,12 @@ def under_one_producer(plan: KillPlan, kills: int) -> Iterator[Result]:
             for number in range(1, kills + 1):
                 time.sleep(_STEADY_S)
                 leader = rounds.until_in_sync(topic, 1)
-                is_controller = leader == rounds.controller()
+                is_controller = leader == rounds.watched.controller()
                 gap_s = rounds.gap_of(producer, partial(cluster.kill_broker, leader))
                 gaps_s[is_controller].append(gap_s)
                 role = ", the controller" if is_controller else ""
-                plan.progress(f"kill {number} of {kills}, broker {leader}{role}: {gap_s:.3f} s")
-                cluster.start_broker(leader, timeout_s=_READY_MS / 1000)
+                report_line(f"kill {number} of {kills}, broker {leader}{role}: {gap_s:.3f} s")
+                rounds.watched.start(leader)
         for is_controller, found_s in gaps_s.items():
             goal = CONTROLLER_GOAL if is_controller else LEADER_GOAL
             role = " that is the controller" if is_controller else ""
@@ -107,19 +98,20 @@ def _histogram(gaps_s: Sequence[float]) -> Counter[float]:
 
 
 @contextmanager
-def _cluster(plan: KillPlan) -> Iterator[LocalCluster]:
-    settings = (("zookeeper.session.timeout.ms", str(plan.session_timeout_ms)),)
+def _cluster(folder: Path, args: argparse.Namespace) -> Iterator[LocalCluster]:
+    settings = (("zookeeper.session.timeout.ms", str(args.session_timeout_ms)),)
     request = UpRequest(brokers=len(_BROKERS), port=0, settings=settings)
-    with LocalCluster.running(plan.folder / "cluster", request) as cluster:
+    with LocalCluster.running(folder / "cluster", request) as cluster:
         yield cluster
 
 
 class _KillRounds:
     """All rows on one cluster."""
 
-    def __init__(self, cluster: LocalCluster, plan: KillPlan) -> None:
+    def __init__(self, cluster: LocalCluster, args: argparse.Namespace) -> None:
         self._cluster = cluster
-        self._plan = plan
+        self.watched = Watched(cluster, _READY_MS)
+        self._args = args
         self._topics = 0
         self._lost = self._doubled = self._failed = self._acknowledged = 0
 
@@ -128,8 +120,8 @@ class _KillRounds:
     def of_leader(self) -> Iterator[Result]:
         """SIGKILL of a leader that is not the controller."""
         gaps_s = [
-            self._killed(next(b for b in _BROKERS if b != self.controller()), f"leader, {number}")
-            for number in range(1, self._plan.rounds + 1)
+            self._killed(self.watched.not_controller(), f"leader, {number}")
+            for number in range(1, self._args.rounds + 1)
         ]
         yield alone(
             f"SIGKILL of a leader: longest gap of {_name()}, s", max(gaps_s), goal=LEADER_GOAL
@@ -138,8 +130,8 @@ class _KillRounds:
     def of_controller(self) -> Iterator[Result]:
         """SIGKILL of a leader that is the controller."""
         gaps_s = [
-            self._killed(self.controller(), f"controller, {number}")
-            for number in range(1, self._plan.rounds + 1)
+            self._killed(self.watched.controller(), f"controller, {number}")
+            for number in range(1, self._args.rounds + 1)
         ]
         yield alone(
             f"SIGKILL of a leader that is the controller: longest gap of {_name()}, s",
@@ -149,14 +141,14 @@ class _KillRounds:
 
     def of_stopped_leader(self) -> Iterator[Result]:
         """SIGSTOP of a leader: the session decides."""
-        session_s = self._plan.session_timeout_ms / 1000
+        session_s = self._args.session_timeout_ms / 1000
         goal = Goal(most=session_s + STOPPED_SLACK_S)
         gaps_s: dict[str, list[float]] = {}
-        for number in range(1, self._plan.rounds + 1):
+        for number in range(1, self._args.rounds + 1):
             for kind in ("librdkafka's producer", "Headrace's producer")[not _HAS_RDKAFKA :]:
                 gap_s = self._stopped(kind)
                 gaps_s.setdefault(kind, []).append(gap_s)
-                self._plan.progress(f"stopped, round {number}, {kind}: {gap_s:.3f} s")
+                report_line(f"stopped, round {number}, {kind}: {gap_s:.3f} s")
         for kind, found_s in gaps_s.items():
             yield alone(
                 f"SIGSTOP of a leader, session {session_s:g} s: longest gap of {kind}, s",
@@ -166,11 +158,11 @@ class _KillRounds:
 
     def of_partitions(self) -> Iterator[Result]:
         """Many partitions of one broker: until all accept acks=all."""
-        count = self._plan.partitions
+        count = self._args.partitions
         written_s = []
-        for number in range(1, self._plan.rounds + 1):
+        for number in range(1, self._args.rounds + 1):
             written_s.append(self._failed_over(count))
-            self._plan.progress(f"{count} partitions, round {number}: {written_s[-1]:.3f} s")
+            report_line(f"{count} partitions, round {number}: {written_s[-1]:.3f} s")
         yield alone(
             f"SIGKILL of the leader of {count} partitions: until all accept acks=all, s",
             max(written_s),
@@ -191,24 +183,22 @@ class _KillRounds:
         with self.producer(topic) as producer:
             time.sleep(_STEADY_S)
             gap_s = self.gap_of(producer, lambda: self._cluster.kill_broker(leader))
-        self._plan.progress(f"{what}: {gap_s:.3f} s")
+        report_line(f"{what}: {gap_s:.3f} s")
         self._read_back(topic, producer)
-        self._cluster.start_broker(leader, timeout_s=_READY_MS / 1000)
+        self.watched.start(leader)
         self.until_in_sync(topic, 1)
         return gap_s
 
     def _failed_over(self, count: int) -> float:
-        leader = next(b for b in _BROKERS if b != self.controller())
+        leader = self.watched.not_controller()
         topic = self.new_topic(_led_by(leader), partitions=count)
-        with self._survivors() as everybody:
-            # Metadata tells of leaders before all the logs are there; that takes acks=all.
-            everybody.write_to_all(topic, Deadline.after(_READY_MS))
-        with self._survivors(but=leader) as survivors:
+        self.watched.until_writable(topic)
+        with self.watched.survivors(but=leader) as survivors:
             started_s = time.monotonic()
             self._cluster.kill_broker(leader)
             survivors.write_to_all(topic, Deadline.after(_READY_MS))
             taken_s = time.monotonic() - started_s
-        self._cluster.start_broker(leader, timeout_s=_READY_MS / 1000)
+        self.watched.start(leader)
         self.until_in_sync(topic, count)
         with Cluster(self._cluster.bootstrap_servers) as client:
             # Or the next round would have so many more partitions.
@@ -216,8 +206,9 @@ class _KillRounds:
         return taken_s
 
     def _stopped(self, kind: str) -> float:
-        leader = next(b for b in _BROKERS if b != self.controller())
-        topic, pid = self.new_topic(_led_by(leader)), self._pid(leader)
+        leader = self.watched.not_controller()
+        topic, pid = self.new_topic(_led_by(leader)), self._cluster.state.broker(leader).pid
+        assert pid is not None, "it was started"
         servers = self._cluster.bootstrap_servers
         producer: SteadyProducer = OwnProducer(servers, topic)
         if kind.startswith("librdkafka"):
@@ -264,26 +255,9 @@ class _KillRounds:
 
     def until_in_sync(self, topic: str, partitions: int) -> int:
         """Wait until every replica is in sync; the leader of partition 0."""
-        deadline = Deadline.after(_READY_MS)
-        with self._survivors() as everybody:
-            everybody.until_led(
-                topic, partitions, deadline, lambda row: len(row.isr) == len(_BROKERS)
-            )
+        self.watched.until_led(topic, partitions, lambda row: len(row.isr) == len(_BROKERS))
         with Cluster(self._cluster.bootstrap_servers) as client:
             return int(client.metadata([topic]).topics[topic].partitions[0].leader)
-
-    def _survivors(self, but: int | None = None) -> Survivors:
-        brokers = self._cluster.state.brokers
-        return Survivors([(each.host, each.port) for each in brokers if each.id != but])
-
-    def controller(self) -> int:
-        with self._survivors() as everybody:
-            return everybody.controller_id()
-
-    def _pid(self, broker: int) -> int:
-        pid = self._cluster.state.broker(broker).pid
-        assert pid is not None, "it was started"
-        return pid
 
 
 def _led_by(leader: int) -> list[int]:

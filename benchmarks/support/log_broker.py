@@ -4,6 +4,7 @@ The broker is a real one, in a process of its own, over real sockets; its own fi
 /proc and from its log file.
 """
 
+import argparse
 import os
 import re
 import select
@@ -11,12 +12,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.support.log_batches import sealed_batch, sealed_batches
-from benchmarks.support.rounds import Goal, Result, alone, rounded, seconds
+from benchmarks.support.rounds import Goal, Result, alone, beside, seconds
 from storage_engine.client.addresses import parse_addresses
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import LATEST, Cluster
@@ -74,37 +74,25 @@ logs.close()
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The amount of work of the benchmark."""
-
-    folder: Path
-    partitions: int
-    producers: int
-    seconds: int
-    bytes_moved: int
-
-
-def measure(plan: Plan) -> Iterator[Result]:
+def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
     """One result after the other."""
-    yield from _many_partitions(plan)
-    for partitions in (1, plan.producers):
-        yield from _shared_flushes(plan, partitions)
+    yield from _many_partitions(folder / "many", args.partitions, args.large_log)
+    for partitions in (1, args.producers):
+        yield from _shared_flushes(folder, args, partitions)
 
 
 # -- many partitions -------------------------------------------------------------------------------
 
 
-def _many_partitions(plan: Plan) -> Iterator[Result]:
-    folder = plan.folder / "many"
-    what = f"{plan.partitions} partitions closed in order"
+def _many_partitions(folder: Path, partitions: int, moved: int) -> Iterator[Result]:
+    what = f"{partitions} partitions closed in order"
     with LocalCluster.running(folder, UpRequest(brokers=1, port=0)) as cluster:
         with Cluster(cluster.bootstrap_servers) as client:
-            create_topic(client, _TOPIC, plan.partitions, 1)
+            create_topic(client, _TOPIC, partitions, 1)
             # Metadata tells of leaders before all the logs are there; these ask the logs.
-            client.list_offsets({TopicPartition(_TOPIC, p): LATEST for p in range(plan.partitions)})
+            client.list_offsets({TopicPartition(_TOPIC, p): LATEST for p in range(partitions)})
         cluster.stop_broker(1)
-        taken, worked, status = _open_logs(folder / "broker-1" / "data", plan.partitions)
+        taken, worked, status = _open_logs(folder / "broker-1" / "data", partitions)
         yield alone(f"{what}: opened by the log alone, s", taken, goal=OPEN_GOAL_S)
         yield alone(f"{what}: processor time of that, s", worked)
         yield alone(f"{what}: RSS of that process, MiB", _mib(status, "VmRSS"))
@@ -122,17 +110,14 @@ def _many_partitions(plan: Plan) -> Iterator[Result]:
         for connection in connections:
             connection.close()
         yield alone(f"idle broker: {count} idle connections, MiB", idle_mib, goal=IDLE_GOAL_MIB)
-        _move(cluster, plan.bytes_moved // 4)
+        _move(cluster, moved // 4)
         quarter = _memory(cluster, "RssAnon")
-        _move(cluster, plan.bytes_moved - plan.bytes_moved // 4)
-        yield Result(
-            what=f"broker after {plan.bytes_moved >> 20} MiB in and out: RssAnon, MiB;"
+        _move(cluster, moved - moved // 4)
+        yield beside(
+            f"broker after {moved >> 20} MiB in and out: RssAnon, MiB;"
             " limit: after a quarter of it",
-            measured=rounded(_memory(cluster, "RssAnon")),
-            limit=rounded(quarter),
-            ratio=rounded(_memory(cluster, "RssAnon") / quarter),
-            goal=None,
-            met=None,
+            _memory(cluster, "RssAnon"),
+            quarter,
         )
         yield alone("that broker: RSS with mapped files, MiB", _memory(cluster, "VmRSS"))
 
@@ -203,36 +188,32 @@ def _first_offset(connection: BrokerConnection, message: ProduceRequest) -> int:
 # -- shared flushes --------------------------------------------------------------------------------
 
 
-def _shared_flushes(plan: Plan, partitions: int) -> Iterator[Result]:
+def _shared_flushes(scratch: Path, args: argparse.Namespace, partitions: int) -> Iterator[Result]:
     """Acknowledged batches per fsync, and how many a second beside one fsync after the other."""
-    folder = plan.folder / f"shared-{partitions}"
+    folder = scratch / f"shared-{partitions}"
     settings = (("flush.before.ack", "true"), ("default.replication.factor", "1"))
     request = UpRequest(brokers=1, port=0, settings=settings)
     with LocalCluster.running(folder, request) as cluster:
         with Cluster(cluster.bootstrap_servers) as client:
             create_topic(client, _TOPIC, partitions, 1)
-        acknowledged = _produce_durably(cluster, plan, partitions)
+        acknowledged = _produce_durably(cluster, args, partitions)
         log_file = folder / cluster.state.broker(1).log_file
         cluster.stop_broker(1)
     batches, fsyncs, rounds = _counters(log_file)
-    alone_per_s = _syncs_a_second(plan.folder / "synced")
-    who = f"{plan.producers} durable producers, {partitions} partition(s)"
+    alone_per_s = _syncs_a_second(scratch / "synced")
+    who = f"{args.producers} durable producers, {partitions} partition(s)"
     yield alone(f"{who}: batches per fsync call", batches / fsyncs, goal=SHARED_GOAL)
     yield alone(f"{who}: batches per round of fsyncs", batches / rounds, goal=SHARED_GOAL)
-    rate = acknowledged / plan.seconds
-    yield Result(
-        what=f"{who}: batches/s; limit: a write and an fsync each, one after the other",
-        measured=rounded(rate),
-        limit=rounded(alone_per_s),
-        ratio=rounded(rate / alone_per_s),
-        goal=None,
-        met=None,
+    yield beside(
+        f"{who}: batches/s; limit: a write and an fsync each, one after the other",
+        acknowledged / args.seconds,
+        alone_per_s,
     )
 
 
-def _produce_durably(cluster: LocalCluster, plan: Plan, partitions: int) -> int:
+def _produce_durably(cluster: LocalCluster, args: argparse.Namespace, partitions: int) -> int:
     """Every producer with IN_FLIGHT requests all the time; how many batches were acknowledged."""
-    connections = {each.socket.fileno(): each for each in _several(cluster, plan.producers)}
+    connections = {each.socket.fileno(): each for each in _several(cluster, args.producers)}
     batch = sealed_batch(_SMALL_BATCH_BYTES)
     messages = {
         fd: _produce(number % partitions, batch, acks=-1) for number, fd in enumerate(connections)
@@ -243,7 +224,7 @@ def _produce_durably(cluster: LocalCluster, plan: Plan, partitions: int) -> int:
         for _ in range(IN_FLIGHT):
             connection.send(PRODUCE, messages[fd], Deadline.after(_TIMEOUT_MS))
     acknowledged = 0
-    end = Deadline.after(plan.seconds * 1000)
+    end = Deadline.after(args.seconds * 1000)
     while not end.passed:
         for fd, _ in poll.poll(end.left_ms):
             connection = connections[fd]

@@ -10,8 +10,8 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -37,8 +37,7 @@ _POOL = 16
 _SEED = 7
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """The amount of work of the benchmark."""
 
     folder: Path

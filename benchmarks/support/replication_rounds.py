@@ -4,10 +4,11 @@ Load, limits and brokers are processes of their own. The progress of a replica i
 sizes of its files, so that no broker has to answer for it.
 """
 
+import argparse
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,14 +16,15 @@ from pathlib import Path
 
 from benchmarks.support import wire_load
 from benchmarks.support.failover_clients import TimedProducer
-from benchmarks.support.rounds import Goal, Result, compare, rounded
+from benchmarks.support.rounds import Goal, Result, compare, compared
 from benchmarks.support.wire_frames import ProduceFrames, produce_frames
-from benchmarks.support.wire_load import Worker
+from benchmarks.support.wire_load import Endpoint, Worker
 from storage_engine.client.admin.topics import create_topic, delete_topics
 from storage_engine.client.cluster import Cluster
 from storage_engine.net.deadline import Deadline
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.tools.table import report_line
 
 REPLICATED_GOAL = Goal(least=0.25)
 CATCH_UP_GOAL = Goal(least=0.5)
@@ -47,24 +49,13 @@ _POLL_S = 0.005
 _CATCH_UP_MS = 600_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The amount of work of the benchmark."""
-
-    folder: Path
-    bytes_a_round: int
-    cold_bytes: int
-    rounds: int
-    progress: Callable[[str], None]
-
-
-def measure(plan: Plan) -> Iterator[Result]:
+def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
     """One result after the other."""
     with ExitStack() as stack:
         near, far = stack.enter_context(Worker()), stack.enter_context(Worker())
         request = UpRequest(brokers=_BROKERS, port=0)
-        cluster = stack.enter_context(LocalCluster.running(plan.folder / "cluster", request))
-        bench = _Bench(plan=plan, cluster=cluster, near=near, far=far)
+        cluster = stack.enter_context(LocalCluster.running(folder / "cluster", request))
+        bench = _Bench(folder=folder, args=args, cluster=cluster, near=near, far=far)
         yield bench.replicated()
         yield from bench.catch_up()
 
@@ -73,7 +64,8 @@ def measure(plan: Plan) -> Iterator[Result]:
 class _Bench:
     """What all measurements share."""
 
-    plan: Plan
+    folder: Path
+    args: argparse.Namespace
     cluster: LocalCluster
     near: Worker
     """Sends the load."""
@@ -90,26 +82,26 @@ class _Bench:
             "acks=all over three brokers, 128 KiB batches, MB/s; limit: acks=1 on one",
             lambda: self._produce("all", with_all, [1, 2, 3]),
             lambda: self._produce("one", with_one, [1]),
-            rounds=self.plan.rounds,
+            rounds=self.args.rounds,
             goal=REPLICATED_GOAL,
         )
-        self.plan.progress(f"acks=all: {result.measured} of {result.limit} MB/s")
+        report_line(f"acks=all: {result.measured} of {result.limit} MB/s")
         return result
 
     def _produce(self, topic: str, frames: ProduceFrames, replicas: list[int]) -> float:
         """MB/s into a topic that is there for it alone, so that its pages are free after it."""
-        size = self.plan.bytes_a_round
-        self.near.run(wire_load.touch_memory, self.plan.folder, size * len(replicas))
+        size = self.args.bytes
+        self.near.run(wire_load.touch_memory, self.folder, size * len(replicas))
         with Cluster(self.cluster.bootstrap_servers) as client:
             create_topic(client, topic, assignment={0: replicas})
             seconds = self._load(frames, replicas[0], CONNECTIONS, size)
             delete_topics(client, [topic])
-        return size / seconds / 1e6
+        return float(size / seconds / 1e6)
 
     def _load(self, frames: ProduceFrames, leader: int, connections: int, size: int) -> float:
-        port = self.cluster.state.broker(leader).port
+        broker = Endpoint(self.cluster.state.broker(leader).port)
         requests = max(1, size // BATCH_BYTES // connections)
-        load = (port, frames, connections, IN_FLIGHT, requests)
+        load = (broker, frames, connections, IN_FLIGHT, requests)
         return float(self.near.run(wire_load.produce, *load))
 
     # -- a replica without its data ----------------------------------------------------------------
@@ -118,7 +110,7 @@ class _Bench:
         """One broker loses its log dir, and fetches all of it again from the two others."""
         self._fill()
         speeds, limits, before_ms, during_ms = [], [], [], []
-        for number in range(1, self.plan.rounds + 1):
+        for number in range(1, self.args.rounds + 1):
             self.cluster.stop_broker(_COLD)
             shutil.rmtree(self._folder(_COLD))
             limits.append(self._loopback())
@@ -128,13 +120,13 @@ class _Bench:
                 before_ms.append(_p99(producer.take_latencies_ms()))
                 speeds.append(self._start_cold(producer))
                 during_ms.append(_p99(producer.take_latencies_ms()))
-            self.plan.progress(
+            report_line(
                 f"catch-up, round {number}: {speeds[-1]:.0f} of {limits[-1]:.0f} MB/s,"
                 f" p99 {during_ms[-1]:.1f} ms, before {before_ms[-1]:.1f} ms"
             )
-        what = f"catch-up of {self.plan.cold_bytes >> 20} MiB"
-        yield _median(f"{what}, MB/s; limit: loopback send", speeds, limits, goal=CATCH_UP_GOAL)
-        yield _median(
+        what = f"catch-up of {self.args.cold_bytes >> 20} MiB"
+        yield compared(f"{what}, MB/s; limit: loopback send", speeds, limits, goal=CATCH_UP_GOAL)
+        yield compared(
             f"{what}: p99 of a producer, acks=all, ms; limit: before",
             during_ms,
             before_ms,
@@ -149,7 +141,7 @@ class _Bench:
                 create_topic(client, f"cold-{number}", assignment={0: [first, second, _COLD]})
         for number in range(_COLD_TOPICS):
             frames = produce_frames(f"cold-{number}", BATCH_BYTES, _COLD_RING, seed=number)
-            self._load(frames, 1 if number % 2 else 2, 1, self.plan.cold_bytes // _COLD_TOPICS)
+            self._load(frames, 1 if number % 2 else 2, 1, self.args.cold_bytes // _COLD_TOPICS)
         deadline = Deadline.after(_CATCH_UP_MS)
         while self._stored(1) != self._stored(2):
             deadline.check("the replicas were equal")
@@ -181,7 +173,7 @@ class _Bench:
 
     def _loopback(self) -> float:
         """MB/s of a plain send of as many bytes."""
-        size = self.plan.cold_bytes
+        size = self.args.cold_bytes
         self.far.begin(wire_load.drain, size)
         ring = bytes(_PIECE_BYTES)
         seconds = self.near.run(wire_load.push, self.far.port, ring, _PIECE_BYTES, size)
@@ -207,17 +199,3 @@ def _log_bytes(folder: Path) -> int:
 def _p99(latencies_ms: list[float]) -> float:
     """0 where there are too few."""
     return statistics.quantiles(latencies_ms, n=100)[98] if len(latencies_ms) > 1 else 0.0
-
-
-def _median(what: str, measured: list[float], limits: list[float], *, goal: Goal) -> Result:
-    ratio = statistics.median(
-        mine / max(its, 1e-9) for mine, its in zip(measured, limits, strict=True)
-    )
-    return Result(
-        what=what,
-        measured=rounded(statistics.median(measured)),
-        limit=rounded(statistics.median(limits)),
-        ratio=rounded(ratio),
-        goal=str(goal),
-        met=goal.is_met_by(rounded(ratio)),
-    )

@@ -131,16 +131,14 @@ def alone(what: str, measured: float, *, goal: Goal | None = None) -> Result:
     return Result(what=what, measured=value, limit=None, ratio=None, **judged(goal, value))
 
 
-def beside(what: str, measured: float, limit: float) -> Result:
-    """A figure and its limit, without a goal."""
-    ratio = rounded(measured / limit)
+def beside(what: str, measured: float, limit: float, *, goal: Goal | None = None) -> Result:
+    """A figure and its limit; the goal is for the figure."""
     return Result(
         what=what,
         measured=rounded(measured),
         limit=rounded(limit),
-        ratio=ratio,
-        goal=None,
-        met=None,
+        ratio=rounded(measured / limit),
+        **judged(goal, rounded(measured)),
     )
 
 
