@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from connector.errors import OptionError
 from connector.options.given_options import INT32_MAX, GivenOptions, bad_option
-from storage_engine.client.security.setting_names import SECRET_KEYS, SECURITY_KEYS
+from storage_engine.client.security.security_rows import SECRET_KEYS, SECURITY_KEYS
 from storage_engine.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from connector.errors import OptionError
 from connector.options.option_table import Side, Status, lookup, without_table_properties
-from storage_engine.client.security.setting_names import SECRET_KEYS
+from storage_engine.client.security.security_rows import SECRET_KEYS
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

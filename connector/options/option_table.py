@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connector.errors import OptionError
-from storage_engine.client.security.setting_names import JAVA_ONLY, KERBEROS, SECURITY_KEYS
+from storage_engine.client.security.security_rows import JAVA_ONLY, KERBEROS, SECURITY_KEYS
 
 Side = Literal["source", "sink"]
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         RecordsGoneError as RecordsGoneError,
         Split as Split,
     )
-    from storage_engine.client.groups.group_errors import CommitRefusedError as CommitRefusedError
+    from storage_engine.client.groups.group_requests import CommitRefusedError as CommitRefusedError
     from storage_engine.client.groups.group_requests import GroupMetadata as GroupMetadata
     from storage_engine.client.process_metrics import (
         ClientCollector as ClientCollector,
@@ -110,8 +110,7 @@ _NAMES = {
     "client.consumer.consumer_record": "ConsumerRecord",
     "client.consumer.simple_consumer": "Fetched SimpleConsumer",
     "client.fetching.bulk_reader": "BulkReader RecordsGoneError Split",
-    "client.groups.group_errors": "CommitRefusedError",
-    "client.groups.group_requests": "GroupMetadata",
+    "client.groups.group_requests": "CommitRefusedError GroupMetadata",
     "client.process_metrics": "ClientCollector client_metrics export_to_opentelemetry",
     "client.producer.producer": "Producer",
     "client.producer.producer_errors": "BufferFullError ProducerClosedError ProducerFencedError "

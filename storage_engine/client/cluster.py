@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from storage_engine.client.broker_discovery import BrokerSource, GivenBrokers
 from storage_engine.client.closing import Closing
 from storage_engine.client.connection import BrokerConnection
-from storage_engine.client.metadata import ClusterMetadata, Leader, TopicMetadata, view_of
+from storage_engine.client.metadata import (
+    ClusterMetadata,
+    Leader,
+    ToldLeaders,
+    TopicMetadata,
+    view_of,
+)
 from storage_engine.client.pool import ConnectionPool
 from storage_engine.client.process_metrics import figures_for
 from storage_engine.client.retry import Retry, pause_ms
-from storage_engine.client.told_leaders import ToldLeaders
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms

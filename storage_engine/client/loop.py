@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from storage_engine.client.changed import Changed
-from storage_engine.client.waker import Waker
 from storage_engine.core.errors import HeadraceError
 from storage_engine.net.blocking import Readable, wait_readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
@@ -52,6 +51,37 @@ class LoopWork(Protocol):
     def sockets(self) -> Iterable[Readable]:
         """The connections that end the wait for the next turn."""
         ...
+
+
+class Waker:
+    """Ends another thread's wait for connections, beside which `wait_readable` takes it. A wake is
+    kept until it is cleared."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    @property
+    def has_buffered(self) -> bool:
+        return False
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def wake(self) -> None:
+        """May be called from any thread."""
+        os.eventfd_write(self._descriptor, 1)
+
+    def clear(self) -> None:
+        """Forget all wakes so far."""
+        try:
+            os.eventfd_read(self._descriptor)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 class LoopTimer:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from storage_engine.client.asking import TRANSACTION, ask_coordinator
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.producer.enlisting import (
+from storage_engine.client.producer.producer_requests import (
     ENLIST_VERSION,
     enlist_request,
     enlisted_codes,

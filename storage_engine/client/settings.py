@@ -10,14 +10,14 @@ from typing import Any
 
 from storage_engine.client.cluster import ISOLATION_LEVELS, Cluster
 from storage_engine.client.security.client_security import ClientSecurity
-from storage_engine.client.security.security_rows import SECURITY_SETTINGS
-from storage_engine.client.security.security_settings import security_of
-from storage_engine.client.security.setting_names import (
+from storage_engine.client.security.security_rows import (
     JAVA_ONLY,
     SECRET_KEYS,
     SECURITY_KEYS,
+    SECURITY_SETTINGS,
     Given,
 )
+from storage_engine.client.security.security_settings import security_of
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.secret import HIDDEN
 from storage_engine.core.settings.properties import parse_properties

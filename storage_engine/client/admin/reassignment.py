@@ -1,17 +1,28 @@
 """Asks the controller for reassignments and elections of leaders.
 
 Each partition succeeds or is refused by itself. The requests are idempotent, so that they are sent
-again after a lost answer. Source: R-TOOL3, R-TOOL4; KIP-455, KIP-460.
+again after a lost answer. Source: R-TOOL3, R-TOOL4, R-CTL8; KIP-455, KIP-460.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from storage_engine.client.admin.requests import ask_controller, error_of
+from storage_engine.client.admin.topics import (
+    ALL_BROKERS,
+    alter_broker_configs,
+    alter_topic_configs,
+)
 from storage_engine.client.asking import by_topic, error_from, numbers_by_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.settings.settings import (
+    FOLLOWER_THROTTLED_RATE,
+    FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_RATE,
+    LEADER_THROTTLED_REPLICAS,
+)
 from storage_engine.protocol.messages.alter_partition_reassignments import (
     API as ALTER_PARTITION_REASSIGNMENTS,
 )
@@ -105,3 +116,42 @@ def elect_leaders(
         for topic in answer.replica_election_results
         for row in topic.partition_result
     }
+
+
+# --- the throttle: settings of brokers and topics, set before and removed after it. Replicas
+# that move are throttled, at the sender and at the receiver; replicas in sync never are (KIP-73).
+
+_RATES = (LEADER_THROTTLED_RATE, FOLLOWER_THROTTLED_RATE)
+_REPLICAS = (LEADER_THROTTLED_REPLICAS, FOLLOWER_THROTTLED_REPLICAS)
+
+
+def set_throttle(
+    cluster: Cluster,
+    plan: Mapping[TopicPartition, Sequence[int]],
+    current: Mapping[TopicPartition, Sequence[int]],
+    bytes_per_second: int,
+) -> None:
+    """Throttle what the plan copies: any present replica may have to send, the new ones take."""
+    for topic in sorted({tp.topic for tp in plan}):
+        sending: list[str] = []
+        taking: list[str] = []
+        for tp in sorted(p for p in plan if p.topic == topic):
+            before = current.get(tp, ())
+            sending += [f"{tp.partition}:{broker}" for broker in before]
+            taking += [f"{tp.partition}:{b}" for b in plan[tp] if b not in before]
+        values = {LEADER_THROTTLED_REPLICAS: sending, FOLLOWER_THROTTLED_REPLICAS: taking}
+        alter_topic_configs(
+            cluster,
+            topic,
+            {name: ",".join(replicas) for name, replicas in values.items() if replicas},
+        )
+    alter_broker_configs(cluster, ALL_BROKERS, dict.fromkeys(_RATES, str(bytes_per_second)))
+
+
+def take_throttle_away(cluster: Cluster, topics: Iterable[str], *, of_brokers: bool) -> None:
+    """Removes the throttle from these topics; from the brokers only when no other reassignment
+    needs it."""
+    for topic in sorted(topics):
+        alter_topic_configs(cluster, topic, {}, remove=_REPLICAS)
+    if of_brokers:
+        alter_broker_configs(cluster, ALL_BROKERS, {}, remove=_RATES)

@@ -9,7 +9,7 @@ from typing import Any
 
 from storage_engine.client.cluster import UNKNOWN_TOPIC_WAIT_MS, Cluster
 from storage_engine.client.security.client_security import ClientSecurity
-from storage_engine.client.security.setting_names import SECURITY_KEYS
+from storage_engine.client.security.security_rows import SECURITY_KEYS
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,

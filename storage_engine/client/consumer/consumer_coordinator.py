@@ -31,8 +31,8 @@ from storage_engine.client.consumer.membership import (
 )
 from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.client.consumer.subscription import Subscription, TopicCounts
-from storage_engine.client.groups.group_errors import CommitRefusedError
 from storage_engine.client.groups.group_requests import (
+    CommitRefusedError,
     GroupRequest,
     MemberIdentity,
     commit_request,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from storage_engine.client.asking import by_topic
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.spec import AnyApi
 from storage_engine.protocol.messages.offset_commit import API as OFFSET_COMMIT
@@ -17,6 +17,12 @@ from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest, 
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 
 _NO_EPOCH = -1
+
+
+class CommitRefusedError(KafkaError):
+    """The member is not in the group's present generation."""
+
+    code = ErrorCode.ILLEGAL_GENERATION
 
 
 class GroupMetadata(NamedTuple):

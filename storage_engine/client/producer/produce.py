@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.in_flight import InFlight, LeaderRequests
-from storage_engine.client.producer.delivery import PartitionDelivery
 from storage_engine.client.producer.leader_lookup import LeaderLookup
 from storage_engine.client.producer.produce_queue import (
     NEWEST_OF_ENLISTED,
     OnDone,
     OpenTransaction,
+    PartitionDelivery,
     PartitionQueue,
     PendingBatch,
     ProducerIdentity,
 )
 from storage_engine.client.producer.produce_verdict import Verdict, final_error, verdict_on
 from storage_engine.client.producer.producer_errors import TriesExhaustedError
-from storage_engine.client.producer.producer_id import new_producer
+from storage_engine.client.producer.producer_requests import new_producer
 from storage_engine.core.errors import (
     ConfigError,
     DeadlineExceededError,

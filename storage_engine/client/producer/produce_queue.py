@@ -13,6 +13,7 @@ second batch could be taken where the first was refused, and the first never cou
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from storage_engine.client.retry import pause_ms
@@ -54,6 +55,26 @@ class OpenTransaction(Protocol):
         """Adds partitions to the transaction before the first batch for them. Raises KafkaError
         when the transaction is not open any more."""
         ...
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionDelivery:
+    """The acknowledged records of one partition. Offsets are -1 where the leader did not say (with
+    acks=0, or for a repetition)."""
+
+    first_offset: int = -1
+    last_offset: int = -1
+    batches: int = 0
+    records: int = 0
+
+    def add(self, base_offset: int, record_count: int) -> None:
+        """Records that one more batch is acknowledged."""
+        self.batches += 1
+        self.records += record_count
+        if base_offset >= 0:
+            if self.first_offset < 0:
+                self.first_offset = base_offset
+            self.last_offset = max(self.last_offset, base_offset + record_count - 1)
 
 
 class PendingBatch:

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.groups.group_requests import GroupMetadata
-from storage_engine.client.producer.key_partitioners import KEY_PARTITIONERS
-from storage_engine.client.producer.partition_choice import Partitioner
+from storage_engine.client.producer.partition_choice import KEY_PARTITIONERS, Partitioner
 from storage_engine.client.producer.producer_batch import (
     BATCH_OVERHEAD_BYTES,
     ProducerBatch,

@@ -3,12 +3,11 @@
 record -> ProducerBatch of its partition -> encoded, as one record batch of the log
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from storage_engine.client.changed import Changed
+from storage_engine.client.producer.produce_queue import OnDone
 from storage_engine.client.producer.record_future import BatchOutcome, RecordFuture
-from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,10 +27,6 @@ Headers = list[tuple[str, bytes | None]]
 
 Record = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers, timestamp in milliseconds."""
-
-OnDone = Callable[[int, HeadraceError | None], None]
-"""Called with the base offset of a batch (-1 when no broker returned it), or the error of all its
-records."""
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.client.producer.key_partitioners import DEFAULT as DEFAULT_PARTITIONER
-from storage_engine.client.producer.key_partitioners import KEY_PARTITIONERS
+from storage_engine.client.broker_discovery import ZooKeeperBrokers
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.producer.partition_choice import DEFAULT as DEFAULT_PARTITIONER
+from storage_engine.client.producer.partition_choice import KEY_PARTITIONERS
 from storage_engine.client.security.client_security import ClientSecurity
-from storage_engine.client.security.setting_names import SECURITY_KEYS
+from storage_engine.client.security.security_rows import SECURITY_KEYS
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -198,6 +200,27 @@ class ProducerConfig:
             )
         fields = {_BY_FIELD[key]: value for key, value in values.items()}
         return cls(**fields, security=security, zookeeper_tls=zookeeper_tls)
+
+    def cluster(self, deadline_ms: int) -> Cluster:
+        """Connections to the brokers, which are found by brokers or through ZooKeeper; none is
+        opened yet. `deadline_ms`: for what is asked of it to succeed."""
+        where, source = self.bootstrap_servers, None
+        if self.zookeeper_connect is not None:
+            where = f"the cluster of ZooKeeper at {self.zookeeper_connect}"
+            source = ZooKeeperBrokers(
+                self.zookeeper_connect,
+                timeout_ms=self.zookeeper_connection_timeout_ms,
+                protocol=self.security.protocol.name,
+                tls=self.zookeeper_tls,
+            )
+        return Cluster(
+            where,
+            client_id=self.client_id,
+            request_timeout_ms=self.request_timeout_ms,
+            deadline_ms=deadline_ms,
+            source=source,
+            security=self.security,
+        )
 
 
 def _check_discovery(values: Values) -> None:

@@ -19,7 +19,6 @@ from storage_engine.client.producer.accumulator import Accumulator
 from storage_engine.client.producer.partition_choice import StickyPartition
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.producer_batch import Headers, ProducerBatch
-from storage_engine.client.producer.producer_cluster import cluster_of
 from storage_engine.client.producer.producer_config import ProducerConfig
 from storage_engine.client.producer.producer_errors import (
     BufferFullError,
@@ -58,7 +57,7 @@ class ProducerLoop:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
-        self._cluster = cluster_of(config, config.delivery_timeout_ms)
+        self._cluster = config.cluster(config.delivery_timeout_ms)
         self._writer: BatchWriter | None = None
         self._transactions: ProducerTransactions | None = None
         if config.transactional_id is not None:
@@ -79,7 +78,7 @@ class ProducerLoop:
         )
         self._topics = TopicWatch(unknown_wait_ms=self._cluster.unknown_topic_wait_ms)
         self._typed_topics = TypedTopics(
-            cluster_of(config, min(REQUEST_MS, max(1, config.max_block_ms))),
+            config.cluster(min(REQUEST_MS, max(1, config.max_block_ms))),
             max_age_ms=config.metadata_max_age_ms,
         )
         # Batches that are taken or wait, in the order in which they were begun; the values are

@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from storage_engine.client.asking import GROUP, TRANSACTION, ask_coordinator, by_topic
 from storage_engine.client.cluster import Cluster
-from storage_engine.client.groups.group_errors import CommitRefusedError
-from storage_engine.client.groups.group_requests import GroupMetadata
-from storage_engine.client.producer.enlisting import (
+from storage_engine.client.groups.group_requests import CommitRefusedError, GroupMetadata
+from storage_engine.client.producer.producer_errors import ProducerFencedError
+from storage_engine.client.producer.producer_requests import (
     ENLIST_VERSION,
     enlist_request,
     enlisted_codes,
     worst,
 )
-from storage_engine.client.producer.producer_errors import ProducerFencedError
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp

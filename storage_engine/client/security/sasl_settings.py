@@ -12,8 +12,7 @@ from storage_engine.client.security.client_security import (
     ClientSasl,
     TokenSettings,
 )
-from storage_engine.client.security.security_rows import LOGIN_HANDLERS
-from storage_engine.client.security.setting_names import Given
+from storage_engine.client.security.security_rows import LOGIN_HANDLERS, Given
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.jaas import JaasEntry, parse_jaas
 from storage_engine.core.security.sasl_client import (

@@ -4,10 +4,17 @@ A name that both have means the same; of two names for one thing only one may be
 Kafka's and librdkafka's lists of settings; KIP-651 (PEM), KIP-768 (OAuth).
 """
 
-from storage_engine.client.security.setting_names import PROTOCOL
+from collections.abc import Mapping
+from typing import Any
+
 from storage_engine.core.security.sasl_client import MECHANISMS
 from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.core.settings.setting import INT_MAX, Setting, SettingType
+
+Given = Mapping[str, Any]
+"""Settings that are given, by key. A value has the type of its setting, a secret is a `Secret`."""
+
+PROTOCOL = "security.protocol"
 
 LOGIN_HANDLERS = ("OAuthBearerLoginCallbackHandler", "OAuthBearerUnsecuredLoginCallbackHandler")
 """The classes of `sasl.login.callback.handler.class` that are done here, without their package."""
@@ -121,3 +128,47 @@ SECURITY_SETTINGS: tuple[Setting, ...] = (
     *_SASL,
 )
 """The rows; none has a default, so that what is given can be told from what is not."""
+
+SECURITY_KEYS = frozenset(setting.name for setting in SECURITY_SETTINGS)
+
+SECRET_KEYS = frozenset(
+    {
+        "sasl.jaas.config",
+        "sasl.password",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.secret",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+    }
+)
+"""What stands here is shown by nothing."""
+
+KERBEROS = frozenset(
+    {
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+    }
+)
+
+JAVA_ONLY = KERBEROS | frozenset(
+    {
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "security.providers",
+        "ssl.keymanager.algorithm",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    }
+)
+"""Settings that choose among Java's implementations, or tune them: a file may have them, and they
+have no effect."""

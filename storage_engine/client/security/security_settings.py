@@ -12,7 +12,7 @@ from storage_engine.client.security.client_security import (
     ClientTls,
 )
 from storage_engine.client.security.sasl_settings import one_of, sasl_of
-from storage_engine.client.security.setting_names import (
+from storage_engine.client.security.security_rows import (
     PROTOCOL,
     SECRET_KEYS,
     SECURITY_KEYS,

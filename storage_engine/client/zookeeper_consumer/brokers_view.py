@@ -9,80 +9,32 @@ at different times would not agree on who reads what. Source: R-CLI3, R-CTL10.
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
 
 from storage_engine.client.addresses import address_text
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.loop import ClientLoop
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.client.zookeeper_consumer.assignment import LedPartition
-from storage_engine.client.zookeeper_consumer.node_view import NodeView, Seen
+from storage_engine.client.zookeeper_consumer.node_view import NodeView
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import NO_LEADER, topic_name_problem
-from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 log = logging.getLogger(__name__)
 
-Decoded = TypeVar("Decoded")
-
 _STOP_MS = 5_000
 
 
-class BrokersView(Protocol):
-    """None while something is not known yet. All calls are on the loop."""
-
-    @property
-    def changes(self) -> int:
-        """Grows whenever an answer may be another one, beside what the group's znodes tell."""
-        ...
-
-    def topics(self) -> Sequence[str] | None: ...
-
-    def addresses(self) -> str | None:
-        """`host:port,…` of the live brokers that have a listener for the security protocol; empty
-        where there is none."""
-        ...
-
-    def partitions(self, topic: str) -> list[LedPartition] | None:
-        """Empty where there is no such topic."""
-        ...
-
-
-class DecodedNodes:
-    """Znodes, each decoded once. What others wrote amiss counts as nothing, and is logged."""
-
-    def __init__(self, nodes: NodeView) -> None:
-        self._nodes = nodes
-        self._decoded: dict[str, tuple[Seen, Any]] = {}
-        """The last decoded value of each path, and the bytes that it was decoded from."""
-
-    def read(self, path: str, decode: Callable[[bytes], Decoded]) -> tuple[bool, Decoded | None]:
-        """(whether it is known, what it holds; None where there is nothing that can be read)."""
-        seen = self._nodes.data(path)
-        if seen is None or not seen.there:
-            return seen is not None, None
-        from_what, decoded = self._decoded.get(path, (None, None))
-        if from_what is not seen:
-            try:
-                decoded = decode(seen.data)
-            except ZnodeFormatError as error:
-                log.warning("%s", error)
-                decoded = None
-            self._decoded[path] = seen, decoded
-        return True, decoded
-
-
 class RegisteredBrokers:
-    """According to the brokers' znodes, read with watches, which tell of changes."""
+    """According to the brokers' znodes, read with watches, which tell of changes. None while
+    something is not known yet. All calls are on the loop."""
 
     changes = 0
 
-    def __init__(self, nodes: NodeView, decoded: DecodedNodes, protocol: str) -> None:
+    def __init__(self, nodes: NodeView, protocol: str) -> None:
         """`protocol`: the security protocol by which brokers are read from."""
         self._nodes = nodes
-        self._decoded = decoded
         self._protocol = protocol
 
     def topics(self) -> tuple[str, ...] | None:
@@ -99,7 +51,7 @@ class RegisteredBrokers:
         if listed is None:
             return None
         nodes = {
-            path: self._decoded.read(path, decoder(BrokerIdZNode.decode, broker))
+            path: self._nodes.read(path, partial(BrokerIdZNode.decode, broker))
             for broker in BrokerIdZNode.ids(listed.children)
             for path in [BrokerIdZNode.path(broker)]
         }
@@ -121,13 +73,15 @@ class RegisteredBrokers:
         return seen is not None and seen.owner != 0
 
     def partitions(self, topic: str) -> list[LedPartition] | None:
-        known, node = self._decoded.read(TopicZNode.path(topic), decoder(TopicZNode.decode, topic))
+        """Empty where there is no such topic."""
+        known, node = self._nodes.read(TopicZNode.path(topic), partial(TopicZNode.decode, topic))
         if not known:
             return None
         partitions = [] if node is None else list(node.assignment)
         states = {
-            partition: self._decoded.read(
-                PartitionStateZNode.path(topic, partition), _state_decoder(topic, partition)
+            partition: self._nodes.read(
+                PartitionStateZNode.path(topic, partition),
+                partial(PartitionStateZNode.decode, topic, partition),
             )
             for partition in partitions
         }
@@ -149,6 +103,7 @@ class AskedBrokers:
         self._pause_ms = pause_ms
         self._view = cluster.metadata()
         self.changes = 0
+        """Grows whenever an answer may be another one, beside what the group's znodes tell."""
         # Its own, for it waits for answers.
         self._asking = ClientLoop("headrace-zookeeper-brokers", on_end=lambda _: cluster.close())
         self._has_begun = False
@@ -201,12 +156,4 @@ def _of_interest(view: ClusterMetadata) -> object:
     return topics, {(each.host, each.port) for each in view.brokers.values()}
 
 
-Name = TypeVar("Name", str, int)
-
-
-def decoder(decode: Callable[[Name, bytes], Decoded], name: Name) -> Callable[[bytes], Decoded]:
-    return lambda data: decode(name, data)
-
-
-def _state_decoder(topic: str, partition: int) -> Callable[[bytes], PartitionStateZNode]:
-    return lambda data: PartitionStateZNode.decode(topic, partition, data)
+BrokersView = RegisteredBrokers | AskedBrokers

@@ -4,13 +4,10 @@ None while something has yet to be read. Source: R-CLI3.
 """
 
 from collections.abc import Mapping
+from functools import partial
 
 from storage_engine.client.zookeeper_consumer.assignment import assign_topic
-from storage_engine.client.zookeeper_consumer.brokers_view import (
-    BrokersView,
-    DecodedNodes,
-    decoder,
-)
+from storage_engine.client.zookeeper_consumer.brokers_view import BrokersView
 from storage_engine.client.zookeeper_consumer.node_view import NodeView
 from storage_engine.core.ids import TopicPartition
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, ConsumerIdZNode
@@ -19,15 +16,8 @@ from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, Consume
 class ClusterView:
     """The group's znodes, read with watches; the owner computes its part again when one fires."""
 
-    def __init__(
-        self,
-        nodes: NodeView,
-        decoded: DecodedNodes,
-        paths: ConsumerGroupPaths,
-        brokers: BrokersView,
-    ) -> None:
+    def __init__(self, nodes: NodeView, paths: ConsumerGroupPaths, brokers: BrokersView) -> None:
         self._nodes = nodes
-        self._decoded = decoded
         self._paths = paths
         self.brokers = brokers
 
@@ -61,7 +51,7 @@ class ClusterView:
         if listed is None:
             return None
         nodes = {
-            name: self._decoded.read(path, decoder(ConsumerIdZNode.decode, path))
+            name: self._nodes.read(path, partial(ConsumerIdZNode.decode, path))
             for name in listed.children
             for path in [self._paths.id(name)]
         }

@@ -10,7 +10,7 @@ from typing import Any
 
 from storage_engine.client.consumer import consumer_config
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
-from storage_engine.client.security.setting_names import SECURITY_KEYS
+from storage_engine.client.security.security_rows import SECURITY_KEYS
 from storage_engine.client.settings import (
     boolean,
     by_key,

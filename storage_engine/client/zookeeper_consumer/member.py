@@ -20,13 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from storage_engine.client.groups.group_errors import CommitRefusedError
+from storage_engine.client.groups.group_requests import CommitRefusedError
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts
-from storage_engine.client.zookeeper_consumer.brokers_view import (
-    BrokersView,
-    DecodedNodes,
-    RegisteredBrokers,
-)
+from storage_engine.client.zookeeper_consumer.brokers_view import BrokersView, RegisteredBrokers
 from storage_engine.client.zookeeper_consumer.cluster_view import ClusterView
 from storage_engine.client.zookeeper_consumer.node_view import RETRY_MS, NodeView
 from storage_engine.core.errors import HeadraceError
@@ -148,9 +144,8 @@ class ZooKeeperGroupMember:
         self._streams = streams
         self._paths = ConsumerGroupPaths(group)
         self._nodes = NodeView(metadata_store, scheduler, self._step_soon)
-        decoded = DecodedNodes(self._nodes)
-        brokers = brokers or RegisteredBrokers(self._nodes, decoded, protocol)
-        self._cluster = ClusterView(self._nodes, decoded, self._paths, brokers)
+        brokers = brokers or RegisteredBrokers(self._nodes, protocol)
+        self._cluster = ClusterView(self._nodes, self._paths, brokers)
         self._addresses = ""
         self._planned: dict[TopicPartition, int] | None = None
         self._planned_at = 0

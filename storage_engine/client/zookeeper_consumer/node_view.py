@@ -6,10 +6,16 @@ one watch a node. All calls are on the loop.
 """
 
 import functools
+import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from storage_engine.core.ports import MetadataStore, Scheduler, SessionState, ZkReply, ZkStatus
+from storage_engine.zookeeper.znode_json import ZnodeFormatError
+
+log = logging.getLogger(__name__)
+
+Decoded = TypeVar("Decoded")
 
 RETRY_MS = 100
 """The delay after an answer that leaves the outcome open."""
@@ -42,6 +48,8 @@ class NodeView:
         self._on_change = on_change
         self._data: dict[str, Seen] = {}
         self._children: dict[str, Seen] = {}
+        self._decoded: dict[str, tuple[Seen, Any]] = {}
+        """The last decoded value of each path, and the data that it was decoded from."""
         self.changes = 0
         """Grows whenever something that is known changes."""
         self._reading: set[tuple[bool, str]] = set()
@@ -55,6 +63,22 @@ class NodeView:
         if seen is None:
             self._read(path, children=False)
         return seen
+
+    def read(self, path: str, decode: Callable[[bytes], Decoded]) -> tuple[bool, Decoded | None]:
+        """(whether it is known, what it holds; None where there is nothing that can be read). What
+        others wrote amiss counts as nothing, and is logged once."""
+        seen = self.data(path)
+        if seen is None or not seen.there:
+            return seen is not None, None
+        from_what, decoded = self._decoded.get(path, (None, None))
+        if from_what is not seen:
+            try:
+                decoded = decode(seen.data)
+            except ZnodeFormatError as error:
+                log.warning("%s", error)
+                decoded = None
+            self._decoded[path] = seen, decoded
+        return True, decoded
 
     def children(self, path: str) -> Seen | None:
         """None while it is being read."""

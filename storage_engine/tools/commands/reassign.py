@@ -31,8 +31,9 @@ from storage_engine.client.admin.reassignment import (
     Ongoing,
     alter_reassignments,
     list_reassignments,
+    set_throttle,
+    take_throttle_away,
 )
-from storage_engine.client.admin.replication_throttle import set_throttle, take_throttle_away
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.assignment import assign_replicas

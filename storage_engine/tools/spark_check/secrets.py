@@ -7,7 +7,7 @@ match few of the names that clients of Kafka have. Source: the table of settings
 import re
 from collections.abc import Mapping, Sequence
 
-from storage_engine.client.security.setting_names import SECRET_KEYS
+from storage_engine.client.security.security_rows import SECRET_KEYS
 from storage_engine.tools.spark_check.findings import CheckVerdict, Finding
 
 CHECK = "secrets"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage_engine.client.producer.key_partitioners import KeyPartitioner
+from storage_engine.client.producer.partition_choice import KeyPartitioner
 from storage_engine.client.producer.producer_errors import SerializationError
 
 SLICE_ROWS = 131_072

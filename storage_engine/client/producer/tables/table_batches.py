@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from storage_engine.client.producer.key_partitioners import KeyPartitioner
+from storage_engine.client.producer.partition_choice import KeyPartitioner
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.plain_arrays import plain, plain_type
 from storage_engine.client.producer.tables.row_partitions import (

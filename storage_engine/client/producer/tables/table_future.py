@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from storage_engine.client.changed import Changed
-from storage_engine.client.producer.producer_batch import OnDone
+from storage_engine.client.producer.produce_queue import OnDone
 from storage_engine.core.errors import HeadraceError
 
 

@@ -9,8 +9,8 @@ from confluent_kafka import Producer as ConfluentProducer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.producer.key_partitioners import KEY_PARTITIONERS
 from storage_engine.client.producer.partition_choice import (
+    KEY_PARTITIONERS,
     StickyPartition,
     murmur2,
     partition_for_key,

@@ -6,8 +6,12 @@ import pytest
 
 from storage_engine.client import Admin, Consumer, ConsumerConnector, Producer
 from storage_engine.client.security.client_security import NO_SECURITY
-from storage_engine.client.security.security_rows import SECURITY_SETTINGS
-from storage_engine.client.security.setting_names import JAVA_ONLY, SECRET_KEYS, SECURITY_KEYS
+from storage_engine.client.security.security_rows import (
+    JAVA_ONLY,
+    SECRET_KEYS,
+    SECURITY_KEYS,
+    SECURITY_SETTINGS,
+)
 from storage_engine.client.settings import client_security, read_settings_file
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.security_protocol import SecurityProtocol

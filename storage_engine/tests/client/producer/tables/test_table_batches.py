@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.producer.key_partitioners import DEFAULT, KEY_PARTITIONERS
-from storage_engine.client.producer.partition_choice import partition_for_key
+from storage_engine.client.producer.partition_choice import (
+    DEFAULT,
+    KEY_PARTITIONERS,
+    partition_for_key,
+)
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.table_batches import table_batches
 from storage_engine.protocol.records.records import decode_batches

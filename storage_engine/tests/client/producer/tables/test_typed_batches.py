@@ -6,8 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from storage_engine.client.producer.key_partitioners import DEFAULT, KEY_PARTITIONERS
-from storage_engine.client.producer.partition_choice import partition_for_key
+from storage_engine.client.producer.partition_choice import (
+    DEFAULT,
+    KEY_PARTITIONERS,
+    partition_for_key,
+)
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.typed_batches import typed_batches, typed_codec
 from storage_engine.client.producer.tables.typed_rows import fitted

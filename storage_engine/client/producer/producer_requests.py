@@ -1,11 +1,12 @@
-"""Sends AddPartitionsToTxn, which enlists partitions in a producer's transaction.
-
-Source: KIP-98; version 3, the newest for clients.
+"""Requests of producers: for a producer id, from any broker, and to enlist partitions in a
+transaction. Source: KIP-98.
 """
 
 from collections.abc import Iterable
 
-from storage_engine.client.asking import numbers_by_topic
+from storage_engine.client.asking import error_from, numbers_by_topic
+from storage_engine.client.cluster import Cluster
+from storage_engine.client.producer.produce_queue import ProducerIdentity
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages.add_partitions_to_txn import (
@@ -13,8 +14,21 @@ from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from storage_engine.protocol.messages.init_producer_id import API as INIT_PRODUCER_ID
+from storage_engine.protocol.messages.init_producer_id import InitProducerIdRequest
 
 ENLIST_VERSION = 3
+"""The newest of AddPartitionsToTxn for clients."""
+
+
+def new_producer(cluster: Cluster) -> ProducerIdentity:
+    """Requests a producer id that nobody has had; retries until the cluster's deadline."""
+    answer = cluster.ask_any(
+        INIT_PRODUCER_ID,
+        InitProducerIdRequest(),
+        error_of=lambda answer: error_from(answer.error_code, what="no producer id"),
+    )
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
 
 def enlist_request(
