@@ -34,7 +34,7 @@ from uuid import UUID
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from simulation.clients.transactional_client import SimulatedProducer  # noqa: E402
+from simulation.tests.world.simulated_producer import SimulatedProducer  # noqa: E402
 from simulation.world.broker import SimulatedBroker  # noqa: E402
 from simulation.world.clock import ProcessLoop, SimulatedLoop  # noqa: E402
 from simulation.world.cluster import SimulatedCluster  # noqa: E402
@@ -50,7 +50,7 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition  # n
 from storage_engine.broker.requests.delayed_fetch import DelayedFetch  # noqa: E402
 from storage_engine.broker.settings.dynamic_config import DynamicConfig  # noqa: E402
 from storage_engine.core.ids import TopicPartition  # noqa: E402
-from storage_engine.core.transactions.sink_names import member_transactional_id  # noqa: E402
+from storage_engine.core.transactions.transaction_state import member_transactional_id  # noqa: E402
 from storage_engine.net.connection import Connection  # noqa: E402
 from storage_engine.net.limits import ServerLimits  # noqa: E402
 from storage_engine.net.server import Server  # noqa: E402

@@ -11,7 +11,7 @@ from storage_engine.client.addresses import parse_addresses
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.sasl_client import PASSWORD_MECHANISMS
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 
 DEFAULT_PORT = 8480
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d{1,5})?", re.IGNORECASE)

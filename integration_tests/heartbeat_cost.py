@@ -22,8 +22,8 @@ from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.consumer_protocol import encode_assignment, encode_subscription
 
 GROUPS = 200

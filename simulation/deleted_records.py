@@ -5,9 +5,9 @@ read as it was written.
 import random
 
 from simulation.checks.checkers import Checker
-from simulation.clients.workload import WorkloadConsumer, WorkloadProducer
 from simulation.faults.disk_faults import DELETED
 from simulation.faults.faults import Profile
+from simulation.workload import WorkloadConsumer, WorkloadProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 

@@ -15,7 +15,7 @@ import gc
 import random
 import traceback
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,6 @@ from simulation.checks.checkers import Checker
 from simulation.checks.convergence import Convergence
 from simulation.checks.ledger import InvariantViolation
 from simulation.checks.trace import Trace
-from simulation.clients.workload import WorkloadConsumer, WorkloadProducer
 from simulation.deleted_records import DeletedRecords
 from simulation.faults.faults import (
     SESSION_MS,
@@ -45,6 +44,7 @@ from simulation.transactions.world import (
     settings_of,
 )
 from simulation.typed.world import BROKER_SETTINGS, TypedWorld
+from simulation.workload import WorkloadConsumer, WorkloadProducer
 from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
@@ -334,17 +334,16 @@ class SeedRun:
             self.deleted.start()
             self.producers += self.deleted.producers
 
-    # --- after the faults ---
-
     def _converge(self) -> None:
-        end_ms = self.cluster.loop.now_ms + CONVERGE_MS
         convergence = Convergence(self.cluster, self.checker)
-        while left := convergence.open_ends():
+        self._wait_for_nothing(convergence.open_ends, "a cluster without faults converges")
+
+    def _wait_for_nothing(self, left: Callable[[], list[str]], rule: str) -> None:
+        """Let time pass until nothing is left; the rule is violated where that takes too long."""
+        end_ms = self.cluster.loop.now_ms + CONVERGE_MS
+        while still := left():
             if self.cluster.loop.now_ms >= end_ms:
-                raise InvariantViolation(
-                    "a cluster without faults converges",
-                    f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
-                )
+                raise InvariantViolation(rule, f"not within {CONVERGE_MS} ms: {'; '.join(still)}")
             self.cluster.loop.run_for(CHECK_MS)
 
     def _fail_over_slowly(self, world: TransactionalWorld) -> None:
@@ -417,27 +416,20 @@ class SeedRun:
 
     def _finish_producers(self) -> None:
         since_ms = self.cluster.loop.now_ms
-        waiting = [p for p in self.producers if p.acks]
-        end_ms = since_ms + CONVERGE_MS
-        while waiting := [p for p in waiting if p.acknowledged_ms < since_ms]:
-            if self.cluster.loop.now_ms >= end_ms:
-                names = ", ".join(f"{p.name} to {p.partition}" for p in waiting)
-                raise InvariantViolation(
-                    "every producer is acknowledged", f"not within {CONVERGE_MS} ms: {names}"
-                )
-            self.cluster.loop.run_for(CHECK_MS)
+
+        def waiting() -> list[str]:
+            return [
+                f"{producer.name} to {producer.partition}"
+                for producer in self.producers
+                if producer.acks and producer.acknowledged_ms < since_ms
+            ]
+
+        self._wait_for_nothing(waiting, "every producer is acknowledged")
 
     def _finish_transactions(self, world: TransactionalWorld) -> None:
         """End all open transactions, if need be by their timeout, then read everything."""
         world.finish()
-        end_ms = self.cluster.loop.now_ms + CONVERGE_MS
-        while left := world.left():
-            if self.cluster.loop.now_ms >= end_ms:
-                raise InvariantViolation(
-                    "every transaction ends, and readers come to its end",
-                    f"not within {CONVERGE_MS} ms: {'; '.join(left)}",
-                )
-            self.cluster.loop.run_for(CHECK_MS)
+        self._wait_for_nothing(world.left, "every transaction ends, and readers come to its end")
         world.check_end()
 
 

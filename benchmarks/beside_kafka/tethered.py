@@ -16,7 +16,7 @@ from pathlib import Path
 
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.signals import signals_held
-from storage_engine.zookeeper.process_end import has_ended
+from storage_engine.zookeeper.embedded import has_ended
 
 _PROC = Path("/proc")
 _STOP_S = 15

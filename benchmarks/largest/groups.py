@@ -12,7 +12,6 @@ from storage_engine.core.coordinator_log import (
     TickAgain,
 )
 from storage_engine.core.groups.coordinator import GroupCoordinator
-from storage_engine.core.groups.deadlines import DUE_MAX
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     CommitOffsets,
@@ -25,7 +24,7 @@ from storage_engine.core.groups.events import (
     TopicsDeleted,
 )
 from storage_engine.core.groups.group import Group, GroupState
-from storage_engine.core.groups.rebalances import GroupSettings
+from storage_engine.core.groups.rebalances import DUE_MAX, GroupSettings
 from storage_engine.core.groups.records import GroupContent, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 

@@ -16,8 +16,7 @@ from benchmarks.support import wire_load
 from benchmarks.support.rounds import Figure, Goal, judged, percentile, plain_spread, rounded
 from benchmarks.support.wire_frames import ProduceFrames, produce_frames
 from benchmarks.support.wire_load import Worker
-from storage_engine.core.quotas.quota_entity import QuotaEntity
-from storage_engine.core.quotas.quota_keys import QuotaKey
+from storage_engine.core.quotas import QuotaEntity, QuotaKey
 from storage_engine.tools.table import report_line
 
 BOUND = 2_000_000

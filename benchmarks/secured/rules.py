@@ -4,15 +4,16 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from benchmarks.support.rounds import Figure, Goal, cpu_seconds, judged, plain_spread, rounded
-from storage_engine.core.security.acl_index import grouped
-from storage_engine.core.security.acl_rules import AccessRule, AclBinding, ResourcePattern
-from storage_engine.core.security.acl_types import (
+from storage_engine.core.security.acl_rules import (
+    AccessRule,
+    AclBinding,
     AclOperation,
     AclPermission,
     PatternType,
+    ResourcePattern,
     ResourceType,
 )
-from storage_engine.core.security.authorizer import Authorizer
+from storage_engine.core.security.authorizer import Authorizer, grouped
 from storage_engine.core.security.principal import USER, Principal
 
 RULES = 10_000

@@ -6,11 +6,13 @@ from benchmarks.support.wire_load import USER
 from storage_engine.client import NewTopic
 from storage_engine.client.admin.access_rules import create_rules
 from storage_engine.client.cluster import Cluster
-from storage_engine.core.security.acl_rules import AccessRule, AclBinding, ResourcePattern
-from storage_engine.core.security.acl_types import (
+from storage_engine.core.security.acl_rules import (
+    AccessRule,
+    AclBinding,
     AclOperation,
     AclPermission,
     PatternType,
+    ResourcePattern,
     ResourceType,
 )
 

@@ -23,8 +23,8 @@ from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline, monotonic_ms
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataPartition, MetadataRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from benchmarks.support.log_batches import sealed_batch
 from benchmarks.support.wire_load import Endpoint, ask, connect
-from storage_engine.net.pieces import joined
+from storage_engine.net.frames import joined
 from storage_engine.protocol.apis import list_offsets, metadata, produce
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest

@@ -23,8 +23,8 @@ from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE

@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 from benchmarks.support.log_batches import append_all, evict, open_log, sealed_batches
 from benchmarks.support.rounds import Goal, Result, Step, compare, cpu_seconds, seconds
-from storage_engine.log.files.load_job import ColdBytesError
+from storage_engine.log.files.segment_files import ColdBytesError
 from storage_engine.log.partition_log import PartitionLog
 
 APPEND_GOAL = Goal(least=0.6)

@@ -6,7 +6,7 @@ only counts bytes; what the answers say is checked afterwards, all at once.
 
 from dataclasses import dataclass
 
-from storage_engine.net.pieces import joined
+from storage_engine.net.frames import joined
 from storage_engine.protocol.apis import fetch, produce
 from storage_engine.protocol.framing import encode_request_frame, encode_response_frame
 from storage_engine.protocol.records.record_batch import HEADER_BYTES

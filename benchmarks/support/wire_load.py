@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from benchmarks.support.wire_frames import CLIENT_ID, ProduceFrames, check_answers, fetch_frame
-from storage_engine.net.pieces import joined
+from storage_engine.net.frames import joined
 from storage_engine.protocol.apis.spec import AnyApi
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 from storage_engine.tools.arguments import (
     BOOTSTRAP_HELP,
     CONFIG_HELP,

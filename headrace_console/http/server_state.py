@@ -19,7 +19,7 @@ from headrace_console.screens.timeline import LoggedChange, StateChangeSource, l
 from storage_engine import __version__
 from storage_engine.client.security.client_security import ClientSasl
 from storage_engine.core.errors import AuthenticationError
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 
 
 class ServerState:

@@ -10,7 +10,7 @@ from storage_engine.client.admin.client_quotas import describe_client_quotas
 from storage_engine.client.admin.scram_users import describe_users
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.quotas.quota_entity import DEFAULT
+from storage_engine.core.quotas import DEFAULT
 
 Found = TypeVar("Found")
 

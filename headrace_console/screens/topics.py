@@ -18,8 +18,7 @@ from storage_engine.client.admin.topics import ConfigEntry, NewTopic
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import TopicMetadata
 from storage_engine.client.topic_schemas import TopicSchemas
-from storage_engine.core.ids import TopicPartition, topic_id_to_text
-from storage_engine.core.internal_topics import INTERNAL_TOPICS
+from storage_engine.core.ids import INTERNAL_TOPICS, TopicPartition, topic_id_to_text
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.typed.column_types import ColumnSpec
 from storage_engine.core.typed.ddl import render_ddl

@@ -13,7 +13,7 @@ from headrace_console.console_settings import ConsoleSettings
 from headrace_console.http.bounded_protocol import BoundedProtocol
 from headrace_console.server import MOST_CONNECTIONS
 from headrace_console.tests.console_support import running_console
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 
 LIMIT_S = 1.0
 SLACK_S = 15.0

@@ -9,7 +9,7 @@ import pytest
 from headrace_console.console_settings import ConsoleSettings
 from headrace_console.http.sessions import FAILURES_PER_USER
 from headrace_console.tests.console_support import Browser, running_console
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 
 NOWHERE = "127.0.0.1:1"
 PASSWORD = "a long enough password"

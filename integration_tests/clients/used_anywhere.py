@@ -35,7 +35,7 @@ from storage_engine.client import (
     SimpleConsumer,
     TopicPartition,
 )
-from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.core.quotas import QuotaEntity
 
 HANGS_S = 60
 TOPIC = "anywhere"

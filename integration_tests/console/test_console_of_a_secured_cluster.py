@@ -13,7 +13,7 @@ from integration_tests.support.command_line import fail, start, succeed_here
 from storage_engine.client.admin.topics import alter_broker_configs
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.settings import read_settings_file
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.client_settings import security_in
 from storage_engine.tools.local.certificates import BROKER_DAYS, make_certificate

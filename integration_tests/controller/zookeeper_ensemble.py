@@ -7,8 +7,7 @@ from pathlib import Path
 
 from integration_tests.support.cluster_support import wait_until
 from storage_engine.tools.local.free_ports import find_free_port
-from storage_engine.zookeeper.embedded import class_path, is_serving, jvm_options
-from storage_engine.zookeeper.java import find_java
+from storage_engine.zookeeper.embedded import class_path, find_java, is_serving, jvm_options
 
 HOST = "127.0.0.1"
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -19,8 +19,8 @@ from integration_tests.support.cluster_support import (
 from storage_engine.client.addresses import parse_addresses
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.net.blocking import wait_readable
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 

@@ -17,8 +17,8 @@ from integration_tests.support.cluster_support import (
 )
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.security.client_sockets import ClientSockets
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis import produce
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,

@@ -15,8 +15,8 @@ from integration_tests.support.settings_support import folder_of
 from integration_tests.support.stored_logs import log_bytes
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.core.errors import ErrorCode, HeadraceError
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import (
     ProducePartition,

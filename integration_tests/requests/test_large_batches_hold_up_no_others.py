@@ -6,8 +6,8 @@ import uuid
 from integration_tests.support.cluster_support import admin, create_topic, leader_of
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.security.client_sockets import ClientSockets
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis import produce
 from storage_engine.protocol.framing import parse_response
 from storage_engine.tests.broker.replicas.test_producer_appends import batch_of

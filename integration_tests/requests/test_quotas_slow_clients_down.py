@@ -32,7 +32,7 @@ from integration_tests.support.measured_rates import (
     produced_bytes_per_s,
 )
 from storage_engine.client import Admin
-from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.core.quotas import QuotaEntity
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 

@@ -15,8 +15,8 @@ from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.security.client_sockets import ClientSockets
 from storage_engine.client.security.security_settings import security_of
 from storage_engine.core.errors import ErrorCode
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis import update_metadata
 from storage_engine.protocol.framing import parse_response
 

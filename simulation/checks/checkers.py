@@ -19,14 +19,13 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerId, TopicPartition
 from storage_engine.log.dirs.log_dir import BOOT_ID_FILE
-from storage_engine.log.files.checkpoints import (
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.state.checkpoints import (
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
     read_offsets,
 )
-from storage_engine.log.partition_log import PartitionLog
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
-from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode, ControllerEpochZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 DELETIONS_PATH = "/admin/delete_topics"
@@ -106,8 +105,6 @@ class Checker:
             self.records[tp] = record
         return record
 
-    # --- lives ---
-
     def lost_power(self, broker: SimulatedBroker) -> None:
         """Record that the broker's logs may end earlier from now on."""
         self._lost_power.add(broker.id)
@@ -143,8 +140,6 @@ class Checker:
         is_used = broker.id in self._registered_since
         is_used = is_used and known.decode().strip() == broker.disk.boot_id()
         return broker.id in self._lost_power and not is_used
-
-    # --- replicas ---
 
     def after_event(self, process: ProcessLoop | None) -> None:
         """Check what the event may have changed."""
@@ -361,8 +356,6 @@ class Checker:
                 f" {record.committed.end_offset}",
             )
 
-    # --- ZooKeeper ---
-
     def session_closed(self, session_id: int) -> None:
         """Check that another broker closes only sessions of the dead."""
         for broker in self._cluster.brokers:
@@ -473,8 +466,6 @@ class Checker:
                 "only members of the ISR are elected",
                 f"{tp}: leader {new.leader} with ISR {list(new.isr)}, after {list(old.isr)}",
             )
-
-    # --- everything ---
 
     def check_everything(self) -> None:
         """Read all logs of living brokers again."""

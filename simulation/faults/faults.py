@@ -8,6 +8,7 @@ import enum
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 
 class FaultKind(enum.Enum):
@@ -345,92 +346,85 @@ def marker_faults_of(seed: int, *, seconds: int) -> list[Fault]:
     """Return the faults that are added with transactions, from a generator of its own, so that the
     rest of the schedule is the same without."""
     choose = random.Random(f"marker faults {seed}")
-    faults: list[Fault] = []
-    at_ms = 0
-    while (at_ms := at_ms + int(choose.expovariate(1 / MARKERS_PAUSE_MS))) < seconds * 1000:
-        faults.append(
-            Fault(
-                number=FIRST_OF_TRANSACTIONS + len(faults),
-                at_ms=at_ms,
-                kind=choose.choice(OF_TRANSACTIONS),
-                broker=1,
-                for_ms=choose.randint(200, 4000),
-                seed=choose.getrandbits(32),
-            )
-        )
-    return faults
+    return _evenly(
+        choose,
+        FIRST_OF_TRANSACTIONS,
+        MARKERS_PAUSE_MS,
+        seconds=seconds,
+        kind_of=lambda: choose.choice(OF_TRANSACTIONS),
+        duration_ms=lambda _: choose.randint(200, 4000),
+    )
 
 
 def port_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
     """Return the faults that are added where a refused port counts as proof, from a generator of
     its own."""
     choose = random.Random(f"port faults {seed}")
-    faults: list[Fault] = []
-    at_ms = 0
-    while (at_ms := at_ms + int(choose.expovariate(1 / PORTS_PAUSE_MS))) < seconds * 1000:
-        faults.append(
-            Fault(
-                number=FIRST_OF_PORTS + len(faults),
-                at_ms=at_ms,
-                kind=FaultKind.REFUSED_PORT,
-                broker=choose.randint(1, brokers),
-                for_ms=choose.randint(500, 3000),
-                seed=choose.getrandbits(32),
-            )
-        )
-    return faults
+    return _evenly(
+        choose,
+        FIRST_OF_PORTS,
+        PORTS_PAUSE_MS,
+        seconds=seconds,
+        kind_of=lambda: FaultKind.REFUSED_PORT,
+        duration_ms=lambda _: choose.randint(500, 3000),
+        brokers=brokers,
+    )
 
 
 def disk_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
     """Return the faults that are added where brokers have two log dirs, from generators of
     their own. Power is lost during all of them."""
     kinds = [FaultKind.POWER_LOSS, *(kind for kind in OF_DISKS if kind is not FaultKind.MOVE_LOG)]
-    choose = random.Random(f"disk faults {seed}")
+    choose, movers = random.Random(f"disk faults {seed}"), random.Random(f"moves {seed}")
     likely = [choose.choice((0.3, 1, 3)) for _ in kinds]
-    faults = _evenly(
-        choose,
-        FIRST_OF_DISKS,
-        lambda: choose.choices(kinds, likely)[0],
-        brokers=brokers,
-        pause_ms=DISKS_PAUSE_MS,
-        seconds=seconds,
-    )
-    movers = random.Random(f"moves {seed}")
-    return faults + _evenly(
-        movers,
-        FIRST_OF_MOVES,
-        lambda: FaultKind.MOVE_LOG,
-        brokers=brokers,
-        pause_ms=movers.choice(MOVES_PAUSES_MS),
-        seconds=seconds,
-    )
+    found: list[Fault] = []
+    for generator, first, pause_ms, kind_of in (
+        (choose, FIRST_OF_DISKS, DISKS_PAUSE_MS, lambda: choose.choices(kinds, likely)[0]),
+        (movers, FIRST_OF_MOVES, movers.choice(MOVES_PAUSES_MS), lambda: FaultKind.MOVE_LOG),
+    ):
+        found += _evenly(
+            generator,
+            first,
+            pause_ms,
+            seconds=seconds,
+            kind_of=kind_of,
+            duration_ms=partial(_duration_ms, choose=generator),
+            brokers=brokers,
+            least_pause_ms=1,
+        )
+    return found
 
 
 def _evenly(
     choose: random.Random,
     first: int,
-    kind_of: Callable[[], FaultKind],
-    *,
-    brokers: int,
     pause_ms: int,
+    *,
     seconds: int,
+    kind_of: Callable[[], FaultKind],
+    duration_ms: Callable[[FaultKind], int],
+    brokers: int = 0,
+    least_pause_ms: int = 0,
 ) -> list[Fault]:
-    """Return faults of these kinds, numbered from `first`, with that mean pause."""
+    """Return faults, numbered from `first`, with that mean pause; `brokers` 0: all of the first
+    broker."""
     faults: list[Fault] = []
     at_ms = 0
-    while (at_ms := at_ms + 1 + int(choose.expovariate(1 / pause_ms))) < seconds * 1000:
+    while True:
+        at_ms += least_pause_ms + int(choose.expovariate(1 / pause_ms))
+        if at_ms >= seconds * 1000:
+            return faults
         kind = kind_of()
         faults.append(
             Fault(
                 number=first + len(faults),
                 at_ms=at_ms,
                 kind=kind,
-                broker=choose.randint(1, brokers),
-                for_ms=_duration_ms(kind, choose),
+                broker=choose.randint(1, brokers) if brokers else 1,
+                for_ms=duration_ms(kind),
                 seed=choose.getrandbits(32),
             )
         )
-    return faults
 
 
 def _duration_ms(kind: FaultKind, choose: random.Random) -> int:

@@ -24,8 +24,12 @@ from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
 from storage_engine.broker.transactions.marker_sender import CHANNEL
-from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from storage_engine.core.ids import (
+    GROUP_OFFSETS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    BrokerId,
+    TopicPartition,
+)
 from storage_engine.core.ports import SessionState
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
@@ -135,8 +139,6 @@ class Injector:
             if broker.session.state is SessionState.SUSPENDED:
                 broker.session.reconnect()
 
-    # --- delays ---
-
     def _network_delay_ms(self) -> int:
         if self._slow_network:
             return self._choose.randint(1, SLOW_NETWORK_MAX_MS)
@@ -146,8 +148,6 @@ class Injector:
         if self._slow_zookeeper:
             return self._choose.randint(1, SLOW_ZOOKEEPER_MAX_MS)
         return self._choose.randint(1, self._profile.zookeeper_delay_max_ms)
-
-    # --- faults ---
 
     def _later(self, delay_ms: int, what: Callable[[], None]) -> None:
         self._cluster.loop.call_later(delay_ms, lambda: None if self._healed else what())
@@ -171,8 +171,6 @@ class Injector:
         if fault.kind in OF_RUNNING and (not broker.serving or broker.loop.paused):
             return None
         return self._ways[fault.kind](fault, broker)
-
-    # --- faults of one broker ---
 
     def _restart_quickly(self, _fault: Fault, broker: SimulatedBroker) -> End:
         self._restart(broker)
@@ -303,8 +301,6 @@ class Injector:
 
         return end
 
-    # --- faults of the controller ---
-
     def _change_controller(self, _fault: Fault, _broker: SimulatedBroker) -> End | None:
         if self._cluster.zookeeper.data(ControllerZNode.PATH) is None:
             return None
@@ -347,8 +343,6 @@ class Injector:
             network.release()
 
         return end
-
-    # --- faults of a transaction coordinator ---
 
     def _delay_markers(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         """Delay markers. Late ones are sent again when the first ones are still under way; lost
@@ -394,8 +388,6 @@ class Injector:
             return None
         leader = PartitionStateZNode.decode(tp.topic, tp.partition, data).leader
         return self._cluster[leader] if leader != -1 else None
-
-    # --- faults of several brokers ---
 
     def _slow_down_network(self, _fault: Fault, _broker: SimulatedBroker) -> End:
         self._slow_network += 1
@@ -450,12 +442,8 @@ class Injector:
                 return heal
         return nothing
 
-    # --- requests at bad moments, which are no faults ---
-
     def _request(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         return nothing if self._administrator.request(fault) else None
-
-    # --- scripts ---
 
     def _run_script(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
         tp = self._about[fault.seed % len(self._about)]

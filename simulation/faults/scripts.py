@@ -58,8 +58,6 @@ class Scene:
         self._read: tuple[bytes, PartitionStateZNode] | None = None
         """The state that was read last, since conditions are checked again and again."""
 
-    # --- state and conditions ---
-
     def state(self) -> PartitionStateZNode | None:
         data = self.cluster.zookeeper.data(self._path)
         if data is None:
@@ -111,8 +109,6 @@ class Scene:
     def after(self, ms: int) -> Condition:
         due_ms = self.cluster.loop.now_ms + ms
         return lambda: self.cluster.loop.now_ms >= due_ms
-
-    # --- actions ---
 
     def restart(self, broker: int) -> None:
         running = self.cluster[broker]

@@ -7,7 +7,7 @@ from simulation.run import run_seed
 from simulation.tests.mutations import Apply, mutated, set_attribute
 from storage_engine.broker.transactions.hanging_transactions import HangingTransactions
 from storage_engine.log.recovery import log_loader
-from storage_engine.log.recovery.segment_checks import SegmentChecks
+from storage_engine.log.recovery.recovery import SegmentChecks
 
 MUTATIONS: dict[str, Apply] = {}
 

@@ -19,14 +19,17 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests import fetch_reads
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.broker.requests.fetch_reads import PartitionReader
-from storage_engine.core.control import election_rules, partition_elections
-from storage_engine.core.control.cluster_state import Reassignment
-from storage_engine.core.control.controlled_cluster import ControlledPartition
-from storage_engine.core.control.election_rules import offline_election
-from storage_engine.core.control.partition_elections import PartitionElections
+from storage_engine.core.control import partition_elections
+from storage_engine.core.control.cluster_state import ControlledPartition, Reassignment
+from storage_engine.core.control.partition_elections import PartitionElections, offline_election
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.replication.isr import CommittedIsr, PendingExpand
-from storage_engine.core.replication.partition import FollowerProgress, IsrAccepted, LeaderPartition
+from storage_engine.core.replication.partition import (
+    CommittedIsr,
+    FollowerProgress,
+    IsrAccepted,
+    LeaderPartition,
+    PendingExpand,
+)
 from storage_engine.core.retained.producer_state import ProducerStates
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.follower_appends import FollowerAppends
@@ -199,7 +202,7 @@ def elected_outside_the_isr(stack: ExitStack) -> None:
     def first_alive(assigned: Any, isr: Any, live: Any, *, unclean: bool) -> Any:
         return offline_election(assigned, [b for b in assigned if b in live], live, unclean=True)
 
-    set_attribute(stack, election_rules, "offline_election", first_alive)
+    set_attribute(stack, partition_elections, "offline_election", first_alive)
 
 
 @mutation

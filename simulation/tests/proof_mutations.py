@@ -10,7 +10,7 @@ from storage_engine.broker.wiring import cluster
 from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
 from storage_engine.core.ports import PortAnswer
 from storage_engine.core.settings.settings import BY_PROCESS
-from storage_engine.zookeeper import watched_session
+from storage_engine.zookeeper import session_credentials
 
 MUTATIONS: dict[str, Apply] = {}
 
@@ -34,8 +34,8 @@ def a_process_is_known_by_its_number_alone(stack: ExitStack) -> None:
     def may_be_local(own: Any, other: Any) -> bool:
         return own is not None and other is not None
 
-    set_attribute(stack, watched_session, "may_be_local", may_be_local)
-    set_attribute(stack, watched_session, "is_same_process", lambda named, start_ticks: True)
+    set_attribute(stack, session_credentials, "may_be_local", may_be_local)
+    set_attribute(stack, session_credentials, "is_same_process", lambda named, start_ticks: True)
 
 
 @mutation

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from simulation.tests.mutations import Apply, set_attribute
-from storage_engine.core.groups.offsets import CommittedOffsets
+from storage_engine.core.groups.records import CommittedOffsets
 from storage_engine.core.transactions import micro_batch_commits
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
 from storage_engine.core.transactions.transaction_events import TransactionAnswer

@@ -11,7 +11,7 @@ from simulation.world.broker import SESSION_TIMEOUT_MS
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 
 TP = TopicPartition("t", 0)
 HEARD_MS = 500

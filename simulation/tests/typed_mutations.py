@@ -9,8 +9,7 @@ import numpy as np
 
 from simulation.run import run_seed
 from simulation.tests.mutations import Apply, mutated, set_attribute
-from storage_engine.log import leader_appends
-from storage_engine.log.appending import append_preparation
+from storage_engine.log import append_rules, leader_appends
 from storage_engine.log.leader_appends import LeaderAppends
 from storage_engine.protocol.typed import kept_rows, projection
 from storage_engine.protocol.typed.directory import statistics_of
@@ -32,7 +31,7 @@ def failure_of(name: str, seed: int, seconds: int) -> str | None:
 @mutation
 def batches_of_other_schemas_are_taken(stack: ExitStack) -> None:
     """A leader looks neither at the topic id nor at the version of the schema."""
-    set_attribute(stack, append_preparation, "check_typed_batch", lambda *_args, **_named: None)
+    set_attribute(stack, append_rules, "check_typed_batch", lambda *_args, **_named: None)
 
 
 @mutation

@@ -6,11 +6,11 @@ Source: KIP-98, KIP-890, R-SPARK2.
 
 from collections.abc import Callable, Sequence
 
-from simulation.clients.workload import BROKER_TIMEOUT_MS, MAX_RECORDS
-from simulation.clients.workload import check_acknowledged as check_written
 from simulation.transactions.asker import TRANSACTION_KEY, Asker, Way, World
 from simulation.transactions.ledger import ObservedTransaction
 from simulation.transactions.state_log import state_partition_of
+from simulation.workload import BROKER_TIMEOUT_MS, MAX_RECORDS
+from simulation.workload import check_acknowledged as check_written
 from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
@@ -47,8 +47,6 @@ class Actor(Asker):
         self.epoch = -1
         self.sequences: dict[TopicPartition, int] = {}
 
-    # --- the coordinator ---
-
     def enlist(
         self, partitions: Sequence[TopicPartition], then: Then, *, has_echo: bool = True
     ) -> None:
@@ -78,8 +76,6 @@ class Actor(Asker):
             lambda _, code: then(code),
             has_echo=has_echo,
         )
-
-    # --- the leaders ---
 
     def write(
         self, transaction: ObservedTransaction, partitions: Sequence[TopicPartition], then: Then

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from simulation.checks.checkers import Checker
 from simulation.checks.trace import Trace
-from simulation.clients.workload import WorkloadClient
 from simulation.transactions.group_ledger import GroupLedger
 from simulation.transactions.ledger import AnswerTimes, TransactionLedger
 from simulation.transactions.state_log import CommittedDecisions
+from simulation.workload import WorkloadClient
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition

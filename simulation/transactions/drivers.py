@@ -18,7 +18,7 @@ from simulation.transactions.members import SINK, TIMEOUT_MS, Attempt
 from simulation.transactions.sink_requests import BatchName, SinkRequest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.sink_names import member_transactional_id
+from storage_engine.core.transactions.transaction_state import member_transactional_id
 
 PAUSE_MS = (50, 700)
 MOST_TASKS = 3
@@ -199,8 +199,6 @@ class Driver(Asker):
             self._abort(self._given_up)
         else:
             self._commit(drained)
-
-    # --- the end ---
 
     def _commit(self, drained: int) -> None:
         world, batch = self.world, self._batch

@@ -14,8 +14,7 @@ from simulation.checks.copies import BatchNote
 from simulation.checks.ledger import InvariantViolation, PartitionRecord
 from simulation.transactions.ledger import ObservedTransaction
 from storage_engine.core.groups.records import OffsetKey, OffsetRecord
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
+from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from storage_engine.protocol.state.group_records import FIELDS, decode_key, decode_record
 from storage_engine.protocol.state.state_batches import iter_raw
 
@@ -73,8 +72,6 @@ class GroupLedger:
         """The number of commits that were part of a transaction, and count."""
         return sum(each.counts and each.transaction is not None for each in self._commits.values())
 
-    # --- requests of clients ---
-
     def sends(self, commit: OffsetCommit) -> None:
         """Record a commit that is about to be sent for the first time."""
         self._commits[commit.name] = commit
@@ -87,8 +84,6 @@ class GroupLedger:
                 "what a coordinator acknowledges is committed",
                 f"the offsets of {commit.name} are acknowledged, and not in {GROUP_STATE}",
             )
-
-    # --- the log ---
 
     def on_data(self, note: BatchNote, batch: bytes) -> ObservedTransaction | None:
         """Record a committed batch; return the transaction that it is part of."""
@@ -129,8 +124,6 @@ class GroupLedger:
         known = self._offsets.setdefault(tp, _Offset())
         if known.place < place:
             known.place, known.commit = place, commit
-
-    # --- answers to readers ---
 
     def places(self) -> dict[TopicPartition, int]:
         """Return the places in the log of the offsets that count now."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from simulation.checks.copies import BatchNote
 from simulation.checks.ledger import InvariantViolation, PartitionRecord
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.single_use import is_single_use
+from storage_engine.core.transactions.partition_transactions import is_single_use
 from storage_engine.protocol.records.record_batch import read_header
 
 Key = tuple[int, int, int, int]
@@ -151,8 +151,6 @@ class TransactionLedger:
         self._moving: dict[str, list[MicroBatch]] = {}
         """By query, the batches whose commits move origins, or may do so."""
 
-    # --- requests of clients ---
-
     def begin(
         self, name: str, state_partition: TopicPartition, batch: MicroBatch | None = None
     ) -> ObservedTransaction:
@@ -259,8 +257,6 @@ class TransactionLedger:
                 f" {_done(commits)} ({told_by})",
             )
 
-    # --- logs ---
-
     def on_committed(self, tp: TopicPartition, note: BatchNote) -> None:
         """Record a committed batch, after all before it."""
         if not note.is_transactional:
@@ -353,8 +349,6 @@ class TransactionLedger:
                     f"{tp}: {batch} at {span}, {other} at {there}",
                 )
 
-    # --- leaders and readers ---
-
     def is_stable(
         self, who: str, tp: TopicPartition, leader_epoch: int, stable: int, high_watermark: int
     ) -> None:
@@ -399,8 +393,6 @@ class TransactionLedger:
             f"{tp} at {offset}: {part.transaction.name} is {outcome},"
             f" and {'read' if delivered else 'skipped'}",
         )
-
-    # --- the end ---
 
     def open_parts(self) -> list[str]:
         """Return the transactions that have not ended everywhere."""

@@ -13,7 +13,7 @@ from simulation.transactions.sink_requests import BatchName, MemberId
 from simulation.transactions.state_log import state_partition_of
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.sink_names import member_transactional_id
+from storage_engine.core.transactions.transaction_state import member_transactional_id
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 
 SINK = "sink"

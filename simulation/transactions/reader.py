@@ -12,8 +12,8 @@ from typing import Any
 
 from simulation.checks.checkers import Checker
 from simulation.checks.ledger import InvariantViolation
-from simulation.clients.workload import WorkloadReader
 from simulation.transactions.ledger import TransactionLedger
+from simulation.workload import WorkloadReader
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.control_record import read_marker

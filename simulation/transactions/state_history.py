@@ -11,47 +11,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from simulation.checks.checkers import Checker
+from simulation.checks.compacted import CompactedReplicas
 from simulation.checks.copies import BatchNote
 from simulation.checks.ledger import InvariantViolation
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.log.partition_log import PartitionLog
 
-READ_BYTES = 1 << 20
 CODECS = {
     TRANSACTION_STATE_TOPIC: "storage_engine.protocol.state.transaction_batches",
     GROUP_OFFSETS_TOPIC: "storage_engine.protocol.state.group_batches",
 }
 
 
-class StateHistory:
+class StateHistory(CompactedReplicas):
     """The history of one run."""
 
     def __init__(
         self, cluster: SimulatedCluster, checker: Checker, partitions: Sequence[TopicPartition]
     ) -> None:
-        self._cluster = cluster
-        self._checker = checker
-        self._partitions = partitions
+        super().__init__(cluster, checker, partitions)
         self._unread: dict[TopicPartition, list[bytes]] = {tp: [] for tp in partitions}
         """By partition the batches that are not in `_content` yet."""
         self._content = {tp: self._codec(tp).new_content() for tp in partitions}
-        self._clean: dict[tuple[int, TopicPartition], int] = {}
-        """By broker and partition the offset up to which the replica was compacted at the last
-        comparison."""
-        self.passes = 0
-        """The number of compaction passes that have visibly changed a replica."""
 
     def note(self, tp: TopicPartition, note: BatchNote, broker: int) -> bytes:
         """Record a batch that is committed now, and return its bytes from the broker that leads."""
-        partition = self._cluster[broker].replicas.get(tp)
-        assert partition is not None, "it leads"
-        piece = partition.log.reads.read(
-            note.base_offset, max_bytes=READ_BYTES, max_offset=note.end_offset
-        )
-        assert piece is not None, "it has what it commits"
-        batch = bytes(piece.view())
+        batch = self.committed_batch(tp, note, broker)
         self._unread[tp].append(batch)
         return batch
 
@@ -63,38 +49,12 @@ class StateHistory:
             unread.clear()
         return self._content[tp]
 
-    def check_compacted(self) -> None:
-        """Compare the replicas that have been compacted further since they were compared."""
-        with self._cluster.seen_whole():
-            self._check_compacted()
-
-    def _check_compacted(self) -> None:
-        for broker in self._cluster.brokers:
-            if not broker.serving:
-                continue
-            for tp in self._partitions:
-                record = self._checker.record(tp)
-                partition = broker.replicas.get(tp)
-                if partition is None or record.unclean:
-                    continue
-                clean = partition.log.cleaning.first_dirty_offset
-                is_news = clean != self._clean.get((broker.id, tp), 0)
-                if is_news and record.copy(broker.id).holds(record.committed):
-                    self._compare(broker.id, tp, partition.log)
-                    self._clean[broker.id, tp] = clean
-                    self.passes += 1
-
-    def _compare(self, broker: int, tp: TopicPartition, log: PartitionLog) -> None:
+    def compare(self, broker: int, tp: TopicPartition, log: PartitionLog) -> None:
         codec = self._codec(tp)
-        end = self._checker.record(tp).committed.end_offset
+        end = self.checker.record(tp).committed.end_offset
         found = codec.new_content()
-        offset = 0
-        while (
-            offset < end
-            and (piece := log.reads.read(offset, max_bytes=READ_BYTES, max_offset=end)) is not None
-        ):
-            codec.replay(bytes(piece.view()), found)
-            offset = piece.end_offset
+        for piece in self.pieces(log, 0, end):
+            codec.replay(piece, found)
         wanted = self.content(tp)
         if _state_of(found) != _state_of(wanted):
             raise InvariantViolation(

@@ -9,15 +9,14 @@ from collections import Counter
 
 from simulation.checks.checkers import Checker
 from simulation.checks.ledger import InvariantViolation
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transactions.sink_names import coordinated_name
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     LedgerRecord,
     TransactionalIdKey,
     TransactionRecord,
     TransactionState,
+    coordinated_name,
     state_partition,
 )
 from storage_engine.protocol.state.state_batches import iter_raw

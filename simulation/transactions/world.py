@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from simulation.checks.checkers import Checker
 from simulation.checks.copies import BatchNote
 from simulation.checks.trace import Trace
-from simulation.clients.workload import WorkloadClient
 from simulation.faults.faults import Profile
 from simulation.transactions.asker import RETRY_MS
 from simulation.transactions.copied_rows import CopiedRows
@@ -30,10 +29,10 @@ from simulation.transactions.state_log import (
     CommittedDecisions,
     state_partition_of,
 )
+from simulation.workload import WorkloadClient
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.protocol.messages import incremental_alter_configs
 
@@ -178,16 +177,12 @@ class TransactionalWorld:
             "compactions": self.history.passes,
         }
 
-    # --- for the clients ---
-
     def number(self) -> int:
         self._numbers += 1
         return self._numbers
 
     def later(self, act: Callable[[], None], *, within_ms: tuple[int, int] = RETRY_MS) -> None:
         self.cluster.loop.call_later(self.choose.randint(*within_ms), act)
-
-    # --- events ---
 
     def _on_committed(self, tp: TopicPartition, note: BatchNote, broker: int) -> None:
         if tp in self.partitions:

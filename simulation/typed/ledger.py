@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from simulation.checks.checkers import Checker
+from simulation.checks.compacted import CompactedReplicas
 from simulation.checks.copies import BatchNote
 from simulation.checks.ledger import InvariantViolation
 from simulation.typed.rows import (
@@ -21,14 +22,12 @@ from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.partition_log import PartitionLog
 
-READ_BYTES = 1 << 20
-
 WHOLE = "a typed topic has the rows that were written, at their offsets"
 OWN_SCHEMA = "a typed topic takes only batches of its own schema"
 COMPACTED = "a compacted log says what was written"
 
 
-class TypedLedger:
+class TypedLedger(CompactedReplicas):
     """The rows of one run."""
 
     def __init__(
@@ -38,19 +37,12 @@ class TypedLedger:
         topic_id: Callable[[str], UUID],
         compacted: Sequence[TopicPartition],
     ) -> None:
+        super().__init__(cluster, checker, compacted)
         self.topic_id = topic_id
-        self._cluster = cluster
-        self._checker = checker
-        self._compacted = compacted
         self._sent: dict[int, TypedRow] = {}
         """By their numbers, what producers have sent."""
         self._rows: dict[TopicPartition, dict[int, ReadRow]] = {}
         """What is committed, by offset."""
-        self._clean: dict[tuple[int, TopicPartition], int] = {}
-        """By broker and partition the offset up to which the replica was compacted at the last
-        comparison."""
-        self.passes = 0
-        """The passes of compaction that were compared."""
 
     def __len__(self) -> int:
         """Return the number of committed rows."""
@@ -62,13 +54,7 @@ class TypedLedger:
 
     def on_committed(self, tp: TopicPartition, note: BatchNote, broker: int) -> None:
         """Take the rows of a batch that is committed now."""
-        partition = self._cluster[broker].replicas.get(tp)
-        assert partition is not None, "it leads"
-        piece = partition.log.reads.read(
-            note.base_offset, max_bytes=READ_BYTES, max_offset=note.end_offset
-        )
-        assert piece is not None, "it has what it commits"
-        rows = self._read(tp, memoryview(piece.view()))
+        rows = self._read(tp, memoryview(self.committed_batch(tp, note, broker)))
         if [row.offset for row in rows] != list(range(note.base_offset, note.end_offset)):
             raise InvariantViolation(WHOLE, f"{tp} at {note}: {rows}")
         self._rows.setdefault(tp, {}).update((row.offset, row) for row in rows)
@@ -114,37 +100,11 @@ class TypedLedger:
             if name is None or (row.name == name and not row.is_tombstone):
                 raise InvariantViolation(WHOLE, f"{tp}: {reader} was not served {row}")
 
-    def check_compacted(self) -> None:
-        """Compare the replicas that have been compacted further since they were compared."""
-        with self._cluster.seen_whole():
-            self._check_compacted()
-
-    def _check_compacted(self) -> None:
-        for broker in self._cluster.brokers:
-            if not broker.serving:
-                continue
-            for tp in self._compacted:
-                record = self._checker.record(tp)
-                partition = broker.replicas.get(tp)
-                if partition is None or record.unclean:
-                    continue
-                clean = partition.log.cleaning.first_dirty_offset
-                is_news = clean != self._clean.get((broker.id, tp), 0)
-                if is_news and record.copy(broker.id).holds(record.committed):
-                    self._compare(broker.id, tp, partition.log)
-                    self._clean[broker.id, tp] = clean
-                    self.passes += 1
-
-    def _compare(self, broker: int, tp: TopicPartition, log: PartitionLog) -> None:
-        end = self._checker.record(tp).committed.end_offset
-        found: list[ReadRow] = []
-        offset = 0
-        while (
-            offset < end
-            and (piece := log.reads.read(offset, max_bytes=READ_BYTES, max_offset=end)) is not None
-        ):
-            found += self._read(tp, memoryview(piece.view()))
-            offset = piece.end_offset
+    def compare(self, broker: int, tp: TopicPartition, log: PartitionLog) -> None:
+        end = self.checker.record(tp).committed.end_offset
+        found = [
+            row for piece in self.pieces(log, 0, end) for row in self._read(tp, memoryview(piece))
+        ]
         known = self._rows.get(tp, {})
         for row in found:
             if known.get(row.offset) != row:

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from simulation.checks.checkers import Checker
 from simulation.checks.ledger import InvariantViolation
-from simulation.clients.workload import WorkloadProducer
 from simulation.typed.ledger import TypedLedger
 from simulation.typed.rows import (
     LATER,
@@ -17,6 +16,7 @@ from simulation.typed.rows import (
     json_batch,
     typed_batch,
 )
+from simulation.workload import WorkloadProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import Codec

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from simulation.checks.checkers import Checker
-from simulation.clients.workload import WorkloadReader
 from simulation.typed.ledger import TypedLedger
 from simulation.typed.rows import (
     NAMES,
@@ -17,6 +16,7 @@ from simulation.typed.rows import (
     rows_of_typed,
     typed_batches,
 )
+from simulation.workload import WorkloadReader
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.comparisons import Comparison, Operator

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from storage_engine.core.errors import HeadraceError
-from storage_engine.log.cleaning.cleaned_segment import CancelledError
+from storage_engine.log.cleaning.compaction_job import CancelledError
 
 EPOCH_MS = 1_700_000_000_000
 """The wall clock at the start."""
@@ -141,8 +141,6 @@ class ProcessLoop:
         self.wall_ms = loop.wall_ms
         self.monotonic_ms = loop.monotonic_ms
 
-    # --- signals to the process ---
-
     def kill(self) -> None:
         self._dead = True
         self._standing = None
@@ -204,8 +202,6 @@ class ProcessLoop:
     def deliver_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Have something arrive from outside after a delay, wherever the process is then."""
         self._loop.call_later(delay_ms, lambda: self.enter(callback))
-
-    # --- the ports ---
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> ScheduledCall:
         return self._loop.call_later(delay_ms, callback, self)

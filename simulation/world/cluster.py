@@ -132,8 +132,6 @@ class SimulatedCluster:
         assert topic_id is not None, "brokers give each topic one"
         return topic_id
 
-    # --- a client ---
-
     def ask(self, broker: int, spec: Any, version: int, message: Any) -> list[Any]:
         """Send a client's request; its answer will be in the list."""
         answers: list[Any] = []

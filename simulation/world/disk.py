@@ -72,8 +72,6 @@ class SimulatedDisk:
         self.make_directory(root)
         self._sync_all(self._top)
 
-    # -- the end of a process ----------------------------------------------------------------------
-
     @property
     def is_dead(self) -> bool:
         """True when it crashed and was not started again."""
@@ -90,8 +88,6 @@ class SimulatedDisk:
         self.kill_process()
         self.boots += 1
         self._top.lose_power(choose)
-
-    # -- files -------------------------------------------------------------------------------------
 
     def open_for_append(self, path: Path) -> int:
         self._check(path)
@@ -204,8 +200,6 @@ class SimulatedDisk:
         self._check(path)
         return bytes(memoryview(file.buffer)[position : min(position + count, file.size)])
 
-    # -- names -------------------------------------------------------------------------------------
-
     def list_names(self, path: Path) -> list[str]:
         self._check(path)
         self._take_descriptor(path)
@@ -271,8 +265,6 @@ class SimulatedDisk:
 
     def boot_id(self) -> str:
         return f"boot {self.boots}"
-
-    # -- helpers -----------------------------------------------------------------------------------
 
     def _change(self, apply: Callable[[], None]) -> None:
         """Make a change. The last one before a crash is made, too: its fate is decided with the

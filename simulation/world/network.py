@@ -182,8 +182,6 @@ class SimulatedConnection:
         """True when no answer of the receiver arrives any more."""
         network.connections.append(self)
 
-    # --- the sender's side ---
-
     def send(
         self,
         spec: Any,
@@ -251,8 +249,6 @@ class SimulatedConnection:
         assert read_correlation_id(frame) == request.correlation_id, "responses out of order"
         request.timer.cancel()
         request.on_reply(parse_response(request.spec, request.version, frame))
-
-    # --- the receiver's side ---
 
     def _arrive(self, frame: memoryview) -> None:
         if self.closed:
@@ -361,8 +357,6 @@ class SimulatedNetwork:
         if connection in self.connections:
             self.connections.remove(connection)
 
-    # --- faults ---
-
     def cut(self, one: int, other: int) -> None:
         """Break all connections between two, and prevent new ones until `heal`."""
         self.cuts.add(frozenset((one, other)))
@@ -430,8 +424,6 @@ class SimulatedNetwork:
         host = self.brokers.get(receiver)
         is_there = host is not None and host.serving
         return PortAnswer.ACCEPTED if is_there else PortAnswer.REFUSED
-
-    # --- requests ---
 
     def send(
         self,

@@ -83,16 +83,12 @@ class SimulatedZooKeeper:
         self.live.add(FIRST_SESSION + self.sessions)
         return FIRST_SESSION + self.sessions
 
-    # --- reading ---
-
     def data(self, path: str) -> bytes | None:
         node = self.nodes.get(path)
         return None if node is None else node.data
 
     def children(self, path: str) -> list[str]:
         return sorted(self._names.get(path, ()))
-
-    # --- writing ---
 
     def put(self, path: str, data: bytes) -> None:
         """Create or set a node, as another program would."""

@@ -61,8 +61,6 @@ class SimulatedSession:
         self._closed = False
         self._connect()
 
-    # --- life, as the simulation drives it ---
-
     @property
     def lease_valid(self) -> bool:
         if self.state is SessionState.LOST:
@@ -205,8 +203,6 @@ class SimulatedSession:
         # If the connection broke on the way, its owner would read again just the same.
         self._receive(self._guarded(fire))
 
-    # --- the port ---
-
     def add_state_listener(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
 
@@ -278,8 +274,6 @@ class SimulatedSession:
         wanted = list(operations)
         paths = " ".join(op.path for op in wanted)
         self._submit(paths, lambda own: self.server.multi(wanted, own), on_reply, writes=True)
-
-    # --- the way of an operation ---
 
     def _watch(self, watches: Watches, path: str, watch: Any) -> None:
         if watch is not None:

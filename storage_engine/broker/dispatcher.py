@@ -31,7 +31,7 @@ from storage_engine.broker.requests.long_work import (
 from storage_engine.core.errors import ErrorCode, InvalidRequestError
 from storage_engine.core.fair_queue import FIRST
 from storage_engine.core.features import FEATURES
-from storage_engine.core.metrics.broker_figures import RequestFigures
+from storage_engine.core.metrics import RequestFigures
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis import api_versions

@@ -33,20 +33,19 @@ from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.core.security.sasl_client import password_client
 from storage_engine.core.settings.settings import BY_BROKER_KEY
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
-from storage_engine.log.files.open_files import descriptor_limit, pool_limit
+from storage_engine.log.files.segment_files import descriptor_limit, pool_limit
 from storage_engine.net.client_log import tell_in_time
 from storage_engine.net.event_loop_ports import (
     LoopScheduler,
     SystemClock,
     ThreadBackground,
+    new_event_loop,
     run_side_by_side,
 )
 from storage_engine.net.limits import ServerLimits, most_connections
 from storage_engine.net.local_processes import LocalProcesses
-from storage_engine.net.loop import new_event_loop
-from storage_engine.net.peer import PeerTransport
+from storage_engine.net.peer import PeerTransport, TcpPeerPorts
 from storage_engine.net.peer_log_in import MakeSaslClient
-from storage_engine.net.peer_ports import TcpPeerPorts
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import controlled_shutdown
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, load_access
@@ -313,7 +312,7 @@ def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
     tls = None
     if config.zookeeper_tls is not None:
         # Only then the libraries are loaded.
-        from storage_engine.net.tls.zookeeper_context import zookeeper_context
+        from storage_engine.net.tls.contexts import zookeeper_context
 
         tls = zookeeper_context(config.zookeeper_tls)
     return load_access(

@@ -88,7 +88,7 @@ class ZooKeeperBrokers:
 def encrypted_access(tls: ZooKeeperTls) -> "ZooKeeperAccess":
     """How to connect to ZooKeeper by TLS. ConfigError where a file is not right."""
     # Imported now: they bring kazoo and the libraries of TLS.
-    from storage_engine.net.tls.zookeeper_context import zookeeper_context
+    from storage_engine.net.tls.contexts import zookeeper_context
     from storage_engine.zookeeper.access import ZooKeeperAccess
 
     return ZooKeeperAccess(tls=zookeeper_context(tls))

@@ -20,8 +20,8 @@ from storage_engine.core.errors import (
     UnsupportedVersionError,
 )
 from storage_engine.net.blocking import BlockingConnection, ConnectionEndedError
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline, monotonic_ms
+from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
 from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
 from storage_engine.protocol.apis.spec import (

@@ -10,7 +10,7 @@ After a lost or retriable answer the identical request goes to the sink's presen
 the deadline. Raised KafkaErrors are final. MEMBER_LOST and NOT_COMMITTED end the query, whose
 restart replays the batch. INVALID_TXN_STATE of a member means that it was aborted; the task joins
 again. RUN_REPLACED means that a newer run of the query writes to the sink. A named batch write is a
-query of its own (`sink_names.named_write`) with one batch.
+query of its own (`named_write`) with one batch.
 
 Not for several threads at once. Source: R-SPARK2; docs/sink-protocol.md.
 """
@@ -30,7 +30,7 @@ from storage_engine.client.producer.producer_requests import (
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.sink_names import (
+from storage_engine.core.transactions.transaction_state import (
     ONCE_PREFIX,
     member_transactional_id,
     named_write,

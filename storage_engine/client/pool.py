@@ -19,8 +19,8 @@ from storage_engine.core.errors import (
     HeadraceError,
     KafkaError,
 )
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline, monotonic_ms, sleep_ms
+from storage_engine.net.limits import BufferPool
 
 if TYPE_CHECKING:
     from storage_engine.client.security.client_security import ClientSecurity

@@ -16,8 +16,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from storage_engine.core.metrics.client_figures import COUNTS, HISTOGRAMS, ClientFigures
-from storage_engine.core.metrics.histogram import NS_PER_MS, Histogram
+from storage_engine.core.metrics import COUNTS, HISTOGRAMS, NS_PER_MS, ClientFigures, Histogram
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

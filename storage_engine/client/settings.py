@@ -19,7 +19,7 @@ from storage_engine.client.security.security_rows import (
 )
 from storage_engine.client.security.security_settings import security_of
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import HIDDEN
+from storage_engine.core.security.security_protocol import HIDDEN
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     INT_MAX,

@@ -5,11 +5,22 @@ exactly one answer with that number.
     transactions   core/transactions/transactions.py         __transaction_state
     groups         core/groups/coordinator.py   __consumer_offsets
 
-Source: KIP-98, R-SPARK2.
+The log of a coordinator as its state machines see it: records are appended in order, and
+whatever depends on a record waits until that is replicated. No answer and no marker leaves before
+all records that it follows from are replicated.
+
+    number   0: all that was restored from the log; then 1, 2, ... for each record appended
+
+Work on a whole table in pieces, with the turns of others between them. Its size is chosen by
+clients, so nothing that looks at all of it may be one step.
+
+Source: KIP-98, R-SPARK2, R-SPARK2 (an answer that leaves earlier is a batch that Spark logs and a
+failover loses).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from storage_engine.core.errors import ErrorCode
@@ -93,3 +104,83 @@ class Replicated:
     """
 
     number: int
+
+
+NOTHING_REPLICATED = -1
+
+EffectT = TypeVar("EffectT")
+"""The answers of one kind of coordinator, and its other effects."""
+
+
+class StateLog(Generic[EntryT, EffectT]):
+    """Invariant: `replicated` <= `appended`; everything that waits, waits for a number above
+    `replicated`."""
+
+    __slots__ = ("_effects", "_refusal", "_waiting", "appended", "replicated")
+
+    def __init__(self, refusal: Callable[[int, ErrorCode], EffectT]) -> None:
+        """`refusal` makes the answer to a request (by number) that has failed."""
+        self.appended = 0
+        self.replicated = NOTHING_REPLICATED
+        self._refusal = refusal
+        self._waiting: dict[int, list[Callable[[], None]]] = {}
+        self._effects: list[AppendRecord[EntryT] | CountAppended | EffectT] = []
+
+    def append(self, entry: EntryT, *, producer: tuple[int, int] | None = None) -> int:
+        """Append a record and return its number."""
+        self.appended += 1
+        self._effects.append(AppendRecord(number=self.appended, entry=entry, producer=producer))
+        return self.appended
+
+    def count_appended(self) -> int:
+        """Return a number for the records that somebody else has just appended."""
+        self.appended += 1
+        self._effects.append(CountAppended(number=self.appended))
+        return self.appended
+
+    def in_flight(self, number: int) -> bool:
+        """Return True while a failover may lose that record."""
+        return number > self.replicated
+
+    def after(self, number: int, action: Callable[[], None]) -> None:
+        """Call `action` as soon as the record of that number is replicated."""
+        if self.in_flight(number):
+            self._waiting.setdefault(number, []).append(action)
+        else:
+            action()
+
+    def emit(self, effect: EffectT) -> None:
+        self._effects.append(effect)
+
+    def answer(self, answer: EffectT, *, after: int) -> None:
+        """Send the answer as soon as the record of that number is replicated."""
+        self.after(after, lambda: self.emit(answer))
+
+    def refuse(self, request: int, error: ErrorCode) -> None:
+        """Send an error at once, since it promises nothing."""
+        self.emit(self._refusal(request, error))
+
+    def note_replicated(self, number: int) -> None:
+        assert self.replicated <= number <= self.appended, "replication goes forward"
+        self.replicated = number
+        for due in sorted(each for each in self._waiting if each <= number):
+            for action in self._waiting.pop(due):
+                action()
+
+    def take_effects(self) -> list[AppendRecord[EntryT] | CountAppended | EffectT]:
+        effects, self._effects = self._effects, []
+        return effects
+
+
+PIECE = 500
+"""Entries that are looked at in one step, some µs each."""
+
+T = TypeVar("T")
+
+
+def pieces(items: Iterable[T], size: int = PIECE) -> Iterator[list[T]]:
+    """Yield the items in lists of `size`; the table is copied before, since it may change between
+    the pieces. The last piece is followed by none that is empty."""
+    left = iter(list(items))
+    while piece := list(islice(left, size)):
+        yield piece

@@ -2,7 +2,12 @@
 
 A name from a client, from ZooKeeper or from a disk can neither begin another line, nor move the
 cursor of a terminal, nor change the direction of the text after it.
+
+Names of users, client ids and addresses as names of znodes: escaped as in a URL, like Kafka's
+Sanitizer does it.
 """
+
+from urllib.parse import quote, unquote
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -32,3 +37,17 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def escaped(name: str) -> str:
+    # Python leaves one character more as it is than Java.
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def unescaped(znode_name: str) -> str | None:
+    """None for what no name looks like when it is escaped."""
+    try:
+        name = unquote(znode_name, errors="strict")
+    except UnicodeDecodeError:
+        return None
+    return name if name and escaped(name) == znode_name else None

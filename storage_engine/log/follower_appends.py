@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.retained.producer_state import ANY_FORGOTTEN
-from storage_engine.log.appending.append_result import AppendResult
-from storage_engine.log.batch_writes import write_batches
-from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.append_rules import AppendResult
+from storage_engine.log.files.disk import storage_errors
 from storage_engine.log.log_state import LogState
-from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET, PlacedBatch
+from storage_engine.log.segments.indexes import MAX_RELATIVE_OFFSET, PlacedBatch
 from storage_engine.log.state.producer_replay import record_run
 from storage_engine.log.truncation import Truncation
 from storage_engine.protocol.records.batch_columns import MAX_OFFSET, StoredRun, stored_run
@@ -68,7 +67,7 @@ class FollowerAppends:
         now_ms = log.clock.wall_ms()
         size = 0
         for begin, end, placed in _runs_of(batches, log.append_rules.roll_rule.segment_bytes):
-            write_batches(log, records[begin:end], placed, now_ms, False)
+            log.write_batches(records[begin:end], placed, now_ms, False)
             size += end - begin
         end_offset = log.log_end_offset
         return AppendResult(base_offset, end_offset - 1, end_offset, -1, False, size)

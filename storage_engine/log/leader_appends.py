@@ -15,11 +15,9 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
-from storage_engine.log.appending.append_preparation import Requirement, check_typed
-from storage_engine.log.appending.append_result import AppendResult
-from storage_engine.log.batch_writes import write_batches
+from storage_engine.log.append_rules import AppendResult, Requirement, check_typed
 from storage_engine.log.log_state import LogState
-from storage_engine.log.segments.offset_index import PlacedBatch
+from storage_engine.log.segments.indexes import PlacedBatch
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import (
@@ -155,7 +153,7 @@ class LeaderAppends:
         stamped = log.append_rules.stamps_append_time
         base_offset = log.segments.active.next_offset
         placed = _place(records, batches, base_offset, leader_epoch, now_ms if stamped else None)
-        write_batches(log, records, placed, now_ms, stamped)
+        log.write_batches(records, placed, now_ms, stamped)
         end_offset = log.segments.active.next_offset
         return AppendResult(
             base_offset, end_offset - 1, end_offset, now_ms if stamped else -1, False, size

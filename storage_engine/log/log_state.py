@@ -8,28 +8,27 @@ R-LOG1, R-LOG4, R-LOG8, KIP-98.
 import logging
 from pathlib import Path
 
-from storage_engine.core.errors import OffsetOutOfRangeError
+from storage_engine.core.errors import LogStorageError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.core.retained.producer_state import ProducerStates
-from storage_engine.log.appending.append_rules import append_rules_of
-from storage_engine.log.cleaning.cleaning_state import CleaningState
-from storage_engine.log.files.disk import Disk
-from storage_engine.log.files.free_space import FreeSpace
-from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.append_rules import append_rules_of
+from storage_engine.log.cleaning.compaction_job import CleaningState
+from storage_engine.log.cleaning.segment_scrub import BadRange
+from storage_engine.log.files.disk import Buffer, Disk, FreeSpace, storage_error, storage_errors
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.recovery.log_loader import LogStart, load_log
-from storage_engine.log.recovery.recovery_progress import RecoveryProgress
-from storage_engine.log.segments.bad_range import BadRange
-from storage_engine.log.segments.log_folder import LogFolder
-from storage_engine.log.segments.read_positions import ReadPositions
-from storage_engine.log.segments.segment_list import SegmentList
-from storage_engine.log.state.flush_state import FlushState
-from storage_engine.log.state.leader_epoch_checkpoint import LeaderEpochCheckpoint
-from storage_engine.log.state.log_checkpoints import LogCheckpoints
+from storage_engine.log.recovery.recovery import RecoveryProgress
+from storage_engine.log.segments.indexes import MAX_RELATIVE_OFFSET, PlacedBatch
+from storage_engine.log.segments.segment_list import LogFolder, SegmentList
+from storage_engine.log.segments.segment_slice import ReadPositions
+from storage_engine.log.state.checkpoints import LeaderEpochCheckpoint, LogCheckpoints
+from storage_engine.log.state.flush_state import FlushState, UnfollowedCuts
+from storage_engine.log.state.producer_replay import record_batch
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
-from storage_engine.log.state.unfollowed_cuts import UnfollowedCuts
+from storage_engine.protocol.records.control_record import read_marker
+from storage_engine.protocol.records.record_batch import LENGTH_END
 
 logger = logging.getLogger(__name__)
 
@@ -37,28 +36,6 @@ logger = logging.getLogger(__name__)
 class LogState:
     """Invariants between the fields: log_start_offset <= log_end_offset, and recovery_point <=
     log_end_offset."""
-
-    __slots__ = (
-        "append_rules",
-        "checkpoints",
-        "cleaning",
-        "clock",
-        "damaged",
-        "epoch_checkpoint",
-        "flush_state",
-        "is_closed",
-        "leader_epochs",
-        "log_start_offset",
-        "producer_state",
-        "read_positions",
-        "recovered_bytes",
-        "room",
-        "scrubbed_ms",
-        "segments",
-        "snapshots",
-        "topic_partition",
-        "unfollowed_cuts",
-    )
 
     def __init__(
         self,
@@ -118,8 +95,6 @@ class LogState:
         """The number of bytes that were checked on opening; 0 after a clean stop."""
         self.scrubbed_ms = clock.wall_ms()
         """The wall-clock time of the closed segments' last scrub; 0 demands one at once."""
-
-    # -- facts -------------------------------------------------------------------------------------
 
     @property
     def log_end_offset(self) -> int:
@@ -192,8 +167,6 @@ class LogState:
             log_end_offset=self.log_end_offset,
         )
 
-    # -- changes that several parts make -----------------------------------------------------------
-
     def roll(self, base_offset: int) -> None:
         """Begins a new segment at `base_offset`, unless the newest one begins there. OSError when
         the disk fails."""
@@ -230,3 +203,63 @@ class LogState:
         if saved is not None and saved < offset:
             with storage_errors("write the recovery point of", self.directory, unchanged=True):
                 self.checkpoints.write()
+
+    def write_batches(
+        self, records: Buffer, placed: list[PlacedBatch], now_ms: int, stamped: bool
+    ) -> None:
+        """Stores batches that have their offsets and have passed every check, after a roll if one
+        is due. The segment, its indexes and the producers record a batch together. `stamped`: their
+        time is `now_ms`. On LogStorageError none of them is in the log.
+        """
+        if self.is_closed:
+            raise LogStorageError(f"the log in {self.directory} is closed")
+        self.segments.check_whole()
+        last_base, last_header = placed[-1]
+        last_offset = last_base + last_header.last_offset_delta
+        if stamped:
+            max_timestamp = now_ms
+        elif len(placed) == 1:
+            max_timestamp = last_header.max_timestamp
+        else:
+            max_timestamp = max([header.max_timestamp for _, header in placed])
+        segment = self.segments.active
+        try:
+            if self.append_rules.roll_rule.demands_roll(
+                segment, len(records), last_offset, max_timestamp, now_ms
+            ):
+                self.roll(_next_base(segment.next_offset, placed[0][0], last_offset))
+                segment = self.segments.active
+            index = segment.transaction_index
+            if index.has_seal and any(header.is_control for _, header in placed):
+                # This is done before anything is stored: an entry must not fail after its batch.
+                index.unseal()
+        except OSError as error:
+            raise storage_error("roll", self.directory, error, unchanged=True) from error
+        segment.write(records)
+        segment.wrote_ms = now_ms
+        position = 0
+        for base_offset, header in placed:
+            size = LENGTH_END + header.length
+            timestamp_ms = now_ms if stamped else header.max_timestamp
+            segment.note(size, base_offset + header.last_offset_delta, timestamp_ms)
+            if header.producer_id >= 0:
+                marker = read_marker(records[position:]) if header.is_control else None
+                aborted = record_batch(
+                    self.producer_state, header, base_offset, timestamp_ms, marker, now_ms=now_ms
+                )
+                if aborted is not None:
+                    segment.transaction_index.append(aborted)
+            position += size
+
+    def note_high_watermark(self, high_watermark: int) -> None:
+        """Records that nothing below can be lost any more, including the ends of transactions."""
+        self.producer_state.transactions.note_high_watermark(high_watermark)
+
+
+def _next_base(end_offset: int, first_offset: int, last_offset: int) -> int:
+    """Return where the next segment begins: at the log's end, also when offsets are missing after
+    it, so that a gap between two segments proves that a crash took an end. Only where the indexes
+    do not reach so far it begins with the first batch.
+    """
+    reaches = last_offset - end_offset <= MAX_RELATIVE_OFFSET
+    return end_offset if reaches else first_offset

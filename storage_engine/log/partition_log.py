@@ -13,25 +13,21 @@ from pathlib import Path
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.retained.producer_state import IDLE_MS
-from storage_engine.log.appending.append_rules import append_rules_of
-from storage_engine.log.compaction import Compaction
-from storage_engine.log.files.disk import REAL_DISK, Disk
-from storage_engine.log.files.free_space import FreeSpace
-from storage_engine.log.files.open_files import OpenFiles
-from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.append_rules import append_rules_of
+from storage_engine.log.files.disk import REAL_DISK, Disk, FreeSpace, storage_errors
+from storage_engine.log.files.segment_files import OpenFiles
 from storage_engine.log.follower_appends import FollowerAppends
 from storage_engine.log.leader_appends import LeaderAppends
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.log_state import LogState
 from storage_engine.log.reads import LogReads
 from storage_engine.log.recovery.log_loader import LogStart
-from storage_engine.log.recovery.recovery_progress import RecoveryProgress
-from storage_engine.log.repair import Repair
-from storage_engine.log.retention import Retention
-from storage_engine.log.segments.log_folder import LogFolder
-from storage_engine.log.state.flush_job import FlushJob
-from storage_engine.log.state.log_checkpoints import LogCheckpoints, NoCheckpoints
+from storage_engine.log.recovery.recovery import RecoveryProgress
+from storage_engine.log.segments.segment_list import LogFolder
+from storage_engine.log.state.checkpoints import LogCheckpoints, NoCheckpoints
+from storage_engine.log.state.flush_state import FlushJob
 from storage_engine.log.truncation import Truncation
+from storage_engine.log.upkeep import Compaction, Repair, Retention
 
 NO_CHECKPOINTS = NoCheckpoints()
 UNKNOWN_START = LogStart()
@@ -41,13 +37,6 @@ logger = logging.getLogger(__name__)
 
 class PartitionLog(LogState):
     """A log's state with its parts, and the operations on the whole log: flush, close, settings."""
-
-    __slots__ = (
-        "follower_appends",
-        "leader_appends",
-        "reads",
-        "truncation",
-    )
 
     def __init__(
         self,
@@ -118,8 +107,6 @@ class PartitionLog(LogState):
             room=FreeSpace(disk, directory) if room is None else room,
             checkpoints=checkpoints,
         )
-
-    # -- flush and close ---------------------------------------------------------------------------
 
     def prepare_flush(self) -> FlushJob:
         """Return a job that brings the present content of the log to the medium; its slow half may
@@ -203,8 +190,6 @@ class PartitionLog(LogState):
             self.log_end_offset,
         )
 
-    # -- settings, and facts from outside ----------------------------------------------------------
-
     def update_config(self, config: LogConfig) -> None:
         """Takes new settings, from the next append on. When the log is not compacted any more, its
         first dirty offset must stay above 0, since that says that offsets are missing."""
@@ -212,10 +197,6 @@ class PartitionLog(LogState):
             self.cleaning.expect_gaps()
         self.segments.folder = replace(self.segments.folder, config=config)
         self.append_rules = append_rules_of(self.segments.folder)
-
-    def note_high_watermark(self, high_watermark: int) -> None:
-        """Records that nothing below can be lost any more, including the ends of transactions."""
-        self.producer_state.transactions.note_high_watermark(high_watermark)
 
     def expire_producers(self, now_ms: int, *, is_crowded: bool = False) -> int:
         """Forgets producers idle for `producer.id.expiration.ms`; returns their number.

@@ -8,19 +8,18 @@ from collections.abc import Callable
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.replication.leader_epochs import EpochEnd
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
-from storage_engine.log.files.load_job import ColdBytesError
-from storage_engine.log.files.storage_errors import storage_error, storage_errors
+from storage_engine.log.files.disk import storage_error, storage_errors
+from storage_engine.log.files.segment_files import ColdBytesError
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES
 from storage_engine.log.log_state import LogState
-from storage_engine.log.segments.log_reader import find_slice
 from storage_engine.log.segments.projected_slice import (
     BATCHES_MAX,
     ProjectedSlice,
     project_slice,
 )
-from storage_engine.log.segments.segment_slice import SegmentSlice
+from storage_engine.log.segments.segment_slice import SegmentSlice, find_slice
 from storage_engine.log.segments.time_search import Search, TimeSearch, TimestampedOffset, run
-from storage_engine.log.state.aborted_transactions import find_aborted
+from storage_engine.log.state.producer_replay import find_aborted
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.protocol.typed.projection import TypedWant
 

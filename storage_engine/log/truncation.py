@@ -14,11 +14,14 @@ from storage_engine.core.retained.producer_state import (
     NONE_FORGOTTEN,
     ProducerStates,
 )
-from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.files.disk import storage_errors
 from storage_engine.log.log_state import LogState
-from storage_engine.log.state.aborted_transactions import check_transaction_index
-from storage_engine.log.state.producer_cut import producers_of_tail, take_back
-from storage_engine.log.state.producer_replay import load_producers
+from storage_engine.log.state.producer_replay import (
+    check_transaction_index,
+    load_producers,
+    producers_of_tail,
+    take_back,
+)
 
 logger = logging.getLogger(__name__)
 

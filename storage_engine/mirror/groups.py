@@ -14,7 +14,7 @@ from storage_engine.client.admin.groups import list_groups
 from storage_engine.client.cluster import EARLIEST, Cluster
 from storage_engine.client.groups.committed_offsets import OffsetCommitter, committed_offsets
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
-from storage_engine.core.groups.subscription import CONSUMER
+from storage_engine.core.groups.group import CONSUMER
 from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.mirror import Mirror
 from storage_engine.mirror.source import Tell

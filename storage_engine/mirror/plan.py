@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from storage_engine.client.admin.topics import ConfigEntry
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.ids import topic_name_problem
-from storage_engine.core.internal_topics import INTERNAL_TOPICS
+from storage_engine.core.ids import INTERNAL_TOPICS, topic_name_problem
 from storage_engine.core.settings.config_source import ConfigSource
 
 PROGRESS_PREFIX = "__mirror_"

@@ -12,16 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
-from storage_engine.net.frames import FrameCutter, ReceiveMemory
+from storage_engine.net.frames import FrameCutter, Piece, ReceiveMemory, as_buffer
 from storage_engine.net.limits import (
     EXACT_RECEIVE_BYTES,
     IOV_BUFFERS,
     LENGTH_BYTES,
     RESPONSE_MAX_BYTES,
+    BufferPool,
 )
-from storage_engine.net.pieces import Piece, as_buffer
 
 
 class ConnectionEndedError(KafkaError):

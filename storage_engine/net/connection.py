@@ -27,9 +27,13 @@ from typing import TYPE_CHECKING, cast
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.principal import ANONYMOUS
 from storage_engine.net.client_log import ClientLog
-from storage_engine.net.frames import FrameCutter
-from storage_engine.net.pieces import EncryptedWriter, ResponseWriter
-from storage_engine.net.responses import Exchange, Responses
+from storage_engine.net.frames import (
+    EncryptedWriter,
+    Exchange,
+    FrameCutter,
+    Responses,
+    ResponseWriter,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -63,28 +67,6 @@ _numbers = itertools.count()
 class Connection(FrameCutter, asyncio.BufferedProtocol):
     """A client. The handler gets it with every frame, and calls `begin` for each frame that is to
     be answered."""
-
-    __slots__ = (
-        "_budget",
-        "_counted",
-        "_holds",
-        "_late",
-        "_life",
-        "_reading",
-        "_receiving",
-        "_responses",
-        "_server",
-        "_short_of_memory",
-        "_transport",
-        "active",
-        "fd",
-        "listener",
-        "name",
-        "number",
-        "on_lost",
-        "peer_host",
-        "principal",
-    )
 
     def __init__(
         self, server: "Serving[Connection]", listener: "ServedListener[Connection]"

@@ -1,24 +1,29 @@
-"""Sends requests to other brokers, with callbacks on the event loop.
+r"""Sends requests to other brokers, with callbacks on the event loop.
 
     request -> waiting -> (connect, backoff) -> in flight -> reply
-                   \\-> TransportError on a failed connection, a timeout or `disconnect`
+                   \-> TransportError on a failed connection, a timeout or `disconnect`
 
 Each request is answered exactly once, never within the call of `request`; order holds within
 (endpoint, channel); after any failure the connection is dropped with all its requests, since later
-answers could no longer be matched. It implements protocol.transport.Transport. Source: R-REP2,
-R-CTL3.
+answers could no longer be matched. It implements protocol.transport.Transport.
+
+What the kernels of other machines say of the ports of brokers: `core.ports.PeerPorts`.
+
+Source: R-REP2, R-CTL3.
 """
 
 import asyncio
+import errno
 import logging
 import os
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from storage_engine.core.errors import HeadraceError
-from storage_engine.core.ports import Endpoint, TransportError
-from storage_engine.net.frames import FrameCutter, ReceiveMemory
+from storage_engine.core.ports import Endpoint, PortAnswer, TransportError
+from storage_engine.net.frames import FrameCutter, Piece, ReceiveMemory, joined
 from storage_engine.net.limits import (
     CONNECT_TIMEOUT_MS,
     EXACT_RECEIVE_BYTES,
@@ -28,7 +33,6 @@ from storage_engine.net.limits import (
     TLS_SHUTDOWN_TIMEOUT_MS,
 )
 from storage_engine.net.peer_log_in import LogInEnds, MakeSaslClient, PeerLogIn
-from storage_engine.net.pieces import Piece, joined
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 from storage_engine.protocol.framing import (
     encode_request_frame,
@@ -39,6 +43,7 @@ from storage_engine.protocol.framing import (
 if TYPE_CHECKING:
     # Only a broker with TLS loads the library.
     import ssl
+
 
 log = logging.getLogger("storage_engine.net")
 
@@ -400,3 +405,64 @@ class _PeerConnection(FrameCutter, asyncio.BufferedProtocol):
 
     def _frame_too_large(self, size: int) -> None:
         self._channel.drop(f"it announces an answer of {size} bytes")
+
+
+PROBE_TIMEOUT_S = 1.0
+"""A port that does not answer by then has not refused: packets are dropped, or its queue of
+connections is full."""
+
+_BY_THE_OTHER = frozenset({errno.ECONNRESET, errno.EPIPE})
+"""Other errors (no route, no answer) are of the network, not of the other broker."""
+
+
+class TcpPeerPorts:
+    """The connections of a transport, and connections that only try."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: PeerTransport) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_closed(self, listener: Callable[[Endpoint], None]) -> None:
+        def lost(endpoint: Endpoint, error: Exception | None) -> None:
+            if error is None or (isinstance(error, OSError) and error.errno in _BY_THE_OTHER):
+                listener(endpoint)
+
+        self._transport.on_lost = lost
+
+    def probe(self, endpoint: Endpoint, on_done: Callable[[PortAnswer], None]) -> None:
+        async def ask() -> None:
+            on_done(await self._answer_of(endpoint))
+
+        task = self._loop.create_task(ask())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _answer_of(self, endpoint: Endpoint) -> PortAnswer:
+        """A refusal is one of every address of the host."""
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                addresses = await self._loop.getaddrinfo(
+                    endpoint.host, endpoint.port, type=socket.SOCK_STREAM
+                )
+                for address in addresses:
+                    if await self._accepts(address):
+                        return PortAnswer.ACCEPTED
+        except (OSError, TimeoutError, ValueError):
+            return PortAnswer.SILENT
+        return PortAnswer.REFUSED if addresses else PortAnswer.SILENT
+
+    async def _accepts(self, address: tuple[object, ...]) -> bool:
+        """False where it refuses; OSError for any other failure."""
+        family, kind, protocol, _, where = address
+        with socket.socket(family, kind, protocol) as probe:  # type: ignore[arg-type]
+            probe.setblocking(False)
+            try:
+                await self._loop.sock_connect(probe, where)  # type: ignore[arg-type]
+            except ConnectionRefusedError:
+                return False
+            return True

@@ -14,7 +14,7 @@ from storage_engine.net.frames import ReceiveMemory
 from storage_engine.net.limits import TURN_NS, ServerLimits
 
 if TYPE_CHECKING:
-    from storage_engine.net.tls.profile import ListenerTls
+    from storage_engine.net.tls.contexts import ListenerTls
 
 ConnectionT = TypeVar("ConnectionT")
 

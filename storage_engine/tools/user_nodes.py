@@ -12,12 +12,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from storage_engine.core.entity_names import escaped
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.printable import escaped
 from storage_engine.core.security.scram_credential import ScramCredential, ScramMechanism
 from storage_engine.zookeeper.access import ZooKeeperAccess
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
-from storage_engine.zookeeper.encrypted import EncryptingHandler
+from storage_engine.zookeeper.kazoo_driver import EncryptingHandler
 from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
 
 ITERATIONS = 8192

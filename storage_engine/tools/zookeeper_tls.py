@@ -15,7 +15,7 @@ def load_zookeeper_tls(file: Path) -> ssl.SSLContext | None:
         tls = ZooKeeperTls.of_texts(texts)
         if tls is None:
             return None
-        from storage_engine.net.tls.zookeeper_context import zookeeper_context
+        from storage_engine.net.tls.contexts import zookeeper_context
 
         return zookeeper_context(tls)
     except ConfigError as error:

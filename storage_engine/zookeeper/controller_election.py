@@ -34,8 +34,7 @@ from storage_engine.core.ports import (
     ZkReply,
     ZkStatus,
 )
-from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows
-from storage_engine.zookeeper.subtree import remove_subtree
+from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows, remove_subtree
 from storage_engine.zookeeper.znode_json import EPOCHS, ZnodeFormatError
 from storage_engine.zookeeper.znodes.cluster_znodes import (
     INITIAL_CONTROLLER_EPOCH,
@@ -158,8 +157,6 @@ class ControllerElection:
             case SessionState.SUSPENDED:
                 # The node is still ours; writes are fenced by the epoch, acks by the lease.
                 pass
-
-    # ---- attempts ----
 
     def _check_node(self) -> None:
         """Begin another attempt: read who the controller is."""

@@ -1,4 +1,13 @@
-"""The ZooKeeper that PySpark ships in its `jars/`, run as a child process, for one machine.
+"""Finds the Java that runs the embedded ZooKeeper.
+
+An error is reported in one line, with the remedy.
+
+Checks that a process has ended completely.
+
+A dying process loses its command line first and its ports, files and locks later. It has ended when
+it is gone, or a zombie of one thread that its parent has not waited for.
+
+The ZooKeeper that PySpark ships in its `jars/`, run as a child process, for one machine.
 
 The child outlives its parent and holds none of its descriptors; `stop` or SIGTERM stops it. It
 starts in 0.3 s with 60 MiB, because log4j is left off the class path.
@@ -14,6 +23,8 @@ own).
 import contextlib
 import importlib.util
 import os
+import re
+import shutil
 import signal
 import socket
 import ssl
@@ -23,9 +34,86 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_engine.core.errors import HeadraceError
-from storage_engine.zookeeper.java import find_java
-from storage_engine.zookeeper.owner_only import for_owner
-from storage_engine.zookeeper.process_end import has_ended
+from storage_engine.zookeeper.session_credentials import for_owner
+
+MINIMUM_JAVA_VERSION = 17
+"""The oldest version that PySpark 4 runs on; Spark needs it anyway."""
+
+_REMEDY = f"install a JRE of version {MINIMUM_JAVA_VERSION} or newer, or set JAVA_HOME to one"
+_VERSION_COMMAND_TIMEOUT_S = 20.0
+
+
+class JavaError(HeadraceError):
+    """There is no Java, or one that is too old."""
+
+
+def find_java() -> Path:
+    """Return the `java` of JAVA_HOME, else that of PATH; JavaError when there is none or it is too
+    old."""
+    java = _candidate()
+    if java is None:
+        raise JavaError(f"Java was not found (neither JAVA_HOME nor PATH has it): {_REMEDY}")
+    version = version_of(java)
+    if version < MINIMUM_JAVA_VERSION:
+        raise JavaError(f"{java} is Java {version}, which is too old: {_REMEDY}")
+    return java
+
+
+def major_version(text: str) -> int | None:
+    """Return the major version in `17.0.15`, `1.8.0_392` or `21`; None when there is none."""
+    match = re.match(r"(?:1\.)?(\d+)", text)
+    return int(match.group(1)) if match else None
+
+
+def _candidate() -> Path | None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if os.access(java, os.X_OK) and java.is_file():
+            return java
+    found = shutil.which("java")
+    return Path(found) if found else None
+
+
+def version_of(java: Path) -> int:
+    """The major version of this `java`; JavaError when it does not report it."""
+    # The file `release` of the installation is quick to read; asking the JVM takes 50 ms and more.
+    release = java.resolve().parent.parent / "release"
+    try:
+        match = re.search(r'^JAVA_VERSION="([^"]+)"', release.read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    version = major_version(match.group(1)) if match else None
+    return version if version is not None else _version_from_command(java)
+
+
+def _version_from_command(java: Path) -> int:
+    try:
+        answer = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_COMMAND_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JavaError(f"{java} does not run ({error}): {_REMEDY}") from None
+    match = re.search(r'version "([^"]+)"', answer.stderr + answer.stdout)
+    version = major_version(match.group(1)) if match else None
+    if version is None:
+        raise JavaError(f"{java} does not report its version: {_REMEDY}")
+    return version
+
+
+def has_ended(pid: int) -> bool:
+    """Return True once nothing of process `pid` is held any more; needs /proc."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX" and threads <= 1
+
 
 HOST = "127.0.0.1"
 """Without TLS the embedded server lets everybody in, so that it must not be reachable from

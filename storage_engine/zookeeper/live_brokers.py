@@ -16,9 +16,9 @@ from storage_engine.core.errors import DeadlineExceededError
 from storage_engine.core.settings.zookeeper_settings import ENABLE
 from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess
 from storage_engine.zookeeper.connect_string import ConnectString
-from storage_engine.zookeeper.encrypted import EncryptingHandler
+from storage_engine.zookeeper.kazoo_driver import EncryptingHandler
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.broker_znodes import PLAIN_PROTOCOL, BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import PLAIN_PROTOCOL, BrokerIdZNode
 
 MOST_BROKERS = 1000
 """The most brokers that are read: one that answers is enough."""

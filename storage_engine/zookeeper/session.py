@@ -113,8 +113,6 @@ class ZooKeeperSession:
         self._saved_session_id = 0
         self._client = self._make_client()
 
-    # ---- life ----
-
     def start(self, timeout_ms: int) -> None:
         """Close the predecessor's session, create the chroot, open a session; blocks at most about
         `timeout_ms`. ZooKeeperUnreachableError when no server answers, ZooKeeperRefusedError when
@@ -200,8 +198,6 @@ class ZooKeeperSession:
     def add_state_listener(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
 
-    # ---- operations ----
-
     def get(self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None) -> None:
         """Read a node. The watch is set only when the node exists: it fires on change and
         deletion."""
@@ -278,8 +274,6 @@ class ZooKeeperSession:
             size_bytes=size_bytes,
         )
 
-    # ---- the way of an operation ----
-
     def _submit(
         self,
         name: str,
@@ -329,8 +323,6 @@ class ZooKeeperSession:
                 watch()
 
         return fire
-
-    # ---- states ----
 
     def _on_connect(self, sent_monotonic_ms: int, negotiated_timeout_ms: int) -> None:
         """Record a connection; called on kazoo's thread."""
@@ -409,8 +401,6 @@ class ZooKeeperSession:
         except OSError as error:
             # Only a quick restart after a crash is slower without the file.
             log.warning("session file not written dir=%s reason=%s", self._data_dir, error)
-
-    # ---- kazoo ----
 
     def _make_client(self) -> KazooClient:
         handler = self._handler = LoopHandler(

@@ -1,4 +1,6 @@
-"""What closes a broker's session with ZooKeeper, and where it is kept for others.
+"""Files that only their owner may read, whatever the umask.
+
+What closes a broker's session with ZooKeeper, and where it is kept for others.
 
 A session's password is no secret: ZooKeeper computes it from the session's id, which stands in the
 stat of every node that the session owns. Whoever reaches a ZooKeeper can close all sessions there,
@@ -26,19 +28,28 @@ how ZooKeeper computes it is ZooKeeper's own affair.
 
 A session belongs to one incarnation, so its znode does, and never changes. The id of the session to
 close is that of the znode's owner: whoever writes such a node can name no session but its own.
+
+The session of somebody else in ZooKeeper, and the process that holds it.
+
+Only a process that was seen alive as the one that is named, and then ended, is proof that the
+session's owner is dead.
+
+Source: R-CTL12, R-CLI3.
 """
 
 import contextlib
 import json
 import logging
+import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from storage_engine.core.control.death_proof import is_same_process, may_be_local
 from storage_engine.core.ids import BrokerId
-from storage_engine.core.ports import ProcessIdentity
-from storage_engine.zookeeper.owner_only import for_owner
+from storage_engine.core.ports import OpenProcess, Processes, ProcessIdentity
 from storage_engine.zookeeper.znode_json import (
     BROKER_IDS,
     ZnodeFormatError,
@@ -49,6 +60,14 @@ from storage_engine.zookeeper.znode_json import (
     required_value,
     str_field,
 )
+
+OWNER_ONLY = 0o600
+
+
+def for_owner(path: str, flags: int) -> int:
+    """The `opener` of `open` for a file that is made."""
+    return os.open(path, flags, OWNER_ONLY)
+
 
 log = logging.getLogger(__name__)
 
@@ -189,3 +208,39 @@ def _process(path: str, fields: object) -> ProcessIdentity:
         pid=int_field(path, fields, "pid", _PIDS),
         start_ticks=int_field(path, fields, "start_ticks", _TICKS),
     )
+
+
+class WatchedSession:
+    """A session, or a znode that is none, by the name of its znode."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.session_id = 0
+        self.process: OpenProcess | None = None
+        """Not None while its process is known to run."""
+        self.attempts = 0
+        """How often its end was asked for."""
+
+    def watch(
+        self, processes: Processes, node: SessionZNode, when_ended: Callable[[], None]
+    ) -> bool:
+        """Watch the process that the znode names, if it runs on this machine. Returns False where
+        another process has its number."""
+        named = node.process
+        if named is None or not may_be_local(processes.own, named):
+            return True
+        process = processes.open(named.pid)
+        if process is None:
+            return True
+        if not is_same_process(named, process.start_ticks):
+            process.close()
+            return False
+        self.process = process
+        process.when_ended(when_ended)
+        return True
+
+    def forget(self) -> None:
+        """Watch its process no more."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.close()

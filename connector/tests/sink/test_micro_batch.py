@@ -16,7 +16,7 @@ from connector.sink.micro_batch import (
     with_streaming_query,
 )
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.transactions.sink_names import ONCE_PREFIX, named_write
+from storage_engine.core.transactions.transaction_state import ONCE_PREFIX, named_write
 from storage_engine.tests.core.transactions.coordinator_bench import CoordinatorBench, error
 
 RUN = UUID("d81e25c5-1cd4-4a19-9f47-1f8ff46f182c")

@@ -12,7 +12,7 @@ from integration_tests.security.secured_cluster import SecuredCluster, secured_c
 from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.measured_rates import check_is_within, produced_bytes_per_s
 from storage_engine.client import Admin
-from storage_engine.core.quotas.quota_entity import DEFAULT, QuotaEntity
+from storage_engine.core.quotas import DEFAULT, QuotaEntity
 from storage_engine.tests.sampling import ALL_FAULTS
 
 BOUND, OTHER_BOUND = 400_000, 90_000

@@ -44,14 +44,12 @@ from storage_engine.core.security.acl_rules import (
     MAX_HOST,
     MAX_PRINCIPAL,
     MAX_RESOURCE_NAME,
-    AccessRule,
-    ResourcePattern,
-)
-from storage_engine.core.security.acl_types import (
     WILDCARD,
+    AccessRule,
     AclOperation,
     AclPermission,
     PatternType,
+    ResourcePattern,
     ResourceType,
 )
 from storage_engine.core.security.authorizer import Authorizer

@@ -28,10 +28,14 @@ from storage_engine.broker.settings.sasl_config import JWKS, USERS_FILE, SaslLis
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.core.security.sasl_client import OAUTHBEARER, PLAIN
-from storage_engine.core.security.sasl_exchange import OfferedMechanism, SaslExchange
-from storage_engine.core.security.sasl_server import PlainServer, SaslServerMechanism
-from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
-from storage_engine.core.security.sasl_server_scram import ScramServer
+from storage_engine.core.security.sasl_server import (
+    OAuthBearerServer,
+    OfferedMechanism,
+    PlainServer,
+    SaslExchange,
+    SaslServerMechanism,
+    ScramServer,
+)
 from storage_engine.core.security.scram_credential import ScramMechanism
 from storage_engine.core.settings.setting import SettingValue
 from storage_engine.net.client_log import ClientLog

@@ -19,7 +19,7 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ports import Clock, Scheduler, Timer
 from storage_engine.core.security.sasl_client import OAUTHBEARER
-from storage_engine.core.security.sasl_exchange import (
+from storage_engine.core.security.sasl_server import (
     TOKENS_IN_REQUESTS,
     SaslExchange,
     SaslRefusal,

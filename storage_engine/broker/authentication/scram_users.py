@@ -25,7 +25,7 @@ from pathlib import Path
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.printable import printable
-from storage_engine.core.security.sasl_server_scram import FoundCredential, ScramDecoys
+from storage_engine.core.security.sasl_server import FoundCredential, ScramDecoys
 from storage_engine.core.security.scram_credential import (
     ITERATIONS_MIN,
     ScramCredential,
@@ -35,7 +35,7 @@ from storage_engine.core.security.scram_credential import (
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.zookeeper.flow import Flow, ZookeeperFlows, pause
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.scram_znodes import ScramDecoyZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import ScramDecoyZNode
 
 log = logging.getLogger(__name__)
 

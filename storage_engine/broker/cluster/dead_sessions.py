@@ -50,8 +50,7 @@ from storage_engine.core.ports import (
     ZkStatus,
 )
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
-from storage_engine.zookeeper.session_credentials import SessionZNode
-from storage_engine.zookeeper.watched_session import WatchedSession
+from storage_engine.zookeeper.session_credentials import SessionZNode, WatchedSession
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)

@@ -43,8 +43,11 @@ from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply
 from storage_engine.net.client_log import ClientLog
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
-from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode, ControllerZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import (
+    BrokerIdZNode,
+    ControllerEpochZNode,
+    ControllerZNode,
+)
 
 log = ClientLog(__name__)
 

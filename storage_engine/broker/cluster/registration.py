@@ -40,12 +40,14 @@ from storage_engine.core.ports import (
     ZkStatus,
 )
 from storage_engine.zookeeper.admin_znodes import LogDirEventZNode
-from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause
-from storage_engine.zookeeper.subtree import remove_subtree
+from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause, remove_subtree
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
-from storage_engine.zookeeper.znodes.cluster_znodes import ClusterIdZNode, ProducerIdBlockZNode
-from storage_engine.zookeeper.znodes.persistent_paths import PERSISTENT_PATHS
+from storage_engine.zookeeper.znodes.cluster_znodes import (
+    BrokerIdZNode,
+    ClusterIdZNode,
+    ProducerIdBlockZNode,
+)
+from storage_engine.zookeeper.znodes.topic_znodes import PERSISTENT_PATHS
 
 log = logging.getLogger(__name__)
 

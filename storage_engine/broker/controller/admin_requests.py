@@ -38,8 +38,15 @@ from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
-from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
-from storage_engine.zookeeper.subtree import remove_children, remove_subtree
+from storage_engine.zookeeper.flow import (
+    Flow,
+    Flows,
+    NewestWatches,
+    ZookeeperFlows,
+    pause,
+    remove_children,
+    remove_subtree,
+)
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)

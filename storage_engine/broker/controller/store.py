@@ -51,11 +51,21 @@ from storage_engine.core.ids import (
 )
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
-from storage_engine.zookeeper.flow import Flow, Flows, Watch, ZookeeperFlows, pause
-from storage_engine.zookeeper.subtree import remove_children, remove_subtree
+from storage_engine.zookeeper.flow import (
+    Flow,
+    Flows,
+    Watch,
+    ZookeeperFlows,
+    pause,
+    remove_children,
+    remove_subtree,
+)
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
-from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode, ControllerEpochZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import (
+    BrokerIdZNode,
+    ConfigZNode,
+    ControllerEpochZNode,
+)
 from storage_engine.zookeeper.znodes.topic_znodes import (
     PartitionStateZNode,
     PartitionsZNode,

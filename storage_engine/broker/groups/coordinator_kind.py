@@ -41,7 +41,7 @@ from storage_engine.core.groups.events import (
 )
 from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupContent, GroupEntry
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
+from storage_engine.core.ids import GROUP_OFFSETS_TOPIC
 from storage_engine.core.ports import Clock, Scheduler, Timer
 
 log = logging.getLogger(__name__)

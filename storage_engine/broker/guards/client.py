@@ -10,8 +10,8 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
-from storage_engine.core.transactions.sink_names import coordinated_name
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.transactions.transaction_state import coordinated_name
 from storage_engine.protocol.apis.spec import Req, Resp
 
 REFUSALS: dict[ResourceType, ErrorCode] = {

@@ -17,7 +17,7 @@ from storage_engine.broker.guards.shares import (
 from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_types import AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import AclOperation, ResourceType
 from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownResponse
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from storage_engine.protocol.apis.stop_replica import StopReplicaResponse

@@ -18,7 +18,7 @@ from storage_engine.broker.guards.shares import (
 )
 from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from storage_engine.protocol.messages.describe_groups import (
     DescribeGroupsRequest,

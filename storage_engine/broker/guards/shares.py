@@ -21,7 +21,7 @@ from storage_engine.broker.guards.client import (
 )
 from storage_engine.broker.handlers.api_call import Amend, ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.spec import Req, Resp
 
 Made = TypeVar("Made")

@@ -13,7 +13,7 @@ from storage_engine.broker.guards.shares import Building, ByItem, row_of, rows_o
 from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.describe_schemas import (
     DescribedSchema,
     DescribeSchemasRequest,

@@ -2,7 +2,7 @@
 
 from storage_engine.broker.guards.shares import Building, briefly, of_cluster, rows_of
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_types import AclOperation
+from storage_engine.core.security.acl_rules import AclOperation
 from storage_engine.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -8,10 +8,10 @@ from storage_engine.broker.requests.long_work import LongWork, Steps
 from storage_engine.broker.shared_threads import share_of
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.fair_queue import Share
-from storage_engine.core.metrics.broker_figures import RequestFigures
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.metrics import RequestFigures
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.net.connection import Connection
-from storage_engine.net.responses import Exchange
+from storage_engine.net.frames import Exchange
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
 from storage_engine.protocol.framing import encode_response_frame
 

@@ -28,7 +28,7 @@ from typing import Protocol
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.metrics.catalog import CATALOG, COUNTER, MetricRow
-from storage_engine.core.metrics.histogram import Histogram
+from storage_engine.core.metrics import Histogram
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.net.server import Server

@@ -30,14 +30,16 @@ from storage_engine.core.control.controller import Controller
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.group import Group, GroupState
 from storage_engine.core.ids import NO_LEADER, TopicPartition
-from storage_engine.core.metrics.broker_figures import CODECS, TopicFigures
+from storage_engine.core.metrics import CODECS, TopicFigures
 from storage_engine.core.ports import Clock, MetadataStore, SessionState
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
-from storage_engine.core.transactions.sink_names import NO_QUERY, is_once, part_and_number
 from storage_engine.core.transactions.transaction_state import (
     NO_BATCH,
+    NO_QUERY,
     NO_TIME,
     TransactionState,
+    is_once,
+    part_and_number,
 )
 from storage_engine.core.transactions.transactional_ids import TransactionalIds
 from storage_engine.core.transactions.transactions import TransactionCoordinator

@@ -10,8 +10,7 @@ from storage_engine.broker.requests.cold_reads import ColdReads
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
 from storage_engine.broker.requests.fetch_waits import FetchWaits
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.metrics.broker_figures import RequestFigures
-from storage_engine.core.metrics.histogram import NS_PER_MS
+from storage_engine.core.metrics import NS_PER_MS, RequestFigures
 from storage_engine.core.ports import Scheduler
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis.fetch import API as FETCH

@@ -38,11 +38,9 @@ from storage_engine.core.errors import (
     KafkaError,
     TooManyProducersError,
 )
-from storage_engine.core.metrics.broker_figures import ThrottleFigures
+from storage_engine.core.metrics import ThrottleFigures
 from storage_engine.core.ports import Clock, Scheduler
-from storage_engine.core.quotas.client_quotas import ClientQuotas, Limit, Sharing
-from storage_engine.core.quotas.quota_keys import QuotaKey, quotas_in
-from storage_engine.core.quotas.usage import Usage
+from storage_engine.core.quotas import ClientQuotas, Limit, QuotaKey, Sharing, Usage, quotas_in
 from storage_engine.core.retained.producer_state import IDLE_MS, ProducerStates
 from storage_engine.core.settings.setting import INT_MAX
 from storage_engine.net.connection import Connection

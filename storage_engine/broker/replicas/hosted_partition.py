@@ -17,9 +17,14 @@ from storage_engine.broker.replicas.partition_ports import PartitionPorts
 from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
-from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
-from storage_engine.core.metrics.broker_figures import CODEC_BYTE, TopicFigures
+from storage_engine.core.ids import (
+    GROUP_OFFSETS_TOPIC,
+    INTERNAL_TOPICS,
+    BrokerEpoch,
+    BrokerId,
+    TopicPartition,
+)
+from storage_engine.core.metrics import CODEC_BYTE, TopicFigures
 from storage_engine.core.replication.partition import (
     Appended,
     Effect,
@@ -36,7 +41,7 @@ from storage_engine.core.replication.partition import (
 )
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.transactions.verification_guard import VerificationGuards
-from storage_engine.log.appending.append_result import AppendOutcome, AppendResult
+from storage_engine.log.append_rules import AppendOutcome, AppendResult
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 from storage_engine.protocol.records.record_batch import patch_producer

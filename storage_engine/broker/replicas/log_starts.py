@@ -10,7 +10,7 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import LogBusyError
 from storage_engine.core.ports import Scheduler
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.log.files.disk import storage_error
 
 
 class LogStarts:

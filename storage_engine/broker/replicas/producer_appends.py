@@ -25,12 +25,10 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.shared_threads import SharedThreads, share_of
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.fair_queue import Share
+from storage_engine.core.fair_queue import Share, SharedRoom
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
-from storage_engine.core.shared_room import SharedRoom
-from storage_engine.log.appending.append_preparation import DecompressionRoom, Requirement, prepare
-from storage_engine.log.appending.append_result import AppendOutcome
+from storage_engine.log.append_rules import AppendOutcome, DecompressionRoom, Requirement, prepare
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 

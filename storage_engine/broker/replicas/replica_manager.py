@@ -29,14 +29,14 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.metrics.broker_figures import FiguresByTopic
+from storage_engine.core.metrics import FiguresByTopic
 from storage_engine.core.ports import Background, Clock, Endpoint, MetadataStore, Scheduler
 from storage_engine.core.replication.partition import LagCheck, LagLimits
-from storage_engine.log.appending.append_preparation import requirement_of
-from storage_engine.log.compaction import load_codec
+from storage_engine.log.append_rules import requirement_of
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.dirs.log_moves import FutureLog
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.upkeep import load_codec
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 
 SAME_CHECKPOINT_MS = 60_000

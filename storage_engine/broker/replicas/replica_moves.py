@@ -29,7 +29,7 @@ from storage_engine.core.ports import Background, Scheduler
 from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.dirs.log_moves import FutureLog
-from storage_engine.log.files.load_job import ColdBytesError, LoadJob
+from storage_engine.log.files.segment_files import ColdBytesError, LoadJob
 
 PIECE_BYTES = 512 << 10
 """Copied in one turn: about a millisecond of the loop."""

@@ -23,9 +23,8 @@ from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
-from storage_engine.log.files.load_job import LoadJob
+from storage_engine.log.files.segment_files import COPY_MAX_BYTES, LoadJob
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.log.segments.log_file import COPY_MAX_BYTES
 from storage_engine.net.limits import SMALL_WRITE_BYTES
 from storage_engine.protocol.apis.fetch import FetchRequest
 

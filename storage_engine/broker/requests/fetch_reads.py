@@ -29,10 +29,9 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
-from storage_engine.core.replication.follower import divergence
+from storage_engine.core.replication.follower import NONE_THROTTLED, divergence
 from storage_engine.core.replication.partition import SessionClock
-from storage_engine.core.replication.replication_quota import NONE_THROTTLED
-from storage_engine.log.files.load_job import ColdBytesError
+from storage_engine.log.files.segment_files import ColdBytesError
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
     CONSUMER_REPLICA_ID,

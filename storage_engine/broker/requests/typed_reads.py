@@ -15,7 +15,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import SlicedRecords
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.core.typed.unreadable_schema import UnreadableSchema
-from storage_engine.log.files.load_job import LoadJob
+from storage_engine.log.files.segment_files import LoadJob
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segments.projected_slice import BATCHES_MAX, ProjectedSlice
 from storage_engine.log.segments.segment_slice import SegmentSlice

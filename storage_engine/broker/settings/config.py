@@ -25,7 +25,7 @@ from storage_engine.broker.settings.listener_map import ListenerKey, ListenerMap
 from storage_engine.broker.settings.sasl_config import SaslConfig
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.authorizer import super_users_of
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 from storage_engine.core.settings.properties import parse_properties
 from storage_engine.core.settings.setting import (
     Setting,

@@ -22,12 +22,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from storage_engine.core.entity_names import escaped
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
-from storage_engine.core.printable import printable
-from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.core.printable import escaped, printable
+from storage_engine.core.quotas import QuotaEntity
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
 from storage_engine.zookeeper.znode_json import BROKER_IDS, ZnodeFormatError, number_named

@@ -20,13 +20,10 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.listener_map import PREFIX
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ports import Background, Clock, Scheduler
-from storage_engine.core.security.principal_mapping import PrincipalMapping
-from storage_engine.core.security.secret import Secret
-from storage_engine.core.security.security_protocol import SecurityProtocol
+from storage_engine.core.security.principal import PrincipalMapping
+from storage_engine.core.security.security_protocol import Secret, SecurityProtocol
 from storage_engine.core.settings.setting import SettingValue
-from storage_engine.net.tls.cipher_suites import chosen_suites
-from storage_engine.net.tls.contexts import TlsOptions
-from storage_engine.net.tls.profile import ListenerTls, TlsProfile
+from storage_engine.net.tls.contexts import ListenerTls, TlsOptions, TlsProfile, chosen_suites
 from storage_engine.net.tls.stores import (
     KeyStoreSettings,
     TrustStoreSettings,

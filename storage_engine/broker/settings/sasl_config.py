@@ -12,7 +12,7 @@ from storage_engine.broker.settings.listener_map import Listener, ListenerKey, L
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.jaas import JaasEntry, parse_jaas
 from storage_engine.core.security.sasl_client import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 from storage_engine.core.settings.setting import SettingValue
 
 ENABLED = "sasl.enabled.mechanisms"

@@ -19,10 +19,8 @@ from storage_engine.broker.coordinators.state_load import StateCodec
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.transactions.marker_sender import MarkerSender
 from storage_engine.broker.transactions.marker_writes import MarkerWrites
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.ports import Clock, Scheduler
-from storage_engine.core.transactions.sink_names import coordinated_name
 from storage_engine.core.transactions.transaction_events import (
     CheckTimeouts,
     Contradiction,
@@ -30,13 +28,14 @@ from storage_engine.core.transactions.transaction_events import (
     TransactionAnswer,
     TransactionEffect,
 )
-from storage_engine.core.transactions.transaction_search import searched_partition
 from storage_engine.core.transactions.transaction_state import (
     StateContent,
     StateEntry,
+    coordinated_name,
     state_partition,
 )
 from storage_engine.core.transactions.transactions import TransactionCoordinator, refusal
+from storage_engine.core.transactions.verification_guard import searched_partition
 from storage_engine.protocol.transport import Transport
 
 log = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ from storage_engine.core.transactions.partition_transactions import (
     NO_COORDINATOR_EPOCH,
     TransactionMarker,
 )
-from storage_engine.core.transactions.transaction_search import search_name
+from storage_engine.core.transactions.verification_guard import search_name
 from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -15,7 +15,6 @@ from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock
-from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.transaction_events import (
     AddPartitions,
     EnlistPartitions,
@@ -23,7 +22,8 @@ from storage_engine.core.transactions.transaction_events import (
     VerifyMember,
     VerifyPartitions,
 )
-from storage_engine.core.transactions.transaction_search import is_search
+from storage_engine.core.transactions.transaction_state import is_member
+from storage_engine.core.transactions.verification_guard import is_search
 from storage_engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 
 Outcomes = dict[TopicPartition, ErrorCode]

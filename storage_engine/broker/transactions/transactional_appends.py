@@ -18,9 +18,9 @@ from storage_engine.broker.shared_threads import share_of
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.sink_names import is_member
+from storage_engine.core.transactions.transaction_state import is_member
 from storage_engine.core.transactions.verification_guard import TransactionVerification
-from storage_engine.log.appending.append_result import AppendOutcome
+from storage_engine.log.append_rules import AppendOutcome
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.produce import (
     FIRST_THAT_ENLISTS,

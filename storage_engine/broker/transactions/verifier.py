@@ -22,10 +22,9 @@ from storage_engine.broker.transactions.partition_requests import Outcomes
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.fair_queue import Share
+from storage_engine.core.fair_queue import Share, SharedRoom
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.core.shared_room import SharedRoom
 from storage_engine.core.transactions.verification_guard import (
     TransactionVerification,
     VerificationGuards,

@@ -14,7 +14,7 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition, Rol
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler
-from storage_engine.core.retained.compaction import CompactionPlan
+from storage_engine.core.retained.retention import CompactionPlan
 from storage_engine.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:

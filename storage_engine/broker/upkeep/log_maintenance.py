@@ -22,8 +22,8 @@ from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.core.retained.retention import DeletionPolicy
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.retention import DeletionPolicyError
-from storage_engine.log.state.flush_job import FlushJob
+from storage_engine.log.state.flush_state import FlushJob
+from storage_engine.log.upkeep import DeletionPolicyError
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import CorruptRecordError, ErrorCode
 from storage_engine.core.ports import Endpoint, TransportError
-from storage_engine.log.cleaning.segment_patch import Replacements
-from storage_engine.log.cleaning.segment_scrub import SegmentScrub
-from storage_engine.log.segments.bad_range import BadRange
+from storage_engine.log.cleaning.segment_scrub import BadRange, Replacements, SegmentScrub
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
     FetchPartition,

@@ -23,7 +23,7 @@ from storage_engine.core.errors import LogBusyError, LogStorageError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Background, Clock, Endpoint, Scheduler
 from storage_engine.log.cleaning.segment_scrub import SegmentScrub
-from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.log.files.disk import storage_error
 from storage_engine.protocol.transport import Transport
 
 CHECK_INTERVAL_MS = 1000

@@ -15,8 +15,7 @@ from storage_engine.broker.upkeep.repair_fetch import RepairFetch
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Endpoint, Scheduler
 from storage_engine.log.cleaning.compaction_job import CompactionJob
-from storage_engine.log.cleaning.segment_patch import Replacements
-from storage_engine.log.cleaning.segment_scrub import SegmentScrub
+from storage_engine.log.cleaning.segment_scrub import Replacements, SegmentScrub
 from storage_engine.protocol.transport import Transport
 
 YIELD_MS = 500

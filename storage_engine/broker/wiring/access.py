@@ -12,14 +12,14 @@ from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.wiring.ports import BrokerPorts
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.core.security.authorizer import Authorizer, super_users_of
 from storage_engine.core.settings.settings import (
     ALLOW_IF_NO_RULE,
     AUTHORIZER,
     SUPER_USERS,
 )
-from storage_engine.core.transactions.sink_names import coordinated_name
+from storage_engine.core.transactions.transaction_state import coordinated_name
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.fetch import ANY_REPLICA_ID
 from storage_engine.protocol.apis.metadata import MetadataResponse

@@ -18,7 +18,7 @@ from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import Endpoint
 from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.core.settings.settings import BY_PORT, DEATH_PROOF, NO_PROOF
-from storage_engine.zookeeper.znodes.broker_znodes import NO_PORT, BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import NO_PORT, BrokerIdZNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from storage_engine.broker.settings.listener_tls import TlsRenewal
 from storage_engine.broker.wiring.build import BrokerParts
 from storage_engine.net.connection import Connection
 from storage_engine.net.serving import ServedListener
-from storage_engine.net.tls.profile import ListenerTls
+from storage_engine.net.tls.contexts import ListenerTls
 
 TlsByListener = Mapping[str, ListenerTls]
 """The TLS of each listener that has it, by its name."""

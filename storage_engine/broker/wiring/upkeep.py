@@ -11,8 +11,8 @@ from storage_engine.broker.upkeep.log_maintenance import LogMaintenance, Mainten
 from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
 from storage_engine.broker.upkeep.scrubs import Scrubs, ScrubSettings
 from storage_engine.broker.wiring.ports import BrokerPorts
-from storage_engine.log.deletion_policy import KEY as DELETION_POLICY_KEY
-from storage_engine.log.deletion_policy import load_policy
+from storage_engine.log.log_config import KEY as DELETION_POLICY_KEY
+from storage_engine.log.log_config import load_policy
 
 FINISHED_SEGMENTS_MS = 1000
 """A finished segment is flushed this soon, whatever flush.ms says, so that recovery skips it."""

@@ -8,17 +8,15 @@ from storage_engine.client.admin.requests import error_of, first_error
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.security.acl_rules import (
+    ANY,
+    MATCH,
     AccessRule,
     AclBinding,
     AclFilter,
-    ResourcePattern,
-)
-from storage_engine.core.security.acl_types import (
-    ANY,
-    MATCH,
     AclOperation,
     AclPermission,
     PatternType,
+    ResourcePattern,
     ResourceType,
 )
 from storage_engine.protocol.messages.create_acls import API as CREATE_ACLS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from storage_engine.client.admin.requests import error_of, first_error
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.core.quotas import QuotaEntity
 from storage_engine.protocol.messages.alter_client_quotas import API as ALTER_CLIENT_QUOTAS
 from storage_engine.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from storage_engine.protocol.messages.describe_client_quotas import API as DESCRIBE_CLIENT_QUOTAS

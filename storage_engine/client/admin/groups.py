@@ -12,7 +12,7 @@ from storage_engine.client.asking import GROUP, ask_coordinator, error_from
 from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.groups.subscription import CONSUMER
+from storage_engine.core.groups.group import CONSUMER
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.consumer_protocol import decode_assignment
 from storage_engine.protocol.messages.delete_groups import API as DELETE_GROUPS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.range_assignment import RANGE
 from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
-from storage_engine.core.groups.subscription import CONSUMER
+from storage_engine.core.groups.group import CONSUMER
 from storage_engine.protocol.messages.heartbeat import API as HEARTBEAT
 from storage_engine.protocol.messages.heartbeat import HeartbeatRequest
 from storage_engine.protocol.messages.join_group import API as JOIN_GROUP

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.core.internal_topics import INTERNAL_TOPICS
+from storage_engine.core.ids import INTERNAL_TOPICS
 from storage_engine.net.deadline import Deadline
 
 REFRESH_MS = 1_000

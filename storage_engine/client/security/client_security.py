@@ -6,8 +6,7 @@ here.
 
 from dataclasses import dataclass, field
 
-from storage_engine.core.security.secret import Secret
-from storage_engine.core.security.security_protocol import SecurityProtocol
+from storage_engine.core.security.security_protocol import Secret, SecurityProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

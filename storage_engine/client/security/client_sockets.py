@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from storage_engine.client.addresses import Address
 from storage_engine.net.blocking import BlockingConnection
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 
 if TYPE_CHECKING:
     import ssl

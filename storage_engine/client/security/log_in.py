@@ -20,7 +20,7 @@ from storage_engine.core.security.sasl_client import (
     SaslClient,
     password_client,
 )
-from storage_engine.core.security.sasl_exchange import TOKENS_IN_REQUESTS
+from storage_engine.core.security.sasl_server import TOKENS_IN_REQUESTS
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.net.sasl_log_in import (
     EXPECTS_NONE,

@@ -22,7 +22,7 @@ from storage_engine.core.security.sasl_client import (
     PLAIN,
     SCRAM_MECHANISMS,
 )
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 
 _JAAS = "sasl.jaas.config"
 _OF_MODULES: Mapping[str, tuple[str, ...]] = {

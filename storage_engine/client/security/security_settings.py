@@ -19,8 +19,7 @@ from storage_engine.client.security.security_rows import (
     Given,
 )
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import Secret
-from storage_engine.core.security.security_protocol import PROTOCOL_NAMES, SecurityProtocol
+from storage_engine.core.security.security_protocol import PROTOCOL_NAMES, Secret, SecurityProtocol
 
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _STORE_TYPES = ("PEM", "PKCS12")

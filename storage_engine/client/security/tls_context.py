@@ -9,9 +9,8 @@ from pathlib import Path
 
 from storage_engine.client.security.client_security import ClientTls
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import Secret
-from storage_engine.net.tls.cipher_suites import chosen_suites
-from storage_engine.net.tls.contexts import TlsOptions, client_context
+from storage_engine.core.security.security_protocol import Secret
+from storage_engine.net.tls.contexts import TlsOptions, chosen_suites, client_context
 from storage_engine.net.tls.stores import (
     KeyStore,
     KeyStoreSettings,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from storage_engine.core.internal_topics import INTERNAL_TOPICS
+from storage_engine.core.ids import INTERNAL_TOPICS
 
 
 class LedPartition(NamedTuple):

@@ -18,7 +18,7 @@ from storage_engine.client.zookeeper_consumer.assignment import LedPartition
 from storage_engine.client.zookeeper_consumer.node_view import NodeView
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import NO_LEADER, topic_name_problem
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 log = logging.getLogger(__name__)

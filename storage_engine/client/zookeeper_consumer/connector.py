@@ -38,7 +38,7 @@ from storage_engine.zookeeper.access import ANYBODY, Written, ZooKeeperAccess
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths, new_consumer_id
 from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
 from storage_engine.zookeeper.session import ZooKeeperSession
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 
 OnPartitions = Callable[[list[TopicPartition]], None]
 """Called with partitions that are assigned or revoked, in the thread of the group."""

@@ -24,8 +24,7 @@ from storage_engine.core.ports import (
 )
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
-from storage_engine.zookeeper.session_credentials import SessionZNode
-from storage_engine.zookeeper.watched_session import WatchedSession
+from storage_engine.zookeeper.session_credentials import SessionZNode, WatchedSession
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 
 log = logging.getLogger(__name__)

@@ -42,7 +42,7 @@ from storage_engine.zookeeper.consumer_znodes import (
     OffsetZNode,
 )
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.broker_znodes import PLAIN_PROTOCOL
+from storage_engine.zookeeper.znodes.cluster_znodes import PLAIN_PROTOCOL
 
 log = logging.getLogger(__name__)
 

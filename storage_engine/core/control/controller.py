@@ -18,16 +18,14 @@ from dataclasses import replace
 
 from storage_engine.core.control.cluster_state import (
     BrokerInfo,
-    PartitionAssignment,
-    PartitionState,
-    TopicInfo,
-)
-from storage_engine.core.control.controlled_cluster import (
     ControlledCluster,
     ControlledPartition,
     ControlledTopic,
+    PartitionAssignment,
+    PartitionState,
+    TopicInfo,
+    led_elsewhere,
 )
-from storage_engine.core.control.controlled_shutdowns import ControlledShutdowns
 from storage_engine.core.control.controller_events import (
     AssignmentsWritten,
     BalanceChecked,
@@ -54,10 +52,12 @@ from storage_engine.core.control.controller_events import (
     TopicsReady,
 )
 from storage_engine.core.control.deliveries import Deliveries
-from storage_engine.core.control.imbalance import led_elsewhere
 from storage_engine.core.control.partition_elections import PartitionElections
-from storage_engine.core.control.reassignments import Reassignments
-from storage_engine.core.control.topic_deletions import TopicDeletions
+from storage_engine.core.control.planned_changes import (
+    ControlledShutdowns,
+    Reassignments,
+    TopicDeletions,
+)
 from storage_engine.core.ids import BrokerId, ControllerEpoch, TopicPartition
 
 ELECTIONS_PER_TURN = 128
@@ -169,8 +169,6 @@ class Controller:
                 self._on_election_requested(event)
         return []
 
-    # --- queries ---
-
     @property
     def controller_epoch(self) -> ControllerEpoch:
         return self._cluster.controller_epoch
@@ -245,8 +243,6 @@ class Controller:
     def is_settled(self, partition: TopicPartition) -> bool:
         """Return True when nothing is decided or written about the partition's leader."""
         return self._cluster.is_settled(partition)
-
-    # --- effects of events on the cluster ---
 
     def _on_loaded(self, event: Loaded) -> list[Effect]:
         cluster = self._cluster

@@ -24,9 +24,6 @@ class WriteOutcome(enum.Enum):
     """No answer came: the state has to be read before the next decision."""
 
 
-# --- events ---
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """Everything in ZooKeeper was read, after the watches were set (R-CTL5)."""
@@ -225,9 +222,6 @@ News = (
 """Events that change what is known."""
 
 Event = News | ElectionsContinued
-
-
-# --- effects ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,11 @@ goes back into the outbox.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from storage_engine.core.control.cluster_state import BrokerInfo
-from storage_engine.core.control.controlled_cluster import ControlledCluster, ControlledPartition
+from storage_engine.core.control.cluster_state import (
+    BrokerInfo,
+    ControlledCluster,
+    ControlledPartition,
+)
 from storage_engine.core.control.controller_events import (
     Deliver,
     DeliveryFailed,
@@ -80,8 +83,6 @@ class Deliveries:
         """By broker: what was owed before a delivery of this number was made is delivered, or could
         not be delivered at once."""
 
-    # --- outboxes ---
-
     def owes_leadership(self, broker: BrokerId, partition: TopicPartition) -> bool:
         """Return True while the broker has not confirmed the partition's leadership, sent already
         or not."""
@@ -135,8 +136,6 @@ class Deliveries:
         for broker in self._cluster.brokers:
             self._outbox(broker).removed_topics.add(topic)
 
-    # --- replicas to be deleted ---
-
     def stop_replica(self, broker: BrokerId, partition: TopicPartition) -> None:
         """Have the broker delete its replica; owed until it is delivered, now or when the broker is
         back."""
@@ -183,8 +182,6 @@ class Deliveries:
         self.stopping.discard(topic)
         return True
 
-    # --- brokers and topics that are gone ---
-
     def forget(self, broker: BrokerId) -> None:
         """Forget what is owed to a broker, or to its former incarnation, except deletions that were
         not mere offers."""
@@ -198,8 +195,6 @@ class Deliveries:
         for outbox in self._outboxes.values():
             outbox.metadata = {tp for tp in outbox.metadata if tp.topic != topic}
             outbox.leadership = {tp for tp in outbox.leadership if tp.topic != topic}
-
-    # --- deliveries ---
 
     def settle(self, event: DeliveryMade | DeliveryFailed) -> None:
         """Record how a delivery ended; an event about one that is not under way any more is

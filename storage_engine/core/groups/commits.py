@@ -7,7 +7,7 @@ Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KI
 
 from collections.abc import Collection, Iterator
 
-from storage_engine.core.coordinator_log import Answer, Moment
+from storage_engine.core.coordinator_log import PIECE, Answer, Moment, pieces
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
     NO_MEMBER,
@@ -20,12 +20,10 @@ from storage_engine.core.groups.events import (
     OffsetsRead,
     ReadOffsets,
 )
-from storage_engine.core.groups.group import Group, GroupState
+from storage_engine.core.groups.group import CONSUMER, Group, GroupState
 from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupContent, GroupKey, OffsetKey, PlacedOffset
-from storage_engine.core.groups.subscription import CONSUMER
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.rounds import PIECE, pieces
 
 
 class Commits:
@@ -67,8 +65,6 @@ class Commits:
         if group is None:
             group = self._groups[group_id] = Group(group_id=group_id)
         return group
-
-    # --- committing and reading ---
 
     def commit(self, event: CommitOffsets) -> None:
         code = self._refusal(event)
@@ -140,8 +136,6 @@ class Commits:
             group = self._groups.get(group_id)
             if group is not None and group.offsets.end_transaction(producer_id, commits=commits):
                 group.number = number
-
-    # --- deleting ---
 
     def delete_offsets(self, event: DeleteOffsets) -> None:
         group = self._groups.get(event.group_id)

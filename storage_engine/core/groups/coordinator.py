@@ -4,7 +4,7 @@ coordinator would not find in the log.
 
     who is in a group      joins.py, rebalances.py   KIP-62, KIP-345, KIP-394
     what it has committed  commits.py                KIP-98, KIP-211, KIP-496
-    what waits for which record   core/state_log.py
+    what waits for which record   core/coordinator_log.py
 
 The driver appends the records in order, reports when they are replicated, sends CheckDeadlines when
 it was asked to, and drops the coordinator when an append fails or another broker leads the
@@ -14,10 +14,16 @@ partition.
 from collections.abc import Generator, Iterator
 from typing import assert_never
 
-from storage_engine.core.coordinator_log import Answer, Moment, Replicated, TickAgain
+from storage_engine.core.coordinator_log import (
+    PIECE,
+    Answer,
+    Moment,
+    Replicated,
+    StateLog,
+    TickAgain,
+)
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.commits import Commits
-from storage_engine.core.groups.deadlines import Deadlines
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     CommitOffsets,
@@ -41,10 +47,8 @@ from storage_engine.core.groups.events import (
 )
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.joins import Joins
-from storage_engine.core.groups.rebalances import GroupSettings, Rebalances
+from storage_engine.core.groups.rebalances import Deadlines, GroupSettings, Rebalances
 from storage_engine.core.groups.records import GroupContent
-from storage_engine.core.rounds import PIECE
-from storage_engine.core.state_log import StateLog
 
 
 def refusal(request: int, error: ErrorCode) -> Answer:
@@ -130,8 +134,6 @@ class GroupCoordinator:
                 self._forget()
             case _:
                 assert_never(event)
-
-    # --- members ---
 
     def _join(self, event: Join) -> None:
         code = self._joins.check(event)
@@ -234,8 +236,6 @@ class GroupCoordinator:
             return None, ErrorCode.UNKNOWN_MEMBER_ID
         code = group.check_generation(caller)
         return (group, code) if code is ErrorCode.NONE else (None, code)
-
-    # --- time ---
 
     def _expire(self, at: Moment) -> None:
         """Go on with the round that is under way, or begin one."""

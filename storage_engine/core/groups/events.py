@@ -18,12 +18,12 @@ from storage_engine.core.coordinator_log import (
     CountAppended,
     Moment,
     Replicated,
+    StateLog,
     TickAgain,
 )
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.records import GroupEntry, OffsetRecord
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.state_log import StateLog
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -36,9 +36,6 @@ class RequestingMember:
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
     instance_id: str | None = None
-
-
-# --- requests of members ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +98,6 @@ class Leave:
     at: Moment
 
 
-# --- requests about offsets ---
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets:
     """OffsetCommit; with a producer, TxnOffsetCommit, whose transaction has been verified."""
@@ -147,9 +141,6 @@ class DeleteGroup:
     writes: ClassVar[bool] = True
     request: int
     group_id: str
-
-
-# --- other events ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +192,6 @@ Event = (
     | Replicated
 )
 
-# --- effects, besides those of `coordinator_log` ---
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeAt:
@@ -226,8 +215,6 @@ Effect = (
     AppendRecord[GroupEntry] | CountAppended | Answer | AnswerEach[Answer] | TickAgain | GroupEffect
 )
 GroupLog = StateLog[GroupEntry, Answer | AnswerEach[Answer] | TickAgain | GroupEffect]
-
-# --- answers; `Answer` itself where there is nothing to say but an error ---
 
 
 class JoinedMember(NamedTuple):

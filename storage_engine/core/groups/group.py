@@ -1,4 +1,19 @@
-"""One group: its members, its generation, and the state of its rebalance. It is data, with queries
+"""The size of a group's record. A request that would make it larger than a batch of the log may be
+is refused before anything has changed; a coordinator whose record can't be stored is restored from
+the log, and would fail in the same way again.
+
+The lengths are those of GroupMetadataKey and GroupMetadataValue, which
+`protocol.state.group_records` writes.
+
+The topics in the metadata that a member of protocol type "consumer" joins with. Metadata that
+can't be read subscribes to no known topic, and is never an error of the group.
+
+    field     bytes  meaning
+    version     2
+    topics           int32 count, then strings (int16 length, UTF-8)
+    ...              user data and what later versions add
+
+One group: its members, its generation, and the state of its rebalance. It is data, with queries
 on the data; the transitions are in `rebalances`.
 
 Whatever a request asks of the group as a whole is counted as members come and go, so that a request
@@ -9,23 +24,85 @@ costs the same in a group of any size; only the turn from one generation to the 
     COMPLETING  waiting for the leader's word    -> STABLE | PREPARING
     STABLE      every member has its part        -> PREPARING
 
-Source: Kafka's classic group protocol; KIP-62, KIP-345, KIP-394.
+Source: Kafka's ConsumerProtocolSubscription.json, Kafka's classic group protocol, KIP-62, KIP-345,
+KIP-394.
 """
 
 import enum
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import JoinedMember, RequestingMember
 from storage_engine.core.groups.offers import Offer, Offers
-from storage_engine.core.groups.offsets import CommittedOffsets
-from storage_engine.core.groups.records import NO_TIME, GroupMemberRecord, GroupRecord
-from storage_engine.core.groups.sizes import group_bytes, member_bytes
-from storage_engine.core.groups.subscription import CONSUMER, subscribed_topics, topic_count
+from storage_engine.core.groups.records import (
+    NO_TIME,
+    CommittedOffsets,
+    GroupMemberRecord,
+    GroupRecord,
+)
+
+GROUP_FIXED_BYTES = 2 + 2 + 4 + 8 + 4
+"""The versions of key and value, the generation, the time, and the number of members."""
+MEMBER_FIXED_BYTES = 2 * 4 + 2 * 4
+"""Both timeouts, and the length fields of subscription and assignment."""
+LENGTH_BYTES = 2
+"""The length field of a string, which null has too."""
+
+
+def group_bytes(*texts: str | None, members: int) -> int:
+    """Return the size of a record. `texts` are group id, protocol type, protocol and leader,
+    `members` is the size of all members."""
+    return GROUP_FIXED_BYTES + _texts_bytes(texts) + members
+
+
+def member_bytes(*texts: str | None, data: int) -> int:
+    """Return the size of a member. `texts` are member id, instance id, client id and host, `data`
+    is the size of subscription and assignment."""
+    return MEMBER_FIXED_BYTES + _texts_bytes(texts) + data
+
+
+def _texts_bytes(texts: tuple[str | None, ...]) -> int:
+    lengths = (
+        0 if text is None else len(text) if text.isascii() else len(text.encode()) for text in texts
+    )
+    return LENGTH_BYTES * len(texts) + sum(lengths)
+
+
+CONSUMER = "consumer"
+"""The protocol type of consumers."""
+
+_COUNT = struct.Struct(">hi")
+_LENGTH = struct.Struct(">h")
+
+
+def topic_count(metadata: bytes) -> int:
+    """Return how many topics a member's metadata claims to have."""
+    return max(0, _COUNT.unpack_from(metadata)[1]) if len(metadata) >= _COUNT.size else 0
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """Return the topics in a member's metadata; None when it can't be decoded."""
+    try:
+        _, count = _COUNT.unpack_from(metadata)
+        position = _COUNT.size
+        topics = []
+        for _ in range(count):
+            (length,) = _LENGTH.unpack_from(metadata, position)
+            position += _LENGTH.size
+            raw = metadata[position : position + length]
+            if length < 0 or len(raw) != length:
+                return None
+            topics.append(raw.decode())
+            position += length
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return frozenset(topics)
+
 
 RESTORED = 0
-"""The record number of everything that a coordinator was restored from (see `state_log`)."""
+"""The record number of everything that a coordinator was restored from (see `coordinator_log`)."""
 
 SUBSCRIBED_MAX_BYTES = 1 << 20
 SUBSCRIBED_MAX_TOPICS = 20_000
@@ -140,8 +217,6 @@ class Group:
     def __post_init__(self) -> None:
         for member in self.members.values():
             self._count(member)
-
-    # --- members ---
 
     def add(self, member: Member) -> None:
         """Add a member, as the youngest."""
@@ -259,8 +334,6 @@ class Group:
         if leader not in self.members:
             self.leader = next(iter(self.members), None)
 
-    # --- protocols ---
-
     def supports(self, protocol_type: str, offer: Offer, *, but_for: str = "") -> bool:
         """Return True when a member with this offer could join; the member `but_for` is not
         counted."""
@@ -312,16 +385,12 @@ class Group:
             topics |= found
         return frozenset(topics)
 
-    # --- time ---
-
     def ends_ms(self, member: Member) -> int | None:
         """When the session of a member expires; None while it waits for an answer, which it can't
         do without a client."""
         member_id = member.member_id
         waits = member_id in self.joining or member_id in self.syncing
         return None if waits and member_id not in self.newcomers else member.deadline_ms
-
-    # --- the log ---
 
     def bytes_with(self, assignments: Mapping[str, bytes]) -> int:
         """Return the bytes of the group's record with these assignments, by member id."""

@@ -13,10 +13,9 @@ from dataclasses import replace
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import NO_MEMBER, GroupLog, Join, Joined, RequestingMember
-from storage_engine.core.groups.group import Group, GroupState, Member
+from storage_engine.core.groups.group import Group, GroupState, Member, subscribed_topics
 from storage_engine.core.groups.offers import Offer
 from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS, GroupSettings, Rebalances
-from storage_engine.core.groups.subscription import subscribed_topics
 
 PROMISED_MAX = 5_000
 """Ids of one group that were given out and not come back: a client that only asks for ids must not
@@ -103,8 +102,6 @@ class Joins:
             others = sizes.sure - sizes.newcomers - (own if is_sure else 0)
         return group.bytes_after(joining, others) > self._settings.record_max_bytes
 
-    # --- joining without a member id ---
-
     def _join_newly(
         self, group: Group, event: Join, joining: Member, static_id: str | None
     ) -> None:
@@ -134,8 +131,6 @@ class Joins:
         if group.is_gathering:
             group.newcomer = True
         self._rebalances.prepare_unless_preparing(group, event.at)
-
-    # --- members that come back ---
 
     def _join_again(self, group: Group, member: Member, event: Join, offer: Offer) -> None:
         if group.state in (GroupState.COMPLETING, GroupState.STABLE):
@@ -174,8 +169,6 @@ class Joins:
         if member.member_id in group.newcomers:
             member.deadline_ms = event.at.now_ms + NEW_MEMBER_TIMEOUT_MS
         self._rebalances.plan_end(group, member, event.at)
-
-    # --- static members that are started again ---
 
     def _replace_static(self, group: Group, old: Member, event: Join, member: Member) -> None:
         leader = group.leader

@@ -1,20 +1,87 @@
-"""Takes a group from one generation to the next. A generation begins when all members have joined,
+"""The next deadline of each member and each group. A check may come too early, which is harmless,
+but never too late.
+
+A heartbeat only moves the deadline of its member; the entry here stays, and is corrected when it is
+due, so that heartbeats cost nothing here. Invariant: the heap has the entry of each key in
+`_planned`; its other entries are stale.
+
+Takes a group from one generation to the next. A generation begins when all members have joined,
 or when the rebalance timeout of the others is over; and no member gets its assignment before the
 group's record is replicated.
 
-Source: Kafka's classic group protocol; KIP-62 (rebalance timeout), KIP-134 (the first members are
+Source: Kafka's classic group protocol, KIP-62 (rebalance timeout), KIP-134 (the first members are
 gathered), KIP-345, KIP-394, KIP-447.
 """
 
+import heapq
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from storage_engine.core.coordinator_log import Answer, AnswerEach, Moment
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.deadlines import DUE_MAX, DeadlineKey, Deadlines
 from storage_engine.core.groups.events import GroupLog, Joined, JoinedMember, Synced
 from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey
+
+DUE_MAX = 500
+"""Deadlines that are checked in one step: all sessions begin anew with a new coordinator, and may
+end at once."""
+
+STALE_MIN = 1_000
+"""Stale entries that are not worth the work of dropping them."""
+
+NO_MEMBER = ""
+
+
+class DeadlineKey(NamedTuple):
+    """A member, or an id that was promised; without a member id the group as a whole."""
+
+    group_id: str
+    member_id: str = NO_MEMBER
+
+
+class Deadlines:
+    """The next deadline of each key, on the monotonic clock."""
+
+    __slots__ = ("_heap", "_planned")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, DeadlineKey]] = []
+        self._planned: dict[DeadlineKey, int] = {}
+
+    def plan(self, key: DeadlineKey, when_ms: int) -> None:
+        """Have the key checked at that time or earlier."""
+        planned = self._planned.get(key)
+        if planned is None or when_ms < planned:
+            self._planned[key] = when_ms
+            heapq.heappush(self._heap, (when_ms, key))
+
+    def forget(self, key: DeadlineKey) -> None:
+        """The key has no deadline any more. Stale entries of the heap are dropped when they are the
+        larger part of it."""
+        self._planned.pop(key, None)
+        if len(self._heap) > 2 * len(self._planned) + STALE_MIN:
+            self._heap = [(when_ms, each) for each, when_ms in self._planned.items()]
+            heapq.heapify(self._heap)
+
+    @property
+    def first_ms(self) -> int | None:
+        """Return when the next key is due; None when none is planned."""
+        heap = self._heap
+        while heap and self._planned.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take_due(self, now_ms: int) -> list[DeadlineKey]:
+        """Return keys to check now, DUE_MAX at most; the caller plans each of them again."""
+        due: list[DeadlineKey] = []
+        while len(due) < DUE_MAX and (first := self.first_ms) is not None and first <= now_ms:
+            _, key = heapq.heappop(self._heap)
+            del self._planned[key]
+            due.append(key)
+        return due
+
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """How long a member that has never been in a generation may wait for one. Kafka has the same
@@ -45,8 +112,6 @@ class Rebalances:
         self._log = log
         self._settings = settings
         self._deadlines = deadlines
-
-    # --- beginning ---
 
     def prepare(self, group: Group, at: Moment) -> None:
         """Begin a rebalance: all members have to join anew."""
@@ -83,8 +148,6 @@ class Rebalances:
         if requests:
             refusals = (Answer(request=request, error=code) for request in requests)
             self._log.emit(AnswerEach(refusals))
-
-    # --- ending ---
 
     def complete_if_ready(self, group: Group, at: Moment) -> None:
         if group.state is GroupState.PREPARING and not group.is_gathering and group.all_joined:
@@ -144,8 +207,6 @@ class Rebalances:
         (answer,) = _each_joined(group, {member.member_id: request})
         return answer
 
-    # --- assignments ---
-
     def synced(self, group: Group, member: Member, request: int) -> Synced:
         (answer,) = _each_synced(group, [(request, member.assignment)])
         return answer
@@ -173,8 +234,6 @@ class Rebalances:
         if not group.unsynced:
             group.sync_deadline_ms = None
 
-    # --- leaving members ---
-
     def remove(self, group: Group, member: Member) -> None:
         """Remove a member; its open requests are answered."""
         self.remove_all(group, [member])
@@ -199,8 +258,6 @@ class Rebalances:
         if not group.unsynced:
             group.sync_deadline_ms = None
         group.has_left(leader=leader)
-
-    # --- time ---
 
     def plan_end(self, group: Group, member: Member, at: Moment) -> None:
         """Have the end of the member's session checked: of one that begins now, or later, as with
@@ -284,8 +341,6 @@ class Rebalances:
             for member_id, member in group.members.items()
             if member_id not in group.joining and member.instance_id is None
         ]
-
-    # --- the log ---
 
     def record(self, group: Group, at: Moment) -> None:
         group.state_ms = at.wall_ms

@@ -1,8 +1,9 @@
 """The leader's state machine for one partition: followers' progress, high watermark, ISR.
 
 `step(event)` returns effects and touches nothing else. The high watermark never moves back while a
-leader leads. Source: R-REP3 to R-REP6, KIP-497 (pending ISR), KIP-903 (stale incarnations stay
-out).
+leader leads. At most one change of the ISR is under way, and until its outcome is known every
+decision that could acknowledge data uses the larger of the two sets (`maximal`). Source: R-REP3 to
+R-REP6, KIP-497 (pending ISR), KIP-903 (stale incarnations stay out).
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,53 @@ from storage_engine.core.ids import (
     LeaderEpoch,
     PartitionEpoch,
 )
-from storage_engine.core.replication.isr import CommittedIsr, IsrState, PendingExpand, PendingShrink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedIsr:
+    """The ISR that the partition's state in ZooKeeper names."""
+
+    members: frozenset[BrokerId]
+
+    @property
+    def maximal(self) -> frozenset[BrokerId]:
+        return self.members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingExpand:
+    """A caught-up follower has been proposed; it already counts for the high watermark."""
+
+    members: frozenset[BrokerId]
+    joining: BrokerId
+
+    @property
+    def maximal(self) -> frozenset[BrokerId]:
+        return self.members | {self.joining}
+
+    @property
+    def proposed(self) -> frozenset[BrokerId]:
+        return self.members | {self.joining}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingShrink:
+    """The removal of laggards has been proposed; until it is accepted they still count."""
+
+    members: frozenset[BrokerId]
+    leaving: frozenset[BrokerId]
+
+    @property
+    def maximal(self) -> frozenset[BrokerId]:
+        return self.members
+
+    @property
+    def proposed(self) -> frozenset[BrokerId]:
+        return self.members - self.leaving
+
+
+IsrState = CommittedIsr | PendingExpand | PendingShrink
+
 
 UNKNOWN_OFFSET = -1
 """End offset of a follower that has not fetched from this leader yet."""

@@ -53,8 +53,8 @@ from storage_engine.core.transactions.partition_transactions import (
     AbortedTransaction,
     PartitionTransactions,
     TransactionMarker,
+    is_single_use,
 )
-from storage_engine.core.transactions.single_use import is_single_use
 
 __all__ = ["BATCHES_REMEMBERED", "ProducerEntry", "SequencedBatch"]
 
@@ -109,7 +109,7 @@ class ProducerStates:
         """No producer of this log with a higher id is missing here: it is the highest id that has
         expired, or ANY_FORGOTTEN where the history of the log is unknown, as in a replica that was
         created when the log did not begin at offset 0 any more. Ids of one transaction don't count
-        (see `single_use`): their state is never needed after their marker.
+        (see `is_single_use`): their state is never needed after their marker.
         """
         self._refused: dict[int, RefusedBatch] = {}
         """By producer id the first refused batch of a producer without state here. In memory only:

@@ -1,4 +1,13 @@
-"""Decides whether a principal may do something to a resource, as Kafka's AclAuthorizer does.
+"""All access rules of a cluster, found by the resource that is asked for.
+
+    literal     type, name   -> rules          one look-up for the name, one for `*`
+    prefixed    type, prefix -> rules          one look-up for each length that a prefix has
+    rules of a pattern: (principal, host) -> operations that are allowed and denied, as bits
+
+So the time of a question depends neither on the number of resources with rules nor on the number of
+principals that a resource has rules for.
+
+Decides whether a principal may do something to a resource, as Kafka's AclAuthorizer does.
 
     a super user                              -> yes
     the rules were never read                 -> no
@@ -7,19 +16,249 @@
     nobody has a rule about the resource      -> allow.everyone.if.no.acl.found
     otherwise                                 -> no
 
-Answers are cached until any rule changes. Source: KIP-140, KIP-290, KIP-679.
+Answers are cached until any rule changes.
+
+Source: KIP-140, KIP-290, KIP-679.
 """
 
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.acl_index import AclIndex
-from storage_engine.core.security.acl_rules import AccessRule, ResourcePattern
-from storage_engine.core.security.acl_types import (
+from storage_engine.core.security.acl_rules import (
+    EVERY_USER,
     OPERATIONS_OF,
+    WILDCARD,
+    AccessRule,
+    AclBinding,
     AclOperation,
+    AclPermission,
+    PatternType,
+    ResourcePattern,
     ResourceType,
     granting_bits,
+    operation_bits,
 )
 from storage_engine.core.security.principal import Principal
+
+
+class Verdicts(NamedTuple):
+    """What rules say of one principal at one host, about one resource."""
+
+    allowed: int
+    denied: int
+    has_rules: bool
+    """Whether anybody has a rule about the resource."""
+
+
+class _PatternRules:
+    """The rules about one pattern."""
+
+    __slots__ = ("bits", "rules")
+
+    def __init__(self, rules: frozenset[AccessRule]) -> None:
+        self.rules = rules
+        self.bits: dict[tuple[str, str], tuple[int, int]] = {}
+        for rule in rules:
+            key = rule.principal, same_host(rule.host)
+            allowed, denied = self.bits.get(key, (0, 0))
+            if rule.permission is AclPermission.ALLOW:
+                allowed |= operation_bits(rule.operation)
+            else:
+                denied |= operation_bits(rule.operation)
+            self.bits[key] = allowed, denied
+
+
+_Who = tuple[tuple[str, str], ...]
+_Granted = tuple[ResourceType, str, AclOperation]
+"""A type of resource, a principal, and an operation that it is allowed."""
+_NO_RULES: frozenset[AccessRule] = frozenset()
+
+
+class AclIndex:
+    """Rules by their patterns."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[ResourcePattern, _PatternRules] = {}
+        self._literal: dict[ResourceType, dict[str, _PatternRules]] = {
+            each: {} for each in ResourceType
+        }
+        self._prefixed: dict[ResourceType, dict[str, _PatternRules]] = {
+            each: {} for each in ResourceType
+        }
+        self._lengths: dict[ResourceType, tuple[int, ...]] = dict.fromkeys(ResourceType, ())
+        """The lengths that the prefixes of a type have, ascending."""
+        self._length_counts: dict[ResourceType, Counter[int]] = {
+            each: Counter() for each in ResourceType
+        }
+        self._allowing: dict[_Granted, set[ResourcePattern]] = {}
+        """The patterns by which a principal is allowed an operation, at whatever host: who has
+        thousands of rules to read must not have them all looked through for one to write."""
+
+    def __len__(self) -> int:
+        """The number of patterns with rules."""
+        return len(self._patterns)
+
+    def patterns(self) -> list[ResourcePattern]:
+        """Return all patterns with rules."""
+        return list(self._patterns)
+
+    def rules(self, pattern: ResourcePattern) -> frozenset[AccessRule]:
+        found = self._patterns.get(pattern)
+        return _NO_RULES if found is None else found.rules
+
+    def bindings(self) -> Iterator[AclBinding]:
+        for pattern, found in self._patterns.items():
+            for rule in found.rules:
+                yield AclBinding(pattern, rule)
+
+    def put(self, pattern: ResourcePattern, rules: frozenset[AccessRule]) -> None:
+        """Replace the rules about a pattern; none remove it."""
+        self._forget(pattern)
+        if not rules:
+            return
+        kind, name, pattern_type = pattern
+        found = self._patterns[pattern] = _PatternRules(rules)
+        if pattern_type is PatternType.LITERAL:
+            self._literal[kind][name] = found
+        else:
+            self._prefixed[kind][name] = found
+            self._length_counts[kind][len(name)] += 1
+            self._lengths[kind] = tuple(sorted(self._length_counts[kind]))
+        for granted in _granted(kind, found):
+            self._allowing.setdefault(granted, set()).add(pattern)
+
+    def _forget(self, pattern: ResourcePattern) -> None:
+        found = self._patterns.pop(pattern, None)
+        if found is None:
+            return
+        kind, name, pattern_type = pattern
+        if pattern_type is PatternType.LITERAL:
+            del self._literal[kind][name]
+        else:
+            del self._prefixed[kind][name]
+            counts = self._length_counts[kind]
+            counts[len(name)] -= 1
+            if not counts[len(name)]:
+                del counts[len(name)]
+                self._lengths[kind] = tuple(sorted(counts))
+        for granted in _granted(kind, found):
+            patterns = self._allowing[granted]
+            patterns.discard(pattern)
+            if not patterns:
+                del self._allowing[granted]
+
+    def verdicts(self, kind: ResourceType, name: str, principal: str, host: str) -> Verdicts:
+        """What all rules about the resource `name` say together."""
+        who = _who(principal, host)
+        allowed = denied = 0
+        has_rules = False
+        literal = self._literal[kind]
+        found = [literal.get(name), literal.get(WILDCARD)]
+        prefixed = self._prefixed[kind]
+        for length in self._lengths[kind]:
+            if length > len(name):
+                break
+            found.append(prefixed.get(name[:length]))
+        for rules in found:
+            if rules is not None:
+                has_rules = True
+                for key in who:
+                    bits = rules.bits.get(key)
+                    if bits is not None:
+                        allowed |= bits[0]
+                        denied |= bits[1]
+        return Verdicts(allowed, denied, has_rules)
+
+    def allows_some(
+        self, kind: ResourceType, operation: AclOperation, principal: str, host: str
+    ) -> bool:
+        """Whether there is a resource of that type to which the principal may do `operation`, as
+        far as its rules tell (KIP-679)."""
+        who = _who(principal, host)
+        granting, bit = granting_bits(operation), 1 << operation
+        if self._denies(self._literal[kind].get(WILDCARD), who, bit):
+            return False
+        return any(
+            self._allows(self._patterns[pattern], who, granting)
+            and not self._is_overruled(pattern, who, bit)
+            for each in {principal, EVERY_USER}
+            for other in AclOperation
+            if granting & 1 << other
+            for pattern in self._allowing.get((kind, each, other), ())
+        )
+
+    def denies_all(
+        self, kind: ResourceType, operation: AclOperation, principal: str, host: str
+    ) -> bool:
+        """Whether the operation is forbidden for all resources of the type."""
+        rules = self._literal[kind].get(WILDCARD)
+        return self._denies(rules, _who(principal, host), 1 << operation)
+
+    def _is_overruled(self, pattern: ResourcePattern, who: _Who, bit: int) -> bool:
+        """Whether a denial covers everything that the pattern means."""
+        kind, name, pattern_type = pattern
+        if pattern_type is PatternType.LITERAL and self._denies(self._patterns[pattern], who, bit):
+            return True
+        prefixed = self._prefixed[kind]
+        if pattern_type is PatternType.LITERAL and name == WILDCARD:
+            return False
+        return any(
+            self._denies(prefixed.get(name[:length]), who, bit)
+            for length in self._lengths[kind]
+            if length <= len(name)
+        )
+
+    @staticmethod
+    def _denies(rules: _PatternRules | None, who: _Who, bit: int) -> bool:
+        return rules is not None and any(rules.bits.get(key, (0, 0))[1] & bit for key in who)
+
+    @staticmethod
+    def _allows(rules: _PatternRules, who: _Who, granting: int) -> bool:
+        return any(rules.bits.get(key, (0, 0))[0] & granting for key in who)
+
+
+def _granted(kind: ResourceType, rules: _PatternRules) -> set[_Granted]:
+    return {
+        (kind, principal, operation)
+        for (principal, _), (allowed, _) in rules.bits.items()
+        for operation in AclOperation
+        if allowed & 1 << operation
+    }
+
+
+def same_host(host: str) -> str:
+    """One text for all forms of an address of version 6: Java writes 0:0:0:0:0:0:0:1 for ::1. An
+    address of version 4 that came through a socket of version 6 is that of version 4."""
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address)
+
+
+def _who(principal: str, host: str) -> _Who:
+    """The pairs under which rules for that principal at that host stand."""
+    host = same_host(host)
+    return (
+        (principal, host),
+        (principal, WILDCARD),
+        (EVERY_USER, host),
+        (EVERY_USER, WILDCARD),
+    )
+
+
+def grouped(bindings: Iterator[AclBinding]) -> Mapping[ResourcePattern, frozenset[AccessRule]]:
+    """Return the rules by their patterns."""
+    found: dict[ResourcePattern, set[AccessRule]] = {}
+    for pattern, rule in bindings:
+        found.setdefault(pattern, set()).add(rule)
+    return {pattern: frozenset(rules) for pattern, rules in found.items()}
+
 
 CACHED_MAX = 50_000
 """Answers that are kept: clients choose the names that they ask about."""

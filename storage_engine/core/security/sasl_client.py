@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storage_engine.core.errors import AuthenticationError, ConfigError
-from storage_engine.core.security.scram_library import load_scramp
+from storage_engine.core.security.scram_credential import load_scramp
 
 PLAIN = "PLAIN"
 SCRAM_SHA_256 = "SCRAM-SHA-256"

@@ -1,8 +1,14 @@
 """What a broker keeps of a SCRAM user: never the password.
 
 In ZooKeeper it stands in the settings of /config/users/<user>, under the mechanism's name, as Kafka
-writes it: `salt=<base64>,stored_key=<base64>,server_key=<base64>,iterations=<number>`. Source: RFC
-5802, KIP-84, KIP-554.
+writes it: `salt=<base64>,stored_key=<base64>,server_key=<base64>,iterations=<number>`.
+
+The library scramp, which takes salts of any length here.
+
+It refuses those below twelve bytes since 1.5. RFC 5802 does not, nor does Kafka, so that there are
+users with shorter ones.
+
+Source: RFC 5802, KIP-84, KIP-554.
 """
 
 import enum
@@ -11,6 +17,7 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from storage_engine.core.errors import HeadraceError
@@ -163,3 +170,13 @@ def _bytes(fields: dict[str, str], key: str) -> bytes:
         return b64decode(fields[key], validate=True)
     except ValueError:
         raise ScramCredentialError(f"its {key} must be base64") from None
+
+
+def load_scramp() -> ModuleType:
+    """Imported at the first call: it takes 60 ms."""
+    import scramp
+    from scramp import core
+
+    if hasattr(core, "Salt"):
+        core.Salt.MIN_LENGTH = 1
+    return scramp  # type: ignore[no-any-return]

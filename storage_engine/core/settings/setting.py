@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import HIDDEN, Secret
+from storage_engine.core.security.security_protocol import HIDDEN, Secret
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1

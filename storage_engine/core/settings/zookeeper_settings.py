@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 from storage_engine.core.settings.setting import SettingValue, settings_of
 
 PREFIX = "zookeeper."

@@ -23,7 +23,7 @@ A batch write has a ledger of its own, with one batch: so numbers of named ones 
 order, and a commit ends the members of its own number. What is left of the ledger in the end:
 
     streaming query             `last`, for ever
-    named batch write           its number, for ever (`committed_numbers`)
+    named batch write           its number, for ever (`named_claims`)
     batch write without a name  nothing (`transactional.id.expiration.ms`): nobody can repeat it
     origins of a batch write    go to the ledger of NO_QUERY, one for each sink
 
@@ -33,15 +33,17 @@ Checked as a model: every rule here has a counterexample without it. Source: R-S
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import Moment, pieces
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.rounds import pieces
-from storage_engine.core.transactions.named_claims import answer_to
+from storage_engine.core.transactions.named_claims import (
+    MOST_ORIGIN_BYTES,
+    Batch,
+    SinkMember,
+    advanced,
+    answer_to,
+)
 from storage_engine.core.transactions.sink_ledgers import SinkLedger, SinkLedgers
-from storage_engine.core.transactions.sink_members import Batch, SinkMember
-from storage_engine.core.transactions.sink_names import is_once, names_a_sink
-from storage_engine.core.transactions.sink_origins import MOST_ORIGIN_BYTES, advanced
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
     CommitMicroBatch,
@@ -66,6 +68,8 @@ from storage_engine.core.transactions.transaction_state import (
     NumbersKey,
     NumbersRecord,
     StateKey,
+    is_once,
+    names_a_sink,
 )
 
 MEMBER_EPOCH = 0
@@ -155,8 +159,6 @@ class MicroBatchCommits:
             self._ledgers.keep(member.record.ledger, ledger)
             ledger.members.setdefault(member.record.batch, set()).add(producer_id)
             self.touched[member.batch] = now_ms
-
-    # --- requests of tasks ---
 
     def join(self, event: JoinMicroBatch) -> None:
         log = self._log
@@ -252,8 +254,6 @@ class MicroBatchCommits:
         else:
             self._log.refuse(event.request, ErrorCode.INVALID_TXN_STATE)
 
-    # --- requests of the driver ---
-
     def commit(self, event: CommitMicroBatch) -> None:
         """Take the five steps; none is taken while the records that it depends on may still be
         lost."""
@@ -291,8 +291,6 @@ class MicroBatchCommits:
         seen_at = max(seen_at, self._ledgers.give_up(key, event.write))
         self._log.answer(TransactionAnswer(request=event.request), after=seen_at)
 
-    # --- other events ---
-
     def note_markers(self, event: MarkersWritten) -> None:
         producer_id = event.producer_id
         key = self._ending.get(producer_id)
@@ -320,8 +318,6 @@ class MicroBatchCommits:
             return
         if at.now_ms - self.touched[member.batch] >= member.record.timeout_ms:
             self._abort(producer_id, member)
-
-    # --- the rules of a commit, one by one ---
 
     def _commit_refusal(self, event: CommitMicroBatch, ledger: SinkLedger) -> ErrorCode:
         if self._is_committed(event, ledger):
@@ -404,8 +400,6 @@ class MicroBatchCommits:
         """Return the ends whose markers are not all written: this record replaces theirs."""
         return ledger.record.ends
 
-    # --- ends ---
-
     def _send_ends(self, key: LedgerKey, ledger: SinkLedger) -> None:
         """Have the markers written, as soon as the record can't be lost."""
         ends = ledger.record.ends
@@ -481,8 +475,6 @@ class MicroBatchCommits:
             producer_id=producer_id, producer_epoch=epoch, commits=commits, partitions=partitions
         )
         self._log.emit(markers)
-
-    # --- look-ups ---
 
     def _open_member(self, producer_id: int, epoch: int) -> SinkMember | None:
         member = self._members.get(producer_id)

@@ -8,7 +8,14 @@ passes a record whose transaction may still end either way.
     first unstable offset = the smallest first offset of both
     last stable offset    = min(high watermark, first unstable offset)
 
-Source: KIP-98; the rule for `ended` is that of Kafka's "unreplicated transactions".
+Producer ids for one transaction only. No batch with such an id follows its marker.
+
+Each task attempt of the exactly-once sink has one. So logs forget such an id with its marker. Other
+producers are remembered for a day after their last batch; with single-use ids that table would grow
+with every task of every micro-batch. Late batches are refused by the partition's guard, which asks
+the coordinator (`core.transactions.verification_guard`).
+
+Source: KIP-98, the rule for `ended` is that of Kafka's "unreplicated transactions", R-SPARK2.
 """
 
 from collections import deque
@@ -119,3 +126,16 @@ class PartitionTransactions:
         if self._ongoing:
             stable = min(stable, next(iter(self._ongoing.values())))
         return stable
+
+
+SINGLE_USE_BIT = 1 << 62
+"""Ordinary ids count from 0, and never get so high."""
+
+
+def single_use(producer_id: int) -> int:
+    """Return the single-use id with that number."""
+    return producer_id | SINGLE_USE_BIT
+
+
+def is_single_use(producer_id: int) -> bool:
+    return producer_id & SINGLE_USE_BIT != 0 and producer_id > 0

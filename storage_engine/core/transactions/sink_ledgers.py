@@ -4,7 +4,7 @@ many batches were committed before.
 
     ledger of              ends as
     streaming query        never; one that has only tried, after a time
-    named batch write      its number in an interval (`committed_numbers`)
+    named batch write      its number in an interval (`named_claims`)
     batch write without a  nothing, after a time
       name
     NO_QUERY               never: it keeps the origins of batch writes, once for each sink
@@ -17,20 +17,20 @@ from dataclasses import replace
 from itertools import islice
 from uuid import UUID
 
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import Moment, pieces
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.rounds import pieces
-from storage_engine.core.transactions.committed_numbers import CommittedNumbers
-from storage_engine.core.transactions.named_claims import NamedClaims, claimed, given_up
-from storage_engine.core.transactions.query_runs import is_replaced, with_run
-from storage_engine.core.transactions.sink_names import (
-    NO_QUERY,
-    is_once,
-    named_write,
-    part_and_number,
+from storage_engine.core.transactions.named_claims import (
+    CommittedNumbers,
+    NamedClaims,
+    SinkOrigins,
+    claimed,
+    folded,
+    given_up,
+    is_replaced,
+    origin_bytes,
+    with_run,
 )
-from storage_engine.core.transactions.sink_origins import SinkOrigins, folded, origin_bytes
 from storage_engine.core.transactions.transaction_events import (
     CommittedMicroBatch,
     RunRequest,
@@ -38,12 +38,16 @@ from storage_engine.core.transactions.transaction_events import (
 )
 from storage_engine.core.transactions.transaction_state import (
     NO_BATCH,
+    NO_QUERY,
     NO_TIME,
     LedgerKey,
     LedgerRecord,
     NumbersKey,
     NumbersRecord,
     StateKey,
+    is_once,
+    named_write,
+    part_and_number,
 )
 
 MOST_FORGOTTEN = 200
@@ -194,8 +198,6 @@ class SinkLedgers:
     def _fits(self, sources: Iterable[TopicPartition]) -> bool:
         return origin_bytes(sources) <= self._most_origin_bytes
 
-    # --- queries ---
-
     def origins_of(self, sink: str) -> SinkOrigins:
         """Return the origins of a sink; for reading only."""
         return self._origins.get(sink) or SinkOrigins()
@@ -245,8 +247,6 @@ class SinkLedgers:
             self.write(key, ledger, record)
         return False, ledger.seen_at
 
-    # --- claims ---
-
     def claim(self, event: RunRequest, *, by_write: bool) -> int:
         """Record the repetition of a committed number. Return the number of the record that says
         so."""
@@ -266,8 +266,6 @@ class SinkLedgers:
         if record is not ledger.record:
             self.write(key, ledger, record)
         return ledger.seen_at
-
-    # --- ledgers of batch writes after their commit ---
 
     def settle(self, key: LedgerKey) -> None:
         """Move or expire a ledger of which every end is written, or that has no ends."""

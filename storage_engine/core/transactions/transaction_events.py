@@ -15,10 +15,10 @@ from storage_engine.core.coordinator_log import (
     CountAppended,
     Moment,
     Replicated,
+    StateLog,
     TickAgain,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.transaction_state import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -28,8 +28,6 @@ from storage_engine.core.transactions.transaction_state import (
     StateEntry,
     StateKey,
 )
-
-# --- requests of transactional producers ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +97,6 @@ class EndTransaction:
     now_ms: int
     fresh_producer_id: int
     bumps_epoch: bool = False
-
-
-# --- requests of the exactly-once sink ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +193,6 @@ class AbortMembers:
         return LedgerKey(self.sink, self.query)
 
 
-# --- other events ---
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkersWritten:
     """Leaders have acknowledged the markers of a producer in these partitions, or the partitions
@@ -235,8 +227,6 @@ Event = (
     | MarkersWritten
     | CheckTimeouts
 )
-
-# --- effects ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

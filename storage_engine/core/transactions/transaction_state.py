@@ -11,15 +11,32 @@ record of each key is all that a new coordinator needs.
 The first is Kafka's; the others belong to the batch commit of Headrace's sink: a member is the
 transaction of one task attempt, a ledger is what one query has committed to one sink. A batch write
 has a ledger of its own. That of a write without a name is forgotten in time, that of a named one
-ends in the numbers of its part of the sink. Source: KIP-98, KIP-890, R-SPARK2.
+ends in the numbers of its part of the sink.
+
+Finds records of the state log that can each be decoded but contradict one another. They are
+treated as records that can't be decoded, so that requests about them are refused and all others are
+served; a coordinator that used them would fail, and so would the next one.
+
+A producer id ends in one record: that of its transactional id, or the ledger that carries its end.
+With two such records, nobody could say to which of them a marker belongs.
+
+The names of the exactly-once sink's transactions on Kafka's APIs, and of its batch writes. No
+transactional producer can have such a name, and every member has one.
+
+AddPartitionsToTxn and Produce carry a transactional id; that of a sink's members has a prefix, and
+the sink id after it selects the coordinator. A batch write without a name counts as a query that
+can't be repeated, which its prefix shows. A named batch write counts as a query of its own, too:
+its name contains the part of the sink and the number.
+
+Source: KIP-98, KIP-890, R-SPARK2.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from storage_engine.core.coordinator_log import UnreadableRecord
+from storage_engine.core.coordinator_log import UnreadableRecord, pieces
 from storage_engine.core.ids import TopicPartition
 
 NO_PRODUCER_ID = -1
@@ -250,3 +267,89 @@ def state_partition(name: str, partitions: int) -> int:
     if code == 0x80000000:
         return 0  # it has no positive counterpart in 32 bits
     return min(code, 0x1_0000_0000 - code) % partitions
+
+
+def ending_ids(record: StateRecord | UnreadableRecord) -> list[int]:
+    """Return the producer ids whose markers are still to be written, as the record says."""
+    match record:
+        case TransactionRecord() if record.state.is_ending:
+            return [record.producer_id]
+        case LedgerRecord():
+            return [end.producer_id for end in record.ends]
+        case _:
+            return []
+
+
+def contradictions(
+    content: Mapping[StateKey, StateRecord | UnreadableRecord],
+) -> Generator[None, None, dict[StateKey, UnreadableRecord]]:
+    """Return the records that contradict others, each replaced by an UnreadableRecord with the
+    reason; looked for in pieces."""
+    places: dict[int, list[StateKey]] = {}
+    for piece in pieces(content):
+        for key in piece:
+            for producer_id in ending_ids(content[key]):
+                places.setdefault(producer_id, []).append(key)
+        yield
+    return {
+        key: UnreadableRecord(f"producer id {producer_id} ends in several places")
+        for producer_id, keys in places.items()
+        if len(keys) > 1
+        for key in keys
+    }
+
+
+MEMBER_PREFIX = "__headrace_sink/"
+ONCE_PREFIX = "__headrace_once/"
+"""The prefix of the query id of a batch write without a name; the rest of it is never used
+again."""
+NAMED_PREFIX = "__headrace_number/"
+"""The prefix of the query id of a named batch write; its number and its part follow."""
+MOST_NUMBER = 2**63 - 1
+MOST_DIGITS = len(str(MOST_NUMBER))
+NO_QUERY = ""
+"""The owner of a batch write that is no part of a streaming query. No query has this name, so that
+a sink keeps under it what belongs to all of its queries."""
+
+
+def member_transactional_id(sink: str) -> str:
+    """Return the transactional id of all members of the sink."""
+    return MEMBER_PREFIX + sink
+
+
+def is_member(transactional_id: str) -> bool:
+    """Return True when the producer is a member of some sink's micro-batch."""
+    return transactional_id.startswith(MEMBER_PREFIX)
+
+
+def is_once(query: str) -> bool:
+    """Return True when nobody will ask for the query's batch again once its job has ended."""
+    return query.startswith(ONCE_PREFIX)
+
+
+def named_write(part: str, number: int) -> str:
+    """Return the query id of the batch write of that number to that part of a sink."""
+    return f"{NAMED_PREFIX}{number}/{part}"
+
+
+def part_and_number(query: str) -> tuple[str, int] | None:
+    """Return the part and the number of a named batch write; None for other queries, and for a name
+    that `named_write` does not make: a second name of one number would be a second ledger of it."""
+    if not query.startswith(NAMED_PREFIX):
+        return None
+    number, slash, part = query.removeprefix(NAMED_PREFIX).partition("/")
+    if not slash or len(number) > MOST_DIGITS or not number.isascii() or not number.isdigit():
+        return None
+    value = int(number)
+    return (part, value) if value <= MOST_NUMBER and named_write(part, value) == query else None
+
+
+def names_a_sink(sink: str, query: str, owner: str) -> bool:
+    """Return True when the record of a query's own name only says under which sink it writes: that
+    sink is its owner. Micro-batches are committed there."""
+    return sink == query and owner != ""
+
+
+def coordinated_name(transactional_id: str) -> str:
+    """Return the part of a transactional id that selects the coordinator."""
+    return transactional_id.removeprefix(MEMBER_PREFIX)

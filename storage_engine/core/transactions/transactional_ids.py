@@ -24,10 +24,9 @@ complete. Source: KIP-98, KIP-360, KIP-890.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import Moment, pieces
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.rounds import pieces
 from storage_engine.core.transactions.producer_epochs import (
     BUMPING_CLIENT,
     LAST_CLIENT_EPOCH,
@@ -120,8 +119,6 @@ class TransactionalIds:
         self._note_open(transactional_id, record)
         if record.state.is_ending:
             self._end(transactional_id, entry)
-
-    # --- requests ---
 
     def init_producer(self, event: InitProducer) -> None:
         log = self._log
@@ -216,8 +213,6 @@ class TransactionalIds:
         else:
             self._repeat_end(event, entry.record)
 
-    # --- other events ---
-
     def note_markers(self, event: MarkersWritten) -> bool:
         """Record acknowledged markers; return True when the producer belongs to one of these
         ids."""
@@ -262,8 +257,6 @@ class TransactionalIds:
             by_wall_ms = max(0, at.wall_ms - entry.record.start_ms)
             entry.open_ms = at.now_ms - min(by_wall_ms, at.now_ms - self._checked_ms)
         return at.now_ms - entry.open_ms
-
-    # --- transitions ---
 
     def _used_by(self, event: AddPartitions | VerifyPartitions) -> _Entry | ErrorCode:
         """Return the entry of the id that the producer goes on with, or why it may not."""

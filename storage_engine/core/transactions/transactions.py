@@ -4,7 +4,7 @@ coordinator would not find in the log.
 
     producers          transactional_ids.py   KIP-98, KIP-890
     exactly-once sink  micro_batch_commits.py       R-SPARK2
-    both               state_log.py           what waits for which record
+    both               coordinator_log.py         what waits for which record
 
 The driver appends the records in order, reports when they are replicated, has markers written, and
 drops the coordinator when an append fails or the partition is led elsewhere: requests that have no
@@ -15,13 +15,16 @@ from collections.abc import Generator, Iterator, Mapping
 from itertools import chain
 from typing import assert_never
 
-from storage_engine.core.coordinator_log import Moment, Replicated, TickAgain, UnreadableRecord
+from storage_engine.core.coordinator_log import (
+    Moment,
+    Replicated,
+    StateLog,
+    TickAgain,
+    UnreadableRecord,
+    pieces,
+)
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.rounds import pieces
-from storage_engine.core.state_log import StateLog
-from storage_engine.core.transactions.contradictions import contradictions, ending_ids
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
-from storage_engine.core.transactions.sink_names import part_and_number
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
     AddPartitions,
@@ -53,6 +56,9 @@ from storage_engine.core.transactions.transaction_state import (
     StateRecord,
     TransactionalIdKey,
     TransactionRecord,
+    contradictions,
+    ending_ids,
+    part_and_number,
 )
 from storage_engine.core.transactions.transactional_ids import TransactionalIds
 

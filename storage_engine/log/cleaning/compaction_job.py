@@ -1,4 +1,7 @@
-"""A job that replaces closed segments in steps: compaction, and the repair of damage. `work` does
+"""Writes the segment that replaces others, on any thread. Its files are on the medium when it is
+done, and removed when it fails.
+
+A job that replaces closed segments in steps: compaction, and the repair of damage. `work` does
 what takes long, on any thread; `advance` changes the log, on the log's own thread.
 
     step       work                                advance
@@ -10,21 +13,134 @@ what takes long, on any thread; `advance` changes the log, on the log's own thre
 
 Before anything else changes the segments of the log, it calls `stop`: a swap that was committed is
 brought to its end at once, everything before that is dropped. See swap_files for what a crash
-leaves. Source: R-LOG8, R-LOG10.
+leaves.
+
+The extent to which a log is compacted, and the job that replaces its closed segments. There is
+one job at a time, and none goes on once the log was truncated.
+
+`first_dirty_offset` is kept in the log dir's cleaner-offset-checkpoint; when that is lost,
+everything counts as dirty, which costs work. A value above 0 also says that offsets may be missing,
+even if the topic's policy has changed. A log with a damaged batch is uncleanable until it is opened
+again or truncated.
+
+Source: R-LOG8, R-LOG10.
 """
 
 import enum
+import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from storage_engine.core.retained.compaction import SegmentSpan, group_segments
+from storage_engine.core.errors import CorruptRecordError, LogStorageError
+from storage_engine.core.retained.retention import SegmentSpan, group_segments
+from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
-from storage_engine.log.cleaning.cleaned_segment import CancelledError, CleanedFacts, CleanedSegment
+from storage_engine.log.files.disk import Disk, storage_error, storage_errors, sync_names
+from storage_engine.log.files.segment_files import WRITE_MAX_BYTES, OpenFiles
+from storage_engine.log.log_config import MAX_SEGMENT_BYTES
+from storage_engine.log.segments.indexes import MAX_RELATIVE_OFFSET
 from storage_engine.log.segments.log_segment import LogSegment
-from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET
 from storage_engine.log.segments.segment_list import SegmentList
-from storage_engine.log.segments.swap_files import SwapFiles, sync_names
-from storage_engine.protocol.records.record_batch import BytesLike
+from storage_engine.log.segments.swap_files import SwapFiles
+from storage_engine.log.state.checkpoints import LogCheckpoints
+from storage_engine.protocol.records.record_batch import BytesLike, read_header
+
+logger = logging.getLogger(__name__)
+
+
+_OPEN_FILES_MAX = 8
+"""The limit of a pool of its own, since the broker's pool is not thread-safe."""
+
+
+class CancelledError(Exception):
+    """The log has changed or closes, so that the work is no longer needed."""
+
+
+class CleanedFacts(NamedTuple):
+    """The properties of the new segment that its object in the log needs."""
+
+    size: int
+    max_timestamp: int | None
+    max_timestamp_offset: int
+
+
+class CleanedSegment:
+    """The files of one replacement while they are written."""
+
+    def __init__(
+        self, disk: Disk, files: SwapFiles, *, index_interval_bytes: int, index_max_bytes: int
+    ) -> None:
+        self._disk = disk
+        self._files = files
+        self._pending: list[BytesLike] = []
+        self._pending_bytes = 0
+        segment = LogSegment(
+            disk,
+            OpenFiles(_OPEN_FILES_MAX),
+            files.directory,
+            files.base_offset,
+            index_interval_bytes=index_interval_bytes,
+            index_max_bytes=index_max_bytes,
+            created_ms=0,
+        )
+        segment.file.path = files.cleaned_log
+        segment.offset_index.file.path = files.cleaned_index
+        segment.time_index.file.path = files.cleaned_time_index
+        segment.transaction_index.file.path = files.cleaned_transaction_index
+        self._segment = segment
+
+    def create(self) -> None:
+        """Makes empty files; removes what an earlier try left."""
+        for path in self._files.cleaned():
+            self._disk.remove(path)
+        self._segment.file.create()
+
+    def write(self, batch: BytesLike) -> None:
+        """Adds a batch."""
+        self._pending.append(batch)
+        self._pending_bytes += len(batch)
+        if self._pending_bytes >= WRITE_MAX_BYTES:
+            self._write_pending()
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Adds an aborted transaction whose marker is among the batches written."""
+        self._segment.transaction_index.append(aborted)
+
+    def finish(self) -> CleanedFacts:
+        """Brings everything to the medium except the names."""
+        self._write_pending()
+        segment = self._segment
+        segment.seal()
+        segment.close()
+        paths = self._files.cleaned()
+        if not len(segment.transaction_index):
+            # A lost file or seal is noticed later, and nothing else can be lost.
+            paths.remove(self._files.cleaned_transaction_index)
+        for path in paths:
+            descriptor = self._disk.open_existing(path)
+            try:
+                self._disk.sync(descriptor)
+            finally:
+                self._disk.close(descriptor)
+        return CleanedFacts(segment.size, segment.max_timestamp, segment.max_timestamp_offset)
+
+    def remove(self) -> None:
+        """Removes the files."""
+        self._segment.close()
+        for path in self._files.cleaned():
+            self._disk.remove(path)
+
+    def _write_pending(self) -> None:
+        segment = self._segment
+        if segment.size + self._pending_bytes > MAX_SEGMENT_BYTES:
+            # Batches may compress worse than they did, but hardly ever by so much.
+            raise OSError(f"{self._files.cleaned_log} would become too large for an index")
+        if self._pending:
+            segment.write(b"".join(self._pending))
+        for batch in self._pending:
+            header = read_header(batch)
+            segment.note(header.size_in_bytes, header.last_offset, header.max_timestamp)
+        self._pending, self._pending_bytes = [], 0
 
 
 class SegmentCopier(Protocol):
@@ -157,8 +273,6 @@ class CompactionJob:
         self.is_done = True
         self._on_done()
 
-    # -- steps -------------------------------------------------------------------------------------
-
     def _group(self) -> None:
         """Form groups of segments. Those that begin at or after the end of the pass have nothing to
         clean."""
@@ -255,3 +369,134 @@ class CompactionJob:
 
     def _sync_names(self) -> None:
         sync_names(self._disk, self._segments.folder.path)
+
+
+class CleaningState:
+    """Invariant: everything below `first_dirty_offset` has at most one record per key, not counting
+    records without a key.
+    """
+
+    __slots__ = ("_checkpoints", "_job", "_segments", "first_dirty_offset", "is_uncleanable")
+
+    def __init__(
+        self, segments: SegmentList, *, first_dirty_offset: int, checkpoints: LogCheckpoints
+    ) -> None:
+        self._segments = segments
+        self._checkpoints = checkpoints
+        self._job: CompactionJob | None = None
+        # A log that ends below its first dirty offset is not the log that was cleaned.
+        end_offset = segments.active.next_offset
+        is_known = first_dirty_offset <= end_offset
+        self.first_dirty_offset = first_dirty_offset if is_known else min(1, end_offset)
+        self.is_uncleanable = False
+        """True after a pass has found a damaged batch: the log is not compacted any more."""
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Return True when offsets may be missing, because the log is or was compacted, or was
+        copied from one that was."""
+        return self._segments.folder.config.compacts or self.first_dirty_offset > 0
+
+    def expect_gaps(self) -> bool:
+        """Record that offsets may be missing. Return True when that is new and must be written to
+        the checkpoint: without it recovery takes a gap for lost records, and drops what follows."""
+        if self.first_dirty_offset:
+            return False
+        # A single record has no other of its key.
+        self.first_dirty_offset = 1
+        return True
+
+    def expect_gaps_durably(self, action: str) -> None:
+        """Do the same as `expect_gaps`, on the medium when this returns: recovery opens the log
+        before the policy of its topic is known. LogStorageError names the `action`."""
+        if self.expect_gaps():
+            try:
+                with storage_errors(action, self._segments.folder.path, unchanged=True):
+                    self._checkpoints.write()
+            except LogStorageError:
+                # The next try must write it again.
+                self.first_dirty_offset = 0
+                raise
+
+    @property
+    def is_busy(self) -> bool:
+        """Return True while a job is under way."""
+        return self._job is not None
+
+    def begin(
+        self, copier: SegmentCopier, sources: Sequence[LogSegment], on_done: Callable[[], None]
+    ) -> CompactionJob:
+        """Return a job that replaces `sources`. The caller runs `CompactionJob.work` on any thread,
+        and `advance` after each time; `on_done` is called when all are replaced."""
+        assert self._job is None
+        self._job = CompactionJob(copier, self._segments, sources, on_done)
+        return self._job
+
+    def advance(self, job: CompactionJob) -> bool:
+        """Run the quick half of a step, after its `work` has succeeded; return True when there is
+        more to do."""
+        try:
+            goes_on = job.advance()
+        except OSError as error:
+            self._job = None
+            failure = self.failed(job, error)
+            if failure is not None:
+                raise failure from error
+            return False
+        if not goes_on:
+            self._job = None
+        return goes_on
+
+    def goes_on_later(self, job: CompactionJob, error: Exception) -> bool:
+        """Return True when a step's failed `work` has to be done again after a while, since it only
+        lacked descriptors and the log's files are half replaced."""
+        return (
+            job.is_half_done
+            and not job.is_stopped
+            and isinstance(error, OSError)
+            and reach_of_file_error(error) is Reach.SHORTAGE
+        )
+
+    def failed(self, job: CompactionJob, error: Exception) -> LogStorageError | None:
+        """End the job after a failed `work`; return the error with which the log fails, if any."""
+        self._job = None
+        folder = self._segments.folder.path
+        if job.is_stopped:
+            return None
+        job.cancel()
+        if job.is_half_done:
+            if isinstance(error, OSError) and reach_of_file_error(error) is Reach.LOG_DIR:
+                return storage_error("replace segments of", folder, error)
+            return LogStorageError(f"can't replace segments of {folder}: {error}")
+        if isinstance(error, CorruptRecordError):
+            self.is_uncleanable = True
+            logger.error("not compacted any more, it is damaged folder=%s error=%s", folder, error)
+        else:
+            logger.error("not compacted this time folder=%s error=%s", folder, error)
+        return None
+
+    def stop(self) -> None:
+        """Ends the job before the segments change: none is under way when this returns.
+        LogStorageError when the disk fails."""
+        if self._job is not None:
+            with storage_errors("replace segments of", self._segments.folder.path):
+                self._job.stop()
+
+    def abandon(self) -> None:
+        """Drops a job under way, since the log closes without regard to its files."""
+        if self._job is not None:
+            self._job.cancel()
+
+    def log_is_cut_to(self, end_offset: int) -> None:
+        """Lowers the first dirty offset: records that follow above `end_offset` are not those that
+        were cleaned. OSError when that can't be brought to the medium."""
+        self.is_uncleanable = False
+        known = self.first_dirty_offset
+        if known > end_offset:
+            self.first_dirty_offset = end_offset
+            try:
+                self._checkpoints.write()
+            except OSError:
+                # The log is not truncated yet, and the next try must come here again.
+                self.first_dirty_offset = known
+                raise

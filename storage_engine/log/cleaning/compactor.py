@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from storage_engine.core.retained.cleaned_transactions import CleanedTransactions
-from storage_engine.core.retained.compaction import (
+from storage_engine.core.retained.retention import (
     NO_HORIZON,
+    CleanedTransactions,
     CompactionRules,
     kept_records,
     new_delete_horizon,
@@ -27,9 +27,8 @@ from storage_engine.core.retained.compaction import (
 )
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
-from storage_engine.log.cleaning.cleaned_segment import CancelledError
-from storage_engine.log.cleaning.key_hashes import KeyHasher, KeyHashes
-from storage_engine.log.cleaning.newest_offsets import NewestOffsets
+from storage_engine.log.cleaning.compaction_job import CancelledError
+from storage_engine.log.cleaning.key_hashes import KeyHasher, KeyHashes, NewestOffsets
 from storage_engine.log.files.disk import Disk
 from storage_engine.log.segments.closed_segment import ClosedSegment
 from storage_engine.log.segments.log_segment import LogSegment

@@ -25,7 +25,8 @@ from storage_engine.core.ids import (
     TopicPartition,
 )
 from storage_engine.core.system_errors import Reach, reach_of_file_error
-from storage_engine.log.files.checkpoints import (
+from storage_engine.log.files.disk import Disk, FreeSpace, replace_file, sync_names
+from storage_engine.log.state.checkpoints import (
     CLEANER_OFFSETS_FILE,
     HIGH_WATERMARKS_FILE,
     INT64_MAX,
@@ -37,9 +38,6 @@ from storage_engine.log.files.checkpoints import (
     read_offsets,
     write_offsets,
 )
-from storage_engine.log.files.disk import Disk, replace_file
-from storage_engine.log.files.free_space import FreeSpace
-from storage_engine.log.segments.swap_files import sync_names
 
 FORMAT_VERSION = 1
 LOCK_FILE = ".lock"

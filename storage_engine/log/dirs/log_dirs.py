@@ -1,7 +1,13 @@
-"""The log dirs of a broker, and which of them are usable.
+"""The log dirs that clients prefer for replicas that this broker does not have yet.
+
+They are kept while the broker runs, as Kafka does.
+
+The log dirs of a broker, and which of them are usable.
 
 A log dir whose disk fails is not touched before the next start, nor are the partitions in it; the
-others are served. Source: R-CTL4, R-CTL6, KIP-112.
+others are served.
+
+Source: KIP-113, R-CTL4, R-CTL6, KIP-112.
 """
 
 import logging
@@ -12,11 +18,33 @@ from storage_engine.core.errors import ErrorCode, KafkaError, LogDirError, Stora
 from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch, TopicPartition
 from storage_engine.core.system_errors import Reach, passes_by_itself, reach_of_file_error
 from storage_engine.log.dirs.log_dir import BrokerLogDir, UnusableLogDirError
-from storage_engine.log.dirs.preferred_dirs import PreferredDirs
 from storage_engine.log.files.disk import Disk
-from storage_engine.log.files.open_files import descriptor_limit
+from storage_engine.log.files.segment_files import descriptor_limit
 
 logger = logging.getLogger(__name__)
+
+
+PREFERRED_MAX = 10_000
+"""The most replicas with a preferred log dir; beyond it the oldest are forgotten, since clients
+could name any number."""
+
+
+class PreferredDirs:
+    """The preferred log dirs by partition."""
+
+    def __init__(self) -> None:
+        self._paths: dict[TopicPartition, Path] = {}
+
+    def prefer(self, topic_partition: TopicPartition, path: Path) -> None:
+        """Records a preference; the latest one counts."""
+        self._paths.pop(topic_partition, None)
+        self._paths[topic_partition] = path
+        if len(self._paths) > PREFERRED_MAX:
+            del self._paths[next(iter(self._paths))]
+
+    def take(self, topic_partition: TopicPartition) -> Path | None:
+        """Return the log dir for a replica that is created now, and forget the preference."""
+        return self._paths.pop(topic_partition, None)
 
 
 class LogDirs:
@@ -58,8 +86,6 @@ class LogDirs:
     def unlock(self) -> None:
         for log_dir in self._all:
             log_dir.unlock()
-
-    # -- usable log dirs ---------------------------------------------------------------------------
 
     @property
     def unusable_count(self) -> int:
@@ -106,8 +132,6 @@ class LogDirs:
                 return log_dir
         return min(working, key=lambda log_dir: log_counts.get(log_dir.path, 0))
 
-    # -- at the start ------------------------------------------------------------------------------
-
     def do_at_start(self, work: Callable[[BrokerLogDir], None]) -> None:
         """Does `work` in each of them. One that fails is left out while there is another.
         StorageError when descriptors or memory are short, or none is left."""
@@ -135,8 +159,6 @@ class LogDirs:
     def _note_lost(self, path: Path, error: Exception) -> None:
         logger.error("log dir left out until the next start log_dir=%s: %s", path, error)
         self._lost.append(path)
-
-    # -- while the broker runs ---------------------------------------------------------------------
 
     def write_in_each(self, write: Callable[[BrokerLogDir], object]) -> dict[Path, OSError]:
         """Does `write` in each working log dir; returns the failed ones with their errors. A

@@ -8,16 +8,11 @@ from collections.abc import Callable
 
 from storage_engine.core.errors import LogDirError, LogShortageError, LogStorageError, StorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Clock
-from storage_engine.log.dirs.dir_checkpoints import DirCheckpoints
-from storage_engine.log.dirs.folder_removal import FolderRemoval
 from storage_engine.log.dirs.log_dir import BrokerLogDir
 from storage_engine.log.dirs.log_dirs import LogDirs, cannot_start
 from storage_engine.log.dirs.log_moves import LogMoves
-from storage_engine.log.dirs.log_opener import LogOpener
 from storage_engine.log.dirs.open_logs import OpenLogs
-from storage_engine.log.files.disk import Disk
-from storage_engine.log.recovery.recovery_progress import RecoveryProgress, begin_progress
+from storage_engine.log.recovery.recovery import RecoveryProgress, begin_progress
 
 logger = logging.getLogger(__name__)
 
@@ -25,23 +20,9 @@ logger = logging.getLogger(__name__)
 class LogLoading:
     """Used once. When a log dir fails, its logs are closed again, and the others are loaded."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        clock: Clock,
-        dirs: LogDirs,
-        open_logs: OpenLogs,
-        opener: LogOpener,
-        checkpoints: DirCheckpoints,
-        removal: FolderRemoval,
-    ) -> None:
-        self._disk = disk
-        self._clock = clock
+    def __init__(self, dirs: LogDirs, open_logs: OpenLogs) -> None:
         self._dirs = dirs
         self._open_logs = open_logs
-        self._opener = opener
-        self._checkpoints = checkpoints
-        self._removal = removal
         self.recovered_bytes = 0
         """The number of bytes that had to be checked, in all logs."""
 
@@ -56,7 +37,7 @@ class LogLoading:
                 f"a replica that was moved to another log dir can't be renamed: {error}"
             ) from error
         self.load_logs(self._find_partitions())
-        self._in_each_dir(self._checkpoints.lower_recovery_points)
+        self._in_each_dir(self._open_logs.lower_recovery_points)
         self._in_each_dir(self._make_gaps_prove_crash)
 
     def load_logs(self, found: dict[TopicPartition, BrokerLogDir]) -> None:
@@ -77,7 +58,7 @@ class LogLoading:
     ) -> None:
         clean = log_dir.was_clean_shutdown
         try:
-            log = self._opener.open(log_dir, topic_partition, clean=clean, progress=progress)
+            log = self._open_logs.open(log_dir, topic_partition, clean=clean, progress=progress)
         except LogShortageError as error:
             raise cannot_start(error) from error
         except (OSError, LogStorageError) as error:
@@ -102,7 +83,7 @@ class LogLoading:
     def _begin(self, log_dir: BrokerLogDir) -> None:
         log_dir.begin()
         for path in log_dir.deleted_folders():
-            self._removal.remove(path)
+            self._open_logs.remove_folder(path)
 
     def _find_partitions(self) -> dict[TopicPartition, BrokerLogDir]:
         found: dict[TopicPartition, BrokerLogDir] = {}
@@ -128,8 +109,8 @@ class LogLoading:
             if each is log_dir
         }
         return begin_progress(
-            self._disk,
-            self._clock,
+            self._open_logs.disk,
+            self._open_logs.clock,
             log_dir.path,
             recovery_points,
             clean=log_dir.was_clean_shutdown,
@@ -150,5 +131,5 @@ class LogLoading:
         except LogStorageError as error:
             logger.warning("gaps in offsets can't be recognised before the next start: %s", error)
             return
-        self._checkpoints.write_recovery_points(log_dir)
+        self._open_logs.write_recovery_points(log_dir)
         log_dir.gaps_prove_crash = True

@@ -1,34 +1,111 @@
 """All logs of a broker. A partition has one folder, in one of the log dirs, and one open log there.
 
-New partitions go to the log dir with the fewest. Source: R-LOG1, R-LOG8, R-CTL4, R-CTL6, KIP-112.
+New partitions go to the log dir with the fewest. At a stop all logs are settled, then flushed many
+at a time. Only the slow halves of flushes, which touch nothing but descriptors of their own, may
+run on other threads. A log whose flush has failed is closed without another: the kernel may count
+its pages as clean by then. Source: R-LOG1, R-LOG4, R-LOG8, R-CTL4, R-CTL6, KIP-112.
 """
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from storage_engine.core.errors import LogDirError, LogStorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock
-from storage_engine.log.dirs.dir_checkpoints import DirCheckpoints
-from storage_engine.log.dirs.folder_removal import FolderRemoval
-from storage_engine.log.dirs.log_closing import LogClosing, RunFlushes, one_after_another
 from storage_engine.log.dirs.log_dir import DELETED_FOLDER_SUFFIX, STRAY_FOLDER_SUFFIX
 from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.log.dirs.log_loading import LogLoading
 from storage_engine.log.dirs.log_moves import LogMoves
-from storage_engine.log.dirs.log_opener import LogOpener
 from storage_engine.log.dirs.open_logs import OpenLogs
-from storage_engine.log.files.disk import REAL_DISK, Disk
-from storage_engine.log.files.open_files import OpenFiles
-from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.log.files.disk import REAL_DISK, Disk, storage_error
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.log.state.partition_metadata import read_topic_id, write_topic_id
+from storage_engine.log.state.checkpoints import read_topic_id, write_topic_id
+from storage_engine.log.state.flush_state import FlushJob
 
 logger = logging.getLogger(__name__)
+
+
+LOGS_PER_ROUND = 64
+"""Flushes that are prepared together: each holds some six descriptors until it has run."""
+
+RunFlushes = Callable[[Sequence[Callable[[], None]]], list[Exception | None]]
+"""Runs all of these, on any threads; returns what each has raised, in their order."""
+
+
+def one_after_another(works: Sequence[Callable[[], None]]) -> list[Exception | None]:
+    """Runs them on this thread."""
+    errors: list[Exception | None] = []
+    for work in works:
+        try:
+            work()
+            errors.append(None)
+        except OSError as error:
+            errors.append(error)
+    return errors
+
+
+class LogClosing:
+    """Used once, by one stop."""
+
+    def __init__(self, open_logs: OpenLogs, run_flushes: RunFlushes) -> None:
+        self._open_logs = open_logs
+        self._run_flushes = run_flushes
+        self._failed: LogStorageError | None = None
+
+    def close_all(self) -> LogStorageError | None:
+        """Returns an error where a log could not be flushed, so that the stop is not clean."""
+        settled = list(self._usable())
+        for log in settled:
+            self._try(log, log.settle)
+        rounds = iter(settled)
+        while part := list(islice(rounds, LOGS_PER_ROUND)):
+            self._flush(part)
+        return self._failed
+
+    def _usable(self) -> Iterator[PartitionLog]:
+        """Those whose log dir has not failed; the others are closed."""
+        for topic_partition, log in self._open_logs.logs.items():
+            if self._open_logs.dir_of[topic_partition].failed:
+                log.close_without_flush()
+            else:
+                yield log
+
+    def _flush(self, logs: Sequence[PartitionLog]) -> None:
+        """The first flush of each; `close` does what is left of a long log."""
+        jobs: list[tuple[PartitionLog, FlushJob]] = []
+        for log in logs:
+            if log.flush_state.is_behind:
+                try:
+                    jobs.append((log, log.prepare_flush()))
+                except LogStorageError as failure:
+                    self._note(log, failure)
+        broken: set[TopicPartition] = set()
+        errors = self._run_flushes([job.run for _, job in jobs])
+        for (log, job), error in zip(jobs, errors, strict=True):
+            if error is None:
+                job.finish()
+            else:
+                self._note(log, LogDirError(f"can't flush {log.directory}: {error}"))
+                log.close_without_flush()
+                broken.add(log.topic_partition)
+        for log in logs:
+            if log.topic_partition not in broken:
+                self._try(log, log.close)
+
+    def _try(self, log: PartitionLog, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except LogStorageError as error:
+            self._note(log, error)
+
+    def _note(self, log: PartitionLog, error: LogStorageError) -> None:
+        logger.error("log not closed partition=%s error=%s", log.topic_partition, error)
+        self._failed = error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,30 +146,13 @@ class LogManager:
             broker_id=settings.broker_id,
             reserve_bytes=settings.reserve_bytes,
         )
-        self._open_logs = OpenLogs()
+        self._open_logs = OpenLogs(
+            disk, clock, config_of or (lambda topic: settings.default_config), background
+        )
         self.logs = self._open_logs.logs
-        self._removal = FolderRemoval(disk, background)
-        self._checkpoints = DirCheckpoints(disk, self._open_logs)
-        self._opener = LogOpener(
-            disk,
-            clock,
-            OpenFiles(),
-            self._checkpoints,
-            config_of or (lambda topic: settings.default_config),
-        )
-        self.moves = LogMoves(disk, self._open_logs, self._checkpoints, self._opener, self._removal)
-        self._loading = LogLoading(
-            disk,
-            clock,
-            self.dirs,
-            self._open_logs,
-            self._opener,
-            self._checkpoints,
-            self._removal,
-        )
+        self.moves = LogMoves(self._open_logs)
+        self._loading = LogLoading(self.dirs, self._open_logs)
         self._loaded = False
-
-    # -- life --------------------------------------------------------------------------------------
 
     def load(self, cluster_id: str | None = None) -> None:
         """Opens all logs. From here on a stop without `close` is unclean. A log dir that fails is
@@ -124,8 +184,8 @@ class LogManager:
         failed = closing.close_all()
         for log_dir in self.dirs.working:
             try:
-                self._checkpoints.write_lowered(log_dir)
-                self._checkpoints.write_scrub_times(log_dir)
+                self._open_logs.write_lowered(log_dir)
+                self._open_logs.write_scrub_times(log_dir)
                 if failed is None:
                     log_dir.mark_clean()
             except OSError as error:
@@ -150,8 +210,6 @@ class LogManager:
                 self.moves.fail_dir(log_dir)
                 return True
         return False
-
-    # -- partitions --------------------------------------------------------------------------------
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self.logs.get(topic_partition)
@@ -190,7 +248,7 @@ class LogManager:
         """Removes the partition from this broker at once, and its files in the background."""
         log = self._usable(topic_partition)
         if log is not None:
-            self._removal.remove(self._take_out(log, DELETED_FOLDER_SUFFIX))
+            self._open_logs.remove_folder(self._take_out(log, DELETED_FOLDER_SUFFIX))
             logger.info("log deleted partition=%s", topic_partition)
 
     def put_aside(self, topic_partition: TopicPartition) -> None:
@@ -216,9 +274,7 @@ class LogManager:
 
     def retry_removals(self) -> None:
         """Tries again to remove folders of deleted partitions; called once in a while."""
-        self._removal.retry()
-
-    # -- checkpoints -------------------------------------------------------------------------------
+        self._open_logs.retry_removals()
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         """Return the last high watermark that was kept, or that of the checkpoint file at the
@@ -240,26 +296,24 @@ class LogManager:
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Keeps the high watermarks of the logs that this broker has."""
         self.dirs.write_in_each(
-            lambda log_dir: self._checkpoints.write_high_watermarks(log_dir, offsets)
+            lambda log_dir: self._open_logs.write_high_watermarks(log_dir, offsets)
         )
 
     def write_recovery_points(self) -> None:
-        self.dirs.write_in_each(self._checkpoints.write_recovery_points)
+        self.dirs.write_in_each(self._open_logs.write_recovery_points)
 
     def write_log_starts(self) -> dict[Path, OSError]:
         """Writes the log start offsets; returns the log dirs where that failed, with their
         errors."""
-        return self.dirs.write_in_each(self._checkpoints.write_log_starts)
+        return self.dirs.write_in_each(self._open_logs.write_log_starts)
 
     def write_cleaner_offsets(self) -> None:
         """Writes the first dirty offset of each log."""
-        self.dirs.write_in_each(self._checkpoints.write_cleaner_offsets)
+        self.dirs.write_in_each(self._open_logs.write_cleaner_offsets)
 
     def write_scrub_times(self) -> None:
         """Writes the times of the last scrubs of each log's older segments."""
-        self.dirs.write_in_each(self._checkpoints.write_scrub_times)
-
-    # -- helpers -----------------------------------------------------------------------------------
+        self.dirs.write_in_each(self._open_logs.write_scrub_times)
 
     def _usable(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """Return the partition's log, if there is one. LogDirError when its log dir failed."""
@@ -273,12 +327,12 @@ class LogManager:
     ) -> PartitionLog:
         log_dir = self.dirs.for_new_log(topic_partition, self._open_logs.counts)
         try:
-            self._checkpoints.forget(log_dir, topic_partition)
+            self._open_logs.forget(log_dir, topic_partition)
         except OSError as error:
             raise storage_error(
                 "write the checkpoints of", log_dir.path, error, unchanged=True
             ) from error
-        log = self._opener.open(log_dir, topic_partition, config, clean=True)
+        log = self._open_logs.open(log_dir, topic_partition, config, clean=True)
         self._open_logs.put(log, log_dir)
         if topic_id is not None:
             write_topic_id(self._disk, log.directory, topic_id)

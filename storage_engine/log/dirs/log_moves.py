@@ -28,8 +28,6 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.system_errors import passes_by_itself
-from storage_engine.log.dirs.dir_checkpoints import DirCheckpoints
-from storage_engine.log.dirs.folder_removal import FolderRemoval
 from storage_engine.log.dirs.log_dir import (
     DELETED_FOLDER_SUFFIX,
     FILE_NAME_MAX_BYTES,
@@ -37,13 +35,11 @@ from storage_engine.log.dirs.log_dir import (
     MOVED_FOLDER_SUFFIX,
     BrokerLogDir,
 )
-from storage_engine.log.dirs.log_opener import LogOpener
 from storage_engine.log.dirs.open_logs import OpenLogs
-from storage_engine.log.files.disk import Disk
-from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.log.files.disk import storage_error
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.log.state.partition_metadata import read_topic_id, write_topic_id
-from storage_engine.log.state.unfollowed_cuts import UnfollowedCuts
+from storage_engine.log.state.checkpoints import read_topic_id, write_topic_id
+from storage_engine.log.state.flush_state import UnfollowedCuts
 
 logger = logging.getLogger(__name__)
 
@@ -94,24 +90,12 @@ class FutureLog:
 class LogMoves:
     """All copies under way on one broker."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        open_logs: OpenLogs,
-        checkpoints: DirCheckpoints,
-        opener: LogOpener,
-        removal: FolderRemoval,
-    ) -> None:
-        self._disk = disk
+    def __init__(self, open_logs: OpenLogs) -> None:
+        self._disk = open_logs.disk
         self._open_logs = open_logs
-        self._checkpoints = checkpoints
-        self._opener = opener
-        self._removal = removal
         self.under_way: dict[TopicPartition, FutureLog] = {}
         self.interrupted: dict[TopicPartition, tuple[BrokerLogDir, Path]] = {}
         """Copies that the broker's last run did not complete: log dir, and folder of the copy."""
-
-    # -- starting ----------------------------------------------------------------------------------
 
     def recover(self, log_dirs: Sequence[BrokerLogDir]) -> None:
         """Gives moved copies the names of logs, and remembers copies that were under way; called
@@ -132,8 +116,6 @@ class LogMoves:
                 logger.info("move ended partition=%s log_dir=%s", topic_partition, log_dir.path)
             for topic_partition, path in log_dir.named(FUTURE_FOLDER_SUFFIX):
                 self._remember(topic_partition, log_dir, path)
-
-    # -- a copy ------------------------------------------------------------------------------------
 
     def begin(self, topic_partition: TopicPartition, log_dir: BrokerLogDir) -> FutureLog:
         """Begins an empty copy in that log dir. Raises KafkaError."""
@@ -179,8 +161,6 @@ class LogMoves:
         for topic_partition in list(self.under_way):
             self._end(topic_partition)
 
-    # -- its end -----------------------------------------------------------------------------------
-
     def take_over(
         self, topic_partition: TopicPartition, high_watermarks: Mapping[TopicPartition, int]
     ) -> PartitionLog:
@@ -203,7 +183,7 @@ class LogMoves:
         self._open_logs.put(log, log_dir)
         log_dir.high_watermarks[topic_partition] = high_watermarks.get(topic_partition, 0)
         current.close_without_flush()
-        self._removal.remove(removed)
+        self._open_logs.remove_folder(removed)
         logger.info("moved partition=%s from=%s to=%s", topic_partition, source.path, log_dir.path)
         return log
 
@@ -223,19 +203,18 @@ class LogMoves:
         try:
             copied.take_state_of(future.current)
             copied.close()
-            self._checkpoints.incoming[topic_partition] = copied, log_dir
+            self._open_logs.incoming[topic_partition] = copied, log_dir
             try:
-                self._checkpoints.write_lowered(log_dir)
-                self._checkpoints.write_high_watermarks(log_dir, high_watermarks)
+                self._open_logs.write_lowered(log_dir)
+                self._open_logs.write_high_watermarks(log_dir, high_watermarks)
             finally:
-                del self._checkpoints.incoming[topic_partition]
+                del self._open_logs.incoming[topic_partition]
             # This comes before the names change: a shortage of descriptors after that would leave
             # no log.
-            log = self._opener.open_copy(
+            log = self._open_logs.open_copy(
                 path,
                 log_dir,
                 future.current,
-                log_start_offset=future.current.log_start_offset,
                 recovery_point=copied.log_end_offset,
                 grows=False,
             )
@@ -286,14 +265,12 @@ class LogMoves:
                     f"{topic_partition} stays in {source.path}, a folder can't be renamed: {error}"
                 ) from error
             # Until now the checkpoint files of both log dirs have its offsets.
-            self._checkpoints.incoming[topic_partition] = log, log_dir
+            self._open_logs.incoming[topic_partition] = log, log_dir
             raise LogDirError(
                 f"{topic_partition} moves from {source.path} to {log_dir.path}, and only the next"
                 f" start can tell which of the two holds it: {error}"
             ) from error
         return removed
-
-    # -- helpers -----------------------------------------------------------------------------------
 
     def _taken_back(self, removed: Path, source: BrokerLogDir, name: str) -> Path | None:
         """Gives the log its name again, on the medium; returns None on success."""
@@ -316,11 +293,10 @@ class LogMoves:
             raise LogStorageError(f"no copy can be made of {current.directory}: {error}") from error
         log: PartitionLog | None = None
         try:
-            log = self._opener.open_copy(
+            log = self._open_logs.open_copy(
                 path,
                 log_dir,
                 current,
-                log_start_offset=current.log_start_offset,
                 recovery_point=0,
                 grows=True,
             )
@@ -359,4 +335,4 @@ class LogMoves:
         except OSError as error:
             logger.error("copy not removed folder=%s error=%s", path, error)
             return
-        self._removal.remove(gone)
+        self._open_logs.remove_folder(gone)

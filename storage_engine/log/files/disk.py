@@ -3,18 +3,45 @@
 A simulated disk implements `Disk` and runs under the real log code. Descriptors are plain integers,
 and the hot calls (`pwrite`, `pread`) are the system's own functions, so that the indirection costs
 nothing.
+
+Translates errors of the operating system. An OSError leaves this package only as
+LogStorageError.
+
+It names the action and the file, and its code has a client try another replica. Its class says how
+far the failure goes: this action only (no room, no descriptors), this log, or the whole log dir.
+What each number means is in `core.system_errors`.
+
+The free space of one log dir. Appends stop while a reserve is left, so that a full disk refuses
+them before a write, and not in the middle of one.
+
+The reserve is for writes that must not stop: indexes, checkpoints, epochs, and appends of other
+logs that are under way. An append only subtracts from an allowance; the operating system is asked
+when that is used up.
+
+Source: R-LOG8.
 """
 
 import errno
 import fcntl
+import logging
 import mmap
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from storage_engine.core.errors import (
+    LogDirError,
+    LogFullError,
+    LogShortageError,
+    LogStorageError,
+)
 from storage_engine.core.system_errors import Reach, reach_of_file_error
+
+logger = logging.getLogger(__name__)
+
 
 Buffer = bytes | bytearray | memoryview | mmap.mmap
 
@@ -304,6 +331,15 @@ def write_anew(disk: Disk, path: Path) -> None:
         disk.close(descriptor)
 
 
+def sync_names(disk: Disk, directory: Path) -> None:
+    """Brings the names in the folder to the medium."""
+    descriptor = disk.open_directory(directory)
+    try:
+        disk.sync_names(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
 def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
     """Replaces the file by one with `content`: a crash leaves the old one or the new one.
 
@@ -320,8 +356,88 @@ def replace_file(disk: Disk, path: Path, content: bytes, *, sync: bool) -> None:
         disk.close(descriptor)
     disk.rename(temporary, path)
     if sync:
-        descriptor = disk.open_directory(path.parent)
+        sync_names(disk, path.parent)
+
+
+def storage_error(
+    action: str, path: Path, error: OSError, *, unchanged: bool = False
+) -> LogStorageError:
+    """Return the error of an action. `unchanged`: everything is as it was before the action, so
+    that a lack of room did no harm."""
+    message = f"can't {action} {path}: {error.strerror or error}"
+    reach = reach_of_file_error(error)
+    if reach is Reach.LOG_DIR:
+        return LogDirError(message)
+    if reach is Reach.SHORTAGE:
+        return LogShortageError(message)
+    if unchanged and reach is Reach.ROOM:
+        return LogFullError(message)
+    return LogStorageError(message)
+
+
+@contextmanager
+def storage_errors(action: str, path: Path, *, unchanged: bool = False) -> Iterator[None]:
+    """Translate errors in a `with` block about `path`; not for hot paths, where a `try` costs
+    less."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(action, path, error, unchanged=unchanged) from error
+
+
+ALLOWANCE_BYTES = 8 << 20
+"""The bytes that may be appended before the operating system is asked again; small beside the usual
+reserve, since others fill the disk too.
+"""
+
+
+class FreeSpace:
+    """The free space of one log dir, shared by its logs."""
+
+    __slots__ = ("_allowance", "_disk", "_path", "is_full", "reserve_bytes")
+
+    def __init__(self, disk: Disk, path: Path, *, reserve_bytes: int = 0) -> None:
+        """`reserve_bytes` 0: the space is never checked, and no append is refused."""
+        self._disk = disk
+        self._path = path
+        self.reserve_bytes = reserve_bytes
+        self._allowance = 0
+        self.is_full = False
+        """True when the last append was refused."""
+
+    def take(self, size: int) -> None:
+        """Subtracts an append of `size` bytes before it is made; LogFullError when that would reach
+        into the reserve."""
+        left = self._allowance - size
+        if left < 0 and self.reserve_bytes:
+            left = self._ask(size)
+        self._allowance = left
+
+    def refresh(self) -> None:
+        """Has the next append count what others wrote meanwhile."""
+        self._allowance = 0
+
+    def _ask(self, size: int) -> int:
         try:
-            disk.sync_names(descriptor)
-        finally:
-            disk.close(descriptor)
+            free = self._disk.free_bytes(self._path)
+        except OSError as error:
+            raise storage_error("ask for the free space of", self._path, error) from error
+        room = free - self.reserve_bytes
+        if room < size:
+            if not self.is_full:
+                self.is_full = True
+                logger.error(
+                    "log dir full, appends are refused log_dir=%s free_bytes=%d"
+                    " reserve_bytes=%d: make room, or lower log.dir.min.free.bytes",
+                    self._path,
+                    free,
+                    self.reserve_bytes,
+                )
+            raise LogFullError(
+                f"no room for {size} bytes in the log dir {self._path}: {free} bytes are"
+                f" free, log.dir.min.free.bytes={self.reserve_bytes} of them are kept"
+            )
+        if self.is_full:
+            self.is_full = False
+            logger.info("log dir has room again log_dir=%s free_bytes=%d", self._path, free)
+        return min(room, ALLOWANCE_BYTES) - size

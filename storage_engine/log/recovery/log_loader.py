@@ -2,7 +2,9 @@
 
 Order of work: leftovers of deletions are removed; segments from the one with the recovery point on
 are checked unless the last stop was clean; what follows a cut is dropped; then the leader epochs
-and the producers are brought to the same end. Source: R-LOG8.
+and the producers are brought to the same end.
+
+Source: R-LOG8.
 """
 
 import itertools
@@ -13,12 +15,13 @@ from storage_engine.core.errors import LogStorageError
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.core.retained.producer_state import ProducerStates
 from storage_engine.core.system_errors import passes_by_itself
-from storage_engine.log.files.checkpoints import LEADER_EPOCHS_FILE, read_epochs, write_epochs
-from storage_engine.log.files.disk import write_anew
-from storage_engine.log.files.storage_errors import storage_error
-from storage_engine.log.recovery.recovery_progress import RecoveryProgress
-from storage_engine.log.recovery.segment_checks import Gaps, SegmentChecks, drop_segments
-from storage_engine.log.segments.log_folder import LogFolder
+from storage_engine.log.files.disk import storage_error, write_anew
+from storage_engine.log.recovery.recovery import (
+    Gaps,
+    RecoveryProgress,
+    SegmentChecks,
+    drop_segments,
+)
 from storage_engine.log.segments.log_segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIXES,
@@ -27,8 +30,14 @@ from storage_engine.log.segments.log_segment import (
     file_name,
     offset_in_name,
 )
+from storage_engine.log.segments.segment_list import LogFolder
 from storage_engine.log.segments.swap_files import CLEANED_SUFFIX, finish_swaps
-from storage_engine.log.state.partition_metadata import PARTITION_METADATA_FILE
+from storage_engine.log.state.checkpoints import (
+    LEADER_EPOCHS_FILE,
+    PARTITION_METADATA_FILE,
+    read_epochs,
+    write_epochs,
+)
 from storage_engine.log.state.producer_replay import load_producers
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
 

@@ -10,18 +10,29 @@ brought its name back.
 What no flush is known to have brought to the medium is written anew, in place, before it is
 checked. After a failed fsync Linux counts the pages as clean: they are read as if nothing had
 happened, a later fsync succeeds without writing them, and the next loss of power takes them.
+
+Checks the segments of a log when it is opened, and recovers those that may be damaged.
+
+After an unclean stop the segments from the one with the recovery point on are checked batch by
+batch. What follows a cut is dropped.
+
 Source: R-LOG8.
 """
 
+import logging
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.ports import Clock
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
-from storage_engine.log.files.disk import Disk, write_fully
-from storage_engine.log.segments.log_segment import LogSegment
-from storage_engine.log.segments.offset_index import MAX_RELATIVE_OFFSET
+from storage_engine.log.files.disk import Disk, sync_names, write_fully
+from storage_engine.log.segments.indexes import MAX_RELATIVE_OFFSET
+from storage_engine.log.segments.log_segment import LOG_SUFFIX, LogSegment, offset_in_name
+from storage_engine.log.segments.segment_list import LogFolder
+from storage_engine.log.state.producer_replay import is_good
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     MAGIC,
@@ -29,6 +40,92 @@ from storage_engine.protocol.records.record_batch import (
     crc_matches,
     read_header,
 )
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_MS = 2000
+"""A longer recovery logs its progress at this interval."""
+
+MARK = "recovering log_dir="
+"""The beginning of each line; programs that start brokers search their logs for it."""
+
+_MIB = 1 << 20
+
+
+class RecoveryProgress:
+    """The recovery of one log dir."""
+
+    def __init__(self, path: Path, clock: Clock, *, partitions: int, total_bytes: int) -> None:
+        self._path = path
+        self._clock = clock
+        self._partitions = partitions
+        self._total_bytes = total_bytes
+        self._done_partitions = 0
+        self._done_bytes = 0
+        self._start_ms = self._logged_ms = clock.monotonic_ms()
+
+    def checked(self, size: int) -> None:
+        """Counts `size` more bytes as checked."""
+        self._done_bytes += size
+        self._log()
+
+    def opened(self) -> None:
+        """Counts one more log as open."""
+        self._done_partitions += 1
+        self._log()
+
+    def _log(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._logged_ms >= INTERVAL_MS:
+            self._logged_ms = now_ms
+            logger.info("%s%s", MARK, self.text(now_ms))
+
+    def text(self, now_ms: int) -> str:
+        """Return the log dir and its progress."""
+        total = max(self._total_bytes, self._done_bytes)
+        seconds = max(1, now_ms - self._start_ms) / 1000
+        rate = self._done_bytes / seconds
+        if rate:
+            left = f"about {(total - self._done_bytes) / rate:.0f} s left"
+        else:
+            of_partitions = self._partitions - self._done_partitions
+            left = f"about {seconds * of_partitions / max(1, self._done_partitions):.0f} s left"
+        return (
+            f"{self._path}: {self._done_partitions} of {self._partitions} partitions,"
+            f" {self._done_bytes // _MIB} of {total // _MIB} MiB, {rate / _MIB:.0f} MiB/s, {left}"
+        )
+
+
+def begin_progress(
+    disk: Disk, clock: Clock, path: Path, recovery_points: Mapping[Path, int], *, clean: bool
+) -> RecoveryProgress:
+    """Return the progress for the log dir `path`, whose logs' folders have these recovery points;
+    `clean`: they will only be opened.
+    """
+    try:
+        total = 0 if clean else bytes_to_check(disk, recovery_points.items())
+    except OSError:
+        # Opening the logs will raise that error again.
+        total = 0
+    return RecoveryProgress(path, clock, partitions=len(recovery_points), total_bytes=total)
+
+
+def bytes_to_check(disk: Disk, folders: Iterable[tuple[Path, int]]) -> int:
+    """Return the bytes that recovery has to check in the logs of these folders with their recovery
+    points."""
+    total = 0
+    for path, recovery_point in folders:
+        bases = sorted(
+            offset
+            for name in disk.list_names(path)
+            if (offset := offset_in_name(name, LOG_SUFFIX)) is not None
+        )
+        for number, base in enumerate(bases):
+            is_last = number == len(bases) - 1
+            if is_last or bases[number + 1] > recovery_point:
+                total += disk.file_size(path / f"{base:020d}{LOG_SUFFIX}")
+    return total
+
 
 CHUNK_BYTES = 1 << 20
 COPIED_BATCH_MAX_BYTES = 8 << 20
@@ -205,3 +302,138 @@ def _which_is_bad(
     if latter.partition_leader_epoch < former.partition_leader_epoch:
         return latter if latter.partition_leader_epoch < epoch else former
     return None
+
+
+class Gaps(NamedTuple):
+    """The places where offsets may be missing without damage."""
+
+    may_be: bool
+    """True when they may be missing anywhere within segments: the log is or was compacted, or
+    copied from one that was."""
+    none_above: int | None
+    """See `LogStart.no_gap_above`."""
+
+    def may_be_between(self, end_offset: int, base_offset: int) -> bool:
+        """Return True when offsets may be missing between a segment that ends at one offset and the
+        next one, which begins at the other; if not, the former has lost its end."""
+        if not self.may_be or self.none_above is None or base_offset <= self.none_above:
+            return self.may_be
+        # No segment is that long: this is a gap that no index spans, and everything before it was
+        # flushed.
+        return base_offset - end_offset > MAX_RELATIVE_OFFSET + 1
+
+
+class SegmentChecks:
+    """The checks of one log while it is opened, and their findings."""
+
+    def __init__(
+        self,
+        folder: LogFolder,
+        epochs: LeaderEpochCache,
+        gaps: Gaps,
+        *,
+        recovery_point: int,
+        clean: bool,
+        rewrites: bool,
+        progress: RecoveryProgress | None,
+    ) -> None:
+        """`rewrites`: what lies above the recovery point is written anew, see `recovery`."""
+        self._folder = folder
+        self._epochs = epochs
+        self._gaps = gaps
+        self._recovery_point = recovery_point
+        self._clean = clean
+        self._rewrites_from = recovery_point if rewrites else None
+        self._progress = progress
+        self._last_epoch = -1
+        """The leader epoch of the last batch that was checked."""
+        self.recovered_bytes = 0
+        self.damaged: list[LogSegment] = []
+        """Segments whose transaction index may be wrong."""
+
+    def run(self, segments: list[LogSegment]) -> None:
+        """Checks and repairs every segment, except the transaction indexes of `damaged`; removes
+        from `segments` those that follow a cut."""
+        folder = self._folder
+        names = set(folder.disk.list_names(folder.path)) if len(segments) > 1 else set()
+        for number, segment in enumerate(segments):
+            is_last = number + 1 == len(segments)
+            if is_last:
+                if not (self._clean and self._has_good_end(segment)):
+                    self._recover(segment)
+                continue
+            following = segments[number + 1].base_offset
+            # A segment that ends at the recovery point may have been sealed after the last flush.
+            if self._clean or following < self._recovery_point:
+                self._check_indexes(segment, names)
+                continue
+            cut = self._recover(segment).cut
+            is_short = segment.next_offset < following and not (
+                self._gaps.may_be_between(segment.next_offset, following)
+            )
+            if cut is not None or is_short or segment.next_offset > following:
+                drop_segments(folder, segments, number + 1, "it follows the damage")
+                break
+            segment.next_offset = following
+
+    def _has_good_end(self, segment: LogSegment) -> bool:
+        """Return True when the newest segment ends as a clean stop leaves it. Records a damaged
+        transaction index."""
+        trusted = segment.load_end()
+        segment.transaction_index.must_be_sealed = segment.size > 0
+        # This index is checked now, as it may grow; those of the others are checked when they are
+        # used.
+        if trusted and not is_good(segment):
+            self.damaged.append(segment)
+        return trusted
+
+    def _check_indexes(self, segment: LogSegment, names: set[str]) -> None:
+        """Rebuilds indexes that are missing, of a segment whose batches are trusted."""
+        missing = {path.name for path in segment.paths()} - names
+        segment.transaction_index.must_be_sealed = True
+        if segment.transaction_index.file.path.name in missing:
+            missing.discard(segment.transaction_index.file.path.name)
+            if not is_good(segment):
+                self.damaged.append(segment)
+        if missing:
+            segment.repair_indexes()
+
+    def _recover(self, segment: LogSegment) -> Recovered:
+        size = segment.size
+        self.recovered_bytes += size
+        self.damaged.append(segment)
+        logger.info("checking segment=%s bytes=%d", segment.file.path, size)
+        recovered = recover_segment(
+            self._folder.disk,
+            segment,
+            self._epochs,
+            gaps_allowed=self._gaps.may_be,
+            least_epoch=self._last_epoch,
+            rewrites_from=self._rewrites_from,
+        )
+        self._last_epoch = recovered.last_epoch
+        if self._progress is not None:
+            self._progress.checked(size)
+        cut = recovered.cut
+        if cut is not None:
+            logger.warning(
+                "cut segment=%s at_byte=%d end_offset=%d dropped_bytes=%d reason=%s",
+                segment.file.path, cut.position, segment.next_offset, cut.dropped_bytes, cut.reason,
+            )  # fmt: skip
+        return recovered
+
+
+def drop_segments(folder: LogFolder, segments: list[LogSegment], first: int, reason: str) -> None:
+    """Removes the segments from number `first` on, the last one first, so that a crash leaves a
+    shorter log. It is on the medium when this returns: none of them may reappear behind what is
+    appended now.
+    """
+    while len(segments) > first:
+        segment = segments.pop()
+        logger.warning(
+            "dropped segment=%s bytes=%d reason=%s", segment.file.path, segment.size, reason
+        )
+        segment.close()
+        for path in segment.paths():
+            folder.disk.remove(path)
+    sync_names(folder.disk, folder.path)

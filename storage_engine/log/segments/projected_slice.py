@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.ports import SlicedRecords
 from storage_engine.core.typed.topic_schema import TopicSchema
-from storage_engine.log.files.load_job import LoadJob
+from storage_engine.log.files.segment_files import LoadJob
 from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
 from storage_engine.protocol.typed.directory import HEAD_BYTES, MAX_DIRECTORY_BYTES

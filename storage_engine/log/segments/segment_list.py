@@ -1,23 +1,61 @@
-"""The segments of one log, oldest first. The tuple is replaced, never changed, so that readers keep
+"""The folder `<topic>-<partition>` of one log, with the settings of its segments.
+
+The segments of one log, oldest first. The tuple is replaced, never changed, so that readers keep
 theirs.
 
 Deleted files are renamed at once and removed `file.delete.delay.ms` later. Deletions at the end go
 from the newest segment to the oldest and at the beginning the other way round, so that a crash in
-between leaves a log without holes. Source: R-LOG2, R-LOG9.
+between leaves a log without holes.
+
+Source: R-LOG1, R-LOG2, R-LOG9.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from storage_engine.core.errors import LogShortageError
 from storage_engine.core.ports import Clock
-from storage_engine.log.segments.log_folder import LogFolder
+from storage_engine.log.files.disk import Disk, sync_names
+from storage_engine.log.files.segment_files import OpenFiles
+from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segments.log_segment import LogSegment
-from storage_engine.log.segments.swap_files import sync_names
 from storage_engine.log.segments.transaction_index import TransactionIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFolder:
+    """Replaced as a whole when the settings change or the folder is renamed."""
+
+    disk: Disk
+    pool: OpenFiles
+    path: Path
+    config: LogConfig
+
+    def segment(self, base_offset: int, *, created_ms: int, size: int = 0) -> LogSegment:
+        """Return a segment whose files exist, with `size` bytes of batches."""
+        return LogSegment(
+            self.disk,
+            self.pool,
+            self.path,
+            base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+            index_max_bytes=self.config.segment_index_bytes,
+            created_ms=created_ms,
+            size=size,
+        )
+
+    def new_segment(self, base_offset: int, *, created_ms: int) -> LogSegment:
+        """Return an empty segment with a new `.log` file; leftovers of the same names are
+        removed."""
+        segment = self.segment(base_offset, created_ms=created_ms)
+        for path in segment.paths():
+            self.disk.remove(path)
+        segment.file.create()
+        return segment
+
 
 SEGMENTS_PER_FLUSH = 32
 """The most segments of one flush, which opens all its files at once; more segments take several
@@ -36,19 +74,6 @@ class Unflushed(NamedTuple):
 
 class SegmentList:
     """Invariant: not empty, base offsets ascending, `active` is the last one."""
-
-    __slots__ = (
-        "_clock",
-        "_deleted",
-        "_deletions",
-        "_moved",
-        "_synced_name_changes",
-        "active",
-        "all",
-        "folder",
-        "is_cut_short",
-        "name_changes",
-    )
 
     def __init__(self, folder: LogFolder, segments: tuple[LogSegment, ...], clock: Clock) -> None:
         self.folder = folder

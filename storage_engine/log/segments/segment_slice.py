@@ -1,35 +1,57 @@
-"""A run of whole batches in a segment file, the result of a read. The bytes are read only when they
+"""The byte positions at which recent reads ended. An entry is for one segment only, so that it is
+never used for another.
+
+A consumer or follower that keeps up asks next for the offset where its last read ended, and all
+reads are bounded by the same high watermark; both are found here without the index. Truncation
+clears all entries.
+
+A run of whole batches in a segment file, the result of a read. The bytes are read only when they
 are needed.
 
 Small runs are copied with one `pread` (cheaper than mapping pages for them); larger ones are views
 of the page cache through the segment's mapped window. A slice from before a truncation refuses to
 be viewed after it; a view taken before must not be touched after it, because the bytes are gone and
 access to them would fault (a system call on them returns an error). Deleted segments do no harm,
-since the pages live as long as the view. Source: R-LOG5, R-LOG9.
+since the pages live as long as the view.
+
+Finds the bytes of a read: whole batches of one segment, never beyond the bound.
+
+Source: R-LOG5, R-LOG9, R-LOG3.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from storage_engine.core.errors import LogStorageError
-from storage_engine.log.files.load_job import ColdBytesError, LoadJob
-from storage_engine.log.segments.log_file import COPY_MAX_BYTES, LogFile
-from storage_engine.log.segments.read_positions import ReadPositions
+from storage_engine.log.files.segment_files import COPY_MAX_BYTES, ColdBytesError, LoadJob
+from storage_engine.log.segments.log_segment import LogSegment
+
+POSITIONS_MAX = 64
+"""The most positions: more than the readers that usually follow one partition."""
 
 
-class SliceSource(Protocol):
-    """The part of a segment that its slices use."""
+class ReadPositions:
+    """Offsets and their byte positions."""
 
-    base_offset: int
-    next_offset: int
-    cuts: int
-    """Grows with every truncation."""
-    file: LogFile
-    size: int
+    __slots__ = ("_places",)
 
-    def view(self, position: int, size: int) -> memoryview: ...
+    def __init__(self) -> None:
+        self._places: dict[int, tuple[object, int]] = {}
 
-    def read_bytes(self, position: int, size: int) -> bytes: ...
+    def get(self, segment: object, offset: int) -> int | None:
+        """Return the position in `segment` of the first batch that ends at or after `offset`, or of
+        the end of the file.
+        """
+        place = self._places.get(offset)
+        return place[1] if place is not None and place[0] is segment else None
+
+    def put(self, segment: object, offset: int, position: int) -> None:
+        places = self._places
+        if len(places) >= POSITIONS_MAX and offset not in places:
+            del places[next(iter(places))]
+        places[offset] = (segment, position)
+
+    def clear(self) -> None:
+        self._places.clear()
 
 
 class SegmentSlice:
@@ -38,7 +60,7 @@ class SegmentSlice:
     __slots__ = ("_copy", "_cuts", "_position", "_size", "_source", "end_offset", "start_offset")
 
     def __init__(
-        self, source: SliceSource, position: int, size: int, start_offset: int, end_offset: int
+        self, source: LogSegment, position: int, size: int, start_offset: int, end_offset: int
     ) -> None:
         self._source = source
         self._cuts = source.cuts
@@ -138,3 +160,77 @@ class SegmentSlice:
     def _check(self) -> None:
         if self._source.cuts != self._cuts:
             raise LogStorageError("the log was truncated since these batches were looked up")
+
+
+def find_slice(
+    positions: ReadPositions,
+    segments: tuple[LogSegment, ...],
+    number: int,
+    offset: int,
+    *,
+    max_bytes: int,
+    limit: int,
+    at_least_one: bool,
+    wait: bool = True,
+) -> SegmentSlice | None:
+    """Return the batches from `offset`, which lies in segment `number`, to `limit` (exclusive) at
+    most; None when nothing fits. `positions` has the ends of recent reads.
+
+    ColdBytesError when finding them would have to wait for the medium, unless `wait`.
+    """
+    while True:
+        segment = segments[number]
+        if segment.base_offset >= limit:
+            return None
+        start = _start(positions, segment, offset, wait)
+        if start < segment.size:
+            break
+        number += 1
+        if number == len(segments):
+            return None
+    bound, bound_offset = _bound(positions, segment, limit, wait)
+    if bound <= start:
+        return None
+    if bound - start <= max_bytes:
+        end, end_offset = bound, bound_offset
+    else:
+        end, end_offset = segment.boundary_at_or_before(start + max_bytes, start, wait=wait)
+        if end == start:
+            if not at_least_one:
+                return None
+            header = next(segment.scan(start, wait=wait))[1]
+            end, end_offset = start + header.size_in_bytes, header.next_offset
+    positions.put(segment, end_offset, end)
+    return SegmentSlice(segment, start, end - start, offset, end_offset)
+
+
+def _start(positions: ReadPositions, segment: LogSegment, offset: int, wait: bool) -> int:
+    """Return the position of the first batch that ends at or after `offset`; the segment's size
+    when there is none.
+    """
+    if offset <= segment.base_offset:
+        return 0
+    position = positions.get(segment, offset)
+    if position is not None:
+        return position
+    found = segment.find(offset, wait=wait)
+    return segment.size if found is None else found[0]
+
+
+def _bound(
+    positions: ReadPositions, segment: LogSegment, limit: int, wait: bool
+) -> tuple[int, int]:
+    """Return where the batches below `limit` end, and the offset of the next read."""
+    if segment.next_offset <= limit:
+        return segment.size, segment.next_offset
+    position = positions.get(segment, limit)
+    if position is not None:
+        return position, limit
+    found = segment.find(limit, wait=wait)
+    if found is None:
+        return segment.size, segment.next_offset
+    position, header = found
+    if header.base_offset < limit:
+        return position, header.base_offset
+    positions.put(segment, limit, position)
+    return position, limit

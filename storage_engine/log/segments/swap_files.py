@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from storage_engine.log.files.disk import Disk
+from storage_engine.log.files.disk import Disk, sync_names
 from storage_engine.log.segments.log_segment import (
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
@@ -90,12 +90,3 @@ def finish_swaps(disk: Disk, directory: Path, names: list[str]) -> bool:
     if found:
         sync_names(disk, directory)
     return found
-
-
-def sync_names(disk: Disk, directory: Path) -> None:
-    """Brings the names in the folder to the medium."""
-    descriptor = disk.open_directory(directory)
-    try:
-        disk.sync_names(descriptor)
-    finally:
-        disk.close(descriptor)

@@ -35,8 +35,8 @@ from crc32c import crc32c
 
 from storage_engine.core.transactions.partition_transactions import AbortedTransaction
 from storage_engine.log.files.disk import Disk
-from storage_engine.log.files.open_files import OpenFiles
-from storage_engine.log.segments.index_file import IndexFile
+from storage_engine.log.files.segment_files import OpenFiles
+from storage_engine.log.segments.indexes import IndexFile
 
 ENTRY = struct.Struct(">hqqqq")
 VERSION = 0
@@ -45,15 +45,6 @@ SEAL_VERSION = 0x7FFF
 
 class TransactionIndex:
     """The transaction index of one segment."""
-
-    __slots__ = (
-        "_has_seal",
-        "file",
-        "is_being_rebuilt",
-        "is_checked",
-        "is_unsynced",
-        "must_be_sealed",
-    )
 
     def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
         self.file = IndexFile(disk, pool, path, ENTRY.size)

@@ -1,38 +1,87 @@
-"""The recovery point of a log, which never claims more than was flushed.
+"""A flush in two halves. The slow one may run on another thread, so the job holds descriptors of
+its own.
+
+The recovery point of a log, which never claims more than was flushed.
+
+Cuts of a log that its copy in another log dir has not followed yet.
 
 Source: R-LOG4, R-LOG8.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from storage_engine.core.errors import LogDirError, LogShortageError
 from storage_engine.core.ports import Clock
-from storage_engine.log.files.storage_errors import storage_errors
+from storage_engine.log.files.disk import Disk, storage_errors
 from storage_engine.log.log_config import NO_TIME_LIMIT
 from storage_engine.log.segments.segment_list import SEGMENTS_PER_FLUSH, SegmentList
-from storage_engine.log.state.flush_job import FlushJob
-from storage_engine.log.state.leader_epoch_checkpoint import LeaderEpochCheckpoint
-from storage_engine.log.state.log_checkpoints import LogCheckpoints
-from storage_engine.log.state.partition_metadata import PARTITION_METADATA_FILE
+from storage_engine.log.state.checkpoints import (
+    PARTITION_METADATA_FILE,
+    LeaderEpochCheckpoint,
+    LogCheckpoints,
+)
+
+
+class FlushJob:
+    """Brings files of a log to the medium, and the names in its folder when a `directory` is
+    given.
+    """
+
+    __slots__ = ("_descriptors", "_disk", "_folders", "_on_flushed", "end_offset")
+
+    def __init__(
+        self,
+        disk: Disk,
+        files: list[Path],
+        folders: list[Path],
+        end_offset: int,
+        on_flushed: Callable[[], None],
+    ) -> None:
+        """Opens all files, so that later changes of their names don't matter; OSError when that
+        fails.
+        """
+        self._disk = disk
+        self._on_flushed = on_flushed
+        self.end_offset = end_offset
+        """All below it is on the medium when the job is done, unless the log was truncated in
+        between."""
+        self._descriptors: list[int] = []
+        self._folders: list[int] = []
+        try:
+            self._descriptors += map(disk.open_existing, files)
+            self._folders += map(disk.open_directory, folders)
+        except OSError:
+            self._close()
+            raise
+
+    @property
+    def syncs(self) -> int:
+        """Return how many files and folders it brings to the medium, while it has not run."""
+        return len(self._descriptors) + len(self._folders)
+
+    def run(self) -> None:
+        """Runs the slow half, on any thread; OSError when the medium fails."""
+        try:
+            for descriptor in self._descriptors:
+                self._disk.sync(descriptor)
+            for descriptor in self._folders:
+                self._disk.sync_names(descriptor)
+        finally:
+            self._close()
+
+    def finish(self) -> None:
+        """Runs the quick half, on the log's own thread, after `run` has succeeded."""
+        self._on_flushed()
+
+    def _close(self) -> None:
+        for descriptor in (*self._descriptors, *self._folders):
+            self._disk.close(descriptor)
+        self._descriptors, self._folders = [], []
 
 
 class FlushState:
     """The recovery point of one log and the flushes that move it."""
-
-    __slots__ = (
-        "_checkpoints",
-        "_clock",
-        "_cut_unsynced",
-        "_epochs",
-        "_generation",
-        "_is_settling",
-        "_is_topic_id_flushed",
-        "_is_used",
-        "_last_flush_ms",
-        "_segments",
-        "_unfinished",
-        "recovery_point",
-    )
 
     def __init__(
         self,
@@ -202,3 +251,26 @@ class FlushState:
                 # The log is not truncated yet, and the next try must come here again.
                 self.recovery_point = known
                 raise
+
+
+class UnfollowedCuts:
+    """Records the truncations of a log while it is copied; the copy follows them."""
+
+    __slots__ = ("begun_anew", "lowest_end_offset")
+
+    def __init__(self) -> None:
+        self.begun_anew = False
+        """True when the log was emptied, and may begin anywhere: the copy must begin anew as
+        well."""
+        self.lowest_end_offset: int | None = None
+        """The lowest end that the log had; None when it was not truncated."""
+
+    def note_end(self, end_offset: int) -> None:
+        """Records that the log was truncated, and ends at `end_offset` (exclusive)."""
+        lowest = self.lowest_end_offset
+        if lowest is None or end_offset < lowest:
+            self.lowest_end_offset = end_offset
+
+    def note_new_beginning(self) -> None:
+        """Records that the log is empty now, or that the extent of its loss is unknown."""
+        self.begun_anew = True

@@ -43,9 +43,8 @@ from storage_engine.core.transactions.partition_transactions import (
     EndedTransaction,
     PartitionTransactions,
 )
-from storage_engine.log.files.disk import Disk, replace_file
+from storage_engine.log.files.disk import Disk, replace_file, sync_names
 from storage_engine.log.segments.log_segment import file_name, offset_in_name
-from storage_engine.log.segments.swap_files import sync_names
 
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 3

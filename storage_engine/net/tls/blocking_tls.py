@@ -16,9 +16,9 @@ from storage_engine.net.blocking import (
     ended,
     network_error,
 )
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
-from storage_engine.net.pieces import Piece, as_buffer
+from storage_engine.net.frames import Piece, as_buffer
+from storage_engine.net.limits import BufferPool
 
 _JOINED_BYTES = 16 * 1024
 """The size of a TLS record: small pieces are joined up to it, since each write is a record."""

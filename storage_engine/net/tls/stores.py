@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 
 if TYPE_CHECKING:
     # It takes 0.1 s to import, which only those pay that use TLS.
@@ -159,9 +159,6 @@ def load_trust_store(settings: TrustStoreSettings) -> TrustStore | None:
     return TrustStore(pem=_pem_of(certificates).decode())
 
 
-# --- files ---
-
-
 def _read(path: str, where: str) -> bytes:
     try:
         with Path(path).open("rb") as file:
@@ -193,9 +190,6 @@ def _type_of(data: bytes, given: str | None, where: str, key: str) -> str:
 def _pem_text(setting: Secret) -> bytes:
     # In a file of properties a line's end may be written as two characters.
     return setting.reveal().replace("\\n", "\n").encode()
-
-
-# --- PEM ---
 
 
 def _of_pem(chain: bytes, key: bytes, password: Secret | None, where: str) -> KeyStore:
@@ -244,9 +238,6 @@ def _pem_of(certificates: Sequence["Certificate"]) -> bytes:
     return b"".join(each.public_bytes(Encoding.PEM) for each in certificates)
 
 
-# --- PKCS#12 ---
-
-
 def _of_pkcs12(data: bytes, settings: KeyStoreSettings, where: str) -> KeyStore:
     password = settings.password or settings.key_password
     key, own, others = _opened_pkcs12(data, password, where, "ssl.keystore.password")
@@ -280,9 +271,6 @@ def _in_order(own: "Certificate", others: Sequence["Certificate"]) -> list["Cert
         chain.append(above[0])
         left.remove(above[0])
     return chain
-
-
-# --- what both hold ---
 
 
 def _key_store(

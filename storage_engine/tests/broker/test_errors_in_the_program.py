@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import SimulatedTransport
 from storage_engine.broker import unexpected
@@ -22,8 +22,7 @@ from storage_engine.broker.transactions import (
     marker_sender,
 )
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.transactions.transaction_events import CheckTimeouts, InitProducer
 from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.core.transactions.transactions import TransactionCoordinator

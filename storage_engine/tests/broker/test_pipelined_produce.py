@@ -13,7 +13,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.segments.log_file import LogFile
+from storage_engine.log.files.segment_files import LogFile
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis import metadata
 from storage_engine.protocol.framing import encode_request_frame

@@ -20,7 +20,7 @@ from storage_engine.core.replication.follower import divergence
 from storage_engine.core.replication.leader_epochs import LeaderEpochCache
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.net.connection import Connection
-from storage_engine.net.responses import Exchange
+from storage_engine.net.frames import Exchange
 from storage_engine.net.server import Server
 from storage_engine.net.serving import ServedListener
 from storage_engine.protocol.apis import (

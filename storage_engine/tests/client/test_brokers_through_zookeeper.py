@@ -17,7 +17,7 @@ from storage_engine.net.deadline import Deadline
 from storage_engine.tests.client.fake_cluster import FakeCluster
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 
 GARBAGE = {
     "no number": b"{}",

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from storage_engine.client import ClientCollector, client_metrics, export_to_opentelemetry
 from storage_engine.client.process_metrics import IDS_MAX, OTHER, _counted, figures_for
-from storage_engine.core.metrics.client_figures import ClientFigures
+from storage_engine.core.metrics import ClientFigures
 
 
 class Owner:

@@ -22,7 +22,7 @@ from storage_engine.core.errors import (
     UnsupportedVersionError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.sink_names import named_write
+from storage_engine.core.transactions.transaction_state import named_write
 from storage_engine.protocol.apis.commit_batch import CommitBatchResponse
 from storage_engine.protocol.apis.join_batch import JoinBatchResponse
 from storage_engine.protocol.apis.micro_batch_fields import BatchResponse

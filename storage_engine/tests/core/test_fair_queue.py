@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core import fair_queue
-from storage_engine.core.fair_queue import FIRST, FairQueue, Share
-from storage_engine.core.shared_room import SharedRoom
+from storage_engine.core.fair_queue import FIRST, FairQueue, Share, SharedRoom
 from storage_engine.tests.sampling import examples
 
 

@@ -20,13 +20,11 @@ from crc32c import crc32c
 from storage_engine.broker.authentication.token_keys import TokenCheck, TokenKey, TokenRules
 from storage_engine.core.errors import HeadraceError, InvalidRequestError, KafkaError
 from storage_engine.core.security.sasl_server import (
+    FoundCredential,
     LogInRefusedError,
+    OAuthBearerServer,
     PlainServer,
     SaslServerMechanism,
-)
-from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
-from storage_engine.core.security.sasl_server_scram import (
-    FoundCredential,
     ScramDecoys,
     ScramServer,
 )

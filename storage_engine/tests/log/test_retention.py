@@ -7,9 +7,8 @@ import pytest
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.retained.retention import KafkaDeletionPolicy
-from storage_engine.log.deletion_policy import load_policy
-from storage_engine.log.log_config import LogConfig
-from storage_engine.log.retention import DeletionPolicyError
+from storage_engine.log.log_config import LogConfig, load_policy
+from storage_engine.log.upkeep import DeletionPolicyError
 from storage_engine.tests.log.support import ManualClock, append, fill, open_log, read_all
 
 DAY_MS = 24 * 3600 * 1000

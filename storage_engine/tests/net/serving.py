@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from storage_engine.net.connection import Connection
+from storage_engine.net.event_loop_ports import new_event_loop
+from storage_engine.net.frames import Exchange
 from storage_engine.net.limits import ServerLimits
-from storage_engine.net.loop import new_event_loop
-from storage_engine.net.responses import Exchange
 from storage_engine.net.server import Server
 from storage_engine.net.serving import ServedListener
 

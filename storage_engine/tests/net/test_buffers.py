@@ -4,9 +4,8 @@ import os
 
 import pytest
 
-from storage_engine.net.buffers import BufferPool
-from storage_engine.net.limits import TURN_WRITE_BYTES
-from storage_engine.net.pieces import EncryptedWriter, PieceRest, ResponseWriter
+from storage_engine.net.frames import EncryptedWriter, PieceRest, ResponseWriter
+from storage_engine.net.limits import TURN_WRITE_BYTES, BufferPool
 
 MIB = 1 << 20
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from storage_engine.net.loop import new_event_loop
+from storage_engine.net.event_loop_ports import new_event_loop
 
 
 def test_a_broker_without_uvloop_runs_on_the_loop_of_asyncio(monkeypatch):

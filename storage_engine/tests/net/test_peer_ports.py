@@ -5,9 +5,8 @@ import socket
 import pytest
 
 from storage_engine.core.ports import Endpoint, PortAnswer
-from storage_engine.net import peer_ports
-from storage_engine.net.peer import PeerTransport
-from storage_engine.net.peer_ports import TcpPeerPorts
+from storage_engine.net import peer
+from storage_engine.net.peer import PeerTransport, TcpPeerPorts
 from storage_engine.tests.net.serving import eventually, serving, stays
 from storage_engine.tests.net.test_peer import Asker, abort_all, fetching
 
@@ -49,7 +48,7 @@ def test_a_port_with_a_listener_accepts(loop_thread, ports):
 
 
 def test_a_port_whose_queue_is_full_does_not_refuse(loop_thread, ports, monkeypatch):
-    monkeypatch.setattr(peer_ports, "PROBE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(peer, "PROBE_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         waiting = [socket.socket() for _ in range(4)]
         for each in waiting:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.groups.group import subscribed_topics
 from storage_engine.core.groups.records import (
     GroupContent,
     GroupKey,
@@ -14,7 +15,6 @@ from storage_engine.core.groups.records import (
     OffsetKey,
     OffsetRecord,
 )
-from storage_engine.core.groups.subscription import subscribed_topics
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.protocol.records.control_record import encode_marker

@@ -21,11 +21,10 @@ def walks() -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("produce, acks=all", 35),
-        ("fetch", 27),
-        ("commit of a micro-batch, beyond a transactional produce", 9),
-        # Two of them since znodes have a file for each subject.
-        ("controller failover", 35),
+        ("produce, acks=all", 31),
+        ("fetch", 22),
+        ("commit of a micro-batch, beyond a transactional produce", 7),
+        ("controller failover", 27),
     ],
 )
 def test_a_walk_does_not_get_longer(walks, name, most):

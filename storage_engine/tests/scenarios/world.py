@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.broker import SESSION_TIMEOUT_MS
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
@@ -17,7 +17,7 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.core.transactions.sink_names import member_transactional_id
+from storage_engine.core.transactions.transaction_state import member_transactional_id
 from storage_engine.protocol.apis import commit_batch, join_batch
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, iter_headers

@@ -7,7 +7,7 @@ import pytest
 from storage_engine.core.control.cluster_state import BrokerEndpoint
 from storage_engine.core.ids import BrokerId
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.broker_znodes import NO_PORT, BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import NO_PORT, BrokerIdZNode
 
 KAFKA = {
     "listener_security_protocol_map": {"CLIENT": "SASL_SSL", "INTERNAL": "SSL"},

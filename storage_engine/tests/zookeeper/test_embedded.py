@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
-from storage_engine.zookeeper import embedded, java
+from storage_engine.zookeeper import embedded
 from storage_engine.zookeeper.embedded import (
     HOST,
     EmbeddedZooKeeper,
     EmbeddedZooKeeperError,
+    JavaError,
     attach_embedded,
+    find_java,
     is_serving,
     start_embedded,
 )
-from storage_engine.zookeeper.java import JavaError, find_java
 from storage_engine.zookeeper.session import ZooKeeperSession
 
 
@@ -222,4 +223,4 @@ def test_a_java_that_does_not_tell_its_version_is_told(
     ("text", "version"), [("17.0.15", 17), ("1.8.0_392", 8), ("21", 21), ("22-ea", 22), ("x", None)]
 )
 def test_version_texts(text: str, version: int | None) -> None:
-    assert java.major_version(text) == version
+    assert embedded.major_version(text) == version

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, p
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.zookeeper_settings import ZooKeeperTls
-from storage_engine.net.tls.zookeeper_context import zookeeper_context
+from storage_engine.net.tls.contexts import zookeeper_context
 from storage_engine.zookeeper.access import ZooKeeperAccess
-from storage_engine.zookeeper.encrypted import EncryptingHandler, poll
+from storage_engine.zookeeper.kazoo_driver import EncryptingHandler, poll
 
 ENABLED = {"zookeeper.ssl.client.enable": "true"}
 

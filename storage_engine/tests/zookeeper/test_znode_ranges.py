@@ -18,8 +18,8 @@ from storage_engine.zookeeper.consumer_znodes import ConsumerIdZNode, OffsetZNod
 from storage_engine.zookeeper.replies import from_get
 from storage_engine.zookeeper.session_credentials import SessionZNode
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.cluster_znodes import (
+    BrokerIdZNode,
     ClusterIdZNode,
     ConfigZNode,
     ControllerEpochZNode,

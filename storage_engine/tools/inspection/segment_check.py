@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.log.segments import offset_index, time_index
+from storage_engine.log.segments import indexes
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     MAGIC,
@@ -124,9 +124,9 @@ def check_offset_index(
 ) -> Iterator[IndexEntryReport]:
     """Every entry of an `.index` file; a batch with that last offset must stand at its position."""
     previous = (base_offset - 1, -1)
-    size = offset_index.ENTRY.size
+    size = indexes.OFFSET_ENTRY.size
     for number in range(len(data) // size):
-        relative_offset, position = offset_index.ENTRY.unpack_from(data, number * size)
+        relative_offset, position = indexes.OFFSET_ENTRY.unpack_from(data, number * size)
         offset = base_offset + relative_offset
         problem = None
         if offset <= previous[0] or position <= previous[1]:
@@ -162,9 +162,9 @@ def check_time_index(
     """
     largest = _LargestTimestamps(log, base_offset) if log is not None else None
     previous = (-(2**63), base_offset - 1)
-    size = time_index.ENTRY.size
+    size = indexes.TIME_ENTRY.size
     for number in range(len(data) // size):
-        timestamp_ms, relative_offset = time_index.ENTRY.unpack_from(data, number * size)
+        timestamp_ms, relative_offset = indexes.TIME_ENTRY.unpack_from(data, number * size)
         offset = base_offset + relative_offset
         problem = None
         if timestamp_ms <= previous[0] or offset <= previous[1]:

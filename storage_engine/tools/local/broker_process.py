@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import storage_engine
-from storage_engine.log.recovery.recovery_progress import MARK as RECOVERY_MARK
+from storage_engine.log.recovery.recovery import MARK as RECOVERY_MARK
 from storage_engine.tools.local.cluster_file import BrokerEntry
 from storage_engine.tools.local.processes import StopOutcome as StopOutcome
 from storage_engine.tools.local.processes import (

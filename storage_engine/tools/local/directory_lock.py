@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from storage_engine.tools.errors import CommandError
-from storage_engine.zookeeper.owner_only import for_owner
+from storage_engine.zookeeper.session_credentials import for_owner
 
 LOCK_TIMEOUT_S = 60.0
 """A command waits for the lock as long as starting all brokers may take."""

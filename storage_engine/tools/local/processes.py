@@ -15,8 +15,8 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from storage_engine.zookeeper.owner_only import for_owner
-from storage_engine.zookeeper.process_end import has_ended
+from storage_engine.zookeeper.embedded import has_ended
+from storage_engine.zookeeper.session_credentials import for_owner
 
 POLL_S = 0.02
 KILL_TIMEOUT_S = 10.0

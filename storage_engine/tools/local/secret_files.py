@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from storage_engine.zookeeper.owner_only import OWNER_ONLY
+from storage_engine.zookeeper.session_credentials import OWNER_ONLY
 
 
 def write_secret(path: Path, content: bytes) -> None:

@@ -4,6 +4,8 @@ a path and its JSON.
 The keys are exactly those that Kafka documents (R-CTL10). Further keys are written only for what
 the documents have no place for (topic id); unknown keys of others are ignored.
 
+The znodes that are there in every cluster, for others to lie below them.
+
 Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL10.
 """
 
@@ -36,6 +38,7 @@ from storage_engine.zookeeper.znode_json import (
     required_value,
     str_field,
 )
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode, ConfigZNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,3 +234,20 @@ def _topic_id(path: str, text: str) -> uuid.UUID:
         return topic_id_from_text(text)
     except ValueError as error:
         raise ZnodeFormatError(f"znode {path}: {error}") from None
+
+
+PERSISTENT_PATHS = (
+    BrokerIdZNode.PARENT,
+    TopicZNode.PARENT,
+    ConfigZNode.TOPICS,
+    ConfigZNode.BROKERS,
+    "/config/changes",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+    "/admin",
+    "/consumers",
+)
+"""Created, with their parents, by whichever broker comes first.
+
+Below /admin a node exists only while its request does.
+"""

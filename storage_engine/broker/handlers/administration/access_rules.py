@@ -13,6 +13,7 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.security.acl_rules import (
+    ANY,
     AccessRule,
     AclBinding,
     AclFilter,
@@ -21,7 +22,6 @@ from storage_engine.core.security.acl_rules import (
     binding_of,
     filter_of,
 )
-from storage_engine.core.security.acl_types import ANY
 from storage_engine.core.security.authorizer import Authorizer
 from storage_engine.core.settings.settings import AUTHORIZER
 from storage_engine.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse

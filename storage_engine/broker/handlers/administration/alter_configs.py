@@ -36,7 +36,7 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.listener_map import is_listener_key
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
-from storage_engine.core.security.acl_types import CLUSTER_NAME, ResourceType
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, ResourceType
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.settings import BY_TOPIC_KEY
 from storage_engine.protocol.apis.spec import Resp

@@ -16,9 +16,7 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.config_changes import ConfigChanges
 from storage_engine.broker.settings.config_store import Compute, ConfigEntity, ConfigStore
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.quotas.quota_entity import QuotaEntity
-from storage_engine.core.quotas.quota_filter import QuotaFilter
-from storage_engine.core.quotas.quota_keys import QuotaKey, checked, setting_of
+from storage_engine.core.quotas import QuotaEntity, QuotaFilter, QuotaKey, checked, setting_of
 from storage_engine.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -21,9 +21,9 @@ from storage_engine.broker.handlers.controller.controller_only import acting_con
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.internal_topics import check_not_internal
+from storage_engine.core.ids import check_not_internal
 from storage_engine.core.ports import Scheduler
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

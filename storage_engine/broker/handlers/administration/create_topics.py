@@ -26,9 +26,9 @@ from storage_engine.broker.handlers.controller.controller_only import acting_con
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig, effective_settings
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.internal_topics import check_not_internal
+from storage_engine.core.ids import check_not_internal
 from storage_engine.core.ports import Scheduler
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 FIRST_WITH_SETTINGS = 5

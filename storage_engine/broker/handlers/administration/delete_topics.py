@@ -22,9 +22,9 @@ from storage_engine.broker.handlers.controller.controller_only import acting_con
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.internal_topics import check_not_internal
+from storage_engine.core.ids import check_not_internal
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID
 from storage_engine.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode

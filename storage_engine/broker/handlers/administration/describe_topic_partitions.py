@@ -11,8 +11,7 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import topic_name_problem
-from storage_engine.core.internal_topics import INTERNAL_TOPICS
+from storage_engine.core.ids import INTERNAL_TOPICS, topic_name_problem
 from storage_engine.protocol.apis.metadata import MetadataPartition
 from storage_engine.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

@@ -21,8 +21,13 @@ from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import NO_LEADER, BrokerId, TopicPartition, topic_name_problem
-from storage_engine.core.internal_topics import INTERNAL_TOPICS
+from storage_engine.core.ids import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    BrokerId,
+    TopicPartition,
+    topic_name_problem,
+)
 from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.metadata import (
     MetadataBroker,

@@ -12,7 +12,7 @@ from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.controller.controller_only import acting_controller
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.control.reassignments import target_problem
+from storage_engine.core.control.planned_changes import target_problem
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.messages.alter_partition_reassignments import (

@@ -18,9 +18,8 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import DeleteGroup
 from storage_engine.core.groups.group import Group, GroupState
-from storage_engine.core.ids import BrokerId, TopicPartition
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, BrokerId, TopicPartition
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from storage_engine.protocol.messages.describe_groups import (
     DescribeGroupsRequest,

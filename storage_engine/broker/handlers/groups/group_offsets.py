@@ -30,7 +30,7 @@ from storage_engine.core.groups.events import (
 )
 from storage_engine.core.groups.records import NO_LEADER_EPOCH
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from storage_engine.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse

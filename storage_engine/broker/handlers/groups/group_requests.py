@@ -23,7 +23,7 @@ from storage_engine.core.groups.events import Event
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Scheduler
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.protocol.apis.spec import Resp
 from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest
 from storage_engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest

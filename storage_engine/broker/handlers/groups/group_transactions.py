@@ -28,7 +28,7 @@ from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import CommitOffsets, RequestingMember
 from storage_engine.core.ports import Clock
-from storage_engine.core.transactions.sink_names import is_member
+from storage_engine.core.transactions.transaction_state import is_member
 from storage_engine.core.transactions.verification_guard import TransactionVerification
 from storage_engine.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,

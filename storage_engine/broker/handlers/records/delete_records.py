@@ -23,7 +23,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.messages.delete_records import (
     DeleteRecordsRequest,

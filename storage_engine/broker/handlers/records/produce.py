@@ -22,7 +22,7 @@ from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.replication.partition import LeaderPartition
-from storage_engine.log.appending.append_result import AppendOutcome
+from storage_engine.log.append_rules import AppendOutcome
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.limits import SCRATCH_BYTES
 from storage_engine.protocol.apis.produce import (

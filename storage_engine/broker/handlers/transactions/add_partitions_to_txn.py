@@ -19,10 +19,9 @@ from storage_engine.broker.transactions.partition_requests import (
     not_attempted,
 )
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
+from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, TopicPartition
 from storage_engine.core.ports import Clock
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -16,13 +16,7 @@ from storage_engine.broker.coordinators.state_machine import OnAnswer
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
-from storage_engine.core.transactions.single_use import single_use
-from storage_engine.core.transactions.sink_names import (
-    NAMED_PREFIX,
-    is_once,
-    member_transactional_id,
-    part_and_number,
-)
+from storage_engine.core.transactions.partition_transactions import single_use
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
     CommitMicroBatch,
@@ -32,7 +26,13 @@ from storage_engine.core.transactions.transaction_events import (
     MicroBatchHeartbeat,
     TransactionAnswer,
 )
-from storage_engine.core.transactions.transaction_state import NumberClaim
+from storage_engine.core.transactions.transaction_state import (
+    NAMED_PREFIX,
+    NumberClaim,
+    is_once,
+    member_transactional_id,
+    part_and_number,
+)
 from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.abort_members import AbortMembersRequest
 from storage_engine.protocol.apis.batch_heartbeat import BatchHeartbeatRequest

@@ -13,12 +13,12 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
-from storage_engine.core.transactions.sink_names import names_a_sink
 from storage_engine.core.transactions.transaction_state import (
     NO_BATCH,
     LedgerKey,
     LedgerRecord,
     MemberRecord,
+    names_a_sink,
 )
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.apis.describe_sinks import (

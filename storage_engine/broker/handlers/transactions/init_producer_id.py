@@ -10,10 +10,9 @@ from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.transactions.fenced_producers import code_for
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
-from storage_engine.core.transactions.sink_names import is_member
 from storage_engine.core.transactions.transaction_events import InitProducer, TransactionAnswer
-from storage_engine.core.transactions.transaction_search import is_search
-from storage_engine.core.transactions.transaction_state import is_too_long
+from storage_engine.core.transactions.transaction_state import is_member, is_too_long
+from storage_engine.core.transactions.verification_guard import is_search
 from storage_engine.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,

@@ -21,8 +21,7 @@ from storage_engine.broker.transactions.marker_messages import (
 )
 from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,

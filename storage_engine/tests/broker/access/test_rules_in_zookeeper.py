@@ -7,7 +7,7 @@ import pytest
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.access import rule_watch
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_types import AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import AclOperation, ResourceType
 from storage_engine.protocol.messages.create_acls import API as CREATE
 from storage_engine.protocol.messages.create_acls import CreateAclsRequest
 from storage_engine.protocol.messages.delete_acls import API as DELETE

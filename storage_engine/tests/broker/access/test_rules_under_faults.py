@@ -8,8 +8,12 @@ import pytest
 from storage_engine.broker.access import rule_watch
 from storage_engine.broker.access.rule_watch import AclZNode
 from storage_engine.core.ports import TransportError
-from storage_engine.core.security.acl_rules import AclBinding, ResourcePattern
-from storage_engine.core.security.acl_types import PatternType, ResourceType
+from storage_engine.core.security.acl_rules import (
+    AclBinding,
+    PatternType,
+    ResourcePattern,
+    ResourceType,
+)
 from storage_engine.protocol.messages.create_acls import API as CREATE
 from storage_engine.protocol.messages.create_acls import CreateAclsRequest
 from storage_engine.protocol.messages.delete_acls import API as DELETE

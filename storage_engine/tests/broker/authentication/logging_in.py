@@ -7,8 +7,7 @@ from typing import Any
 
 from storage_engine.broker.authentication.sasl_gate import SaslGate
 from storage_engine.broker.authentication.sasl_log_in import LogInLimits
-from storage_engine.core.security.sasl_exchange import OfferedMechanism
-from storage_engine.core.security.sasl_server import PlainServer
+from storage_engine.core.security.sasl_server import OfferedMechanism, PlainServer
 from storage_engine.net.connection import Connection
 from storage_engine.net.event_loop_ports import LoopScheduler, SystemClock
 from storage_engine.net.limits import ServerLimits

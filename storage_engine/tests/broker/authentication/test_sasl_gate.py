@@ -11,9 +11,12 @@ import pytest
 from storage_engine.broker.authentication import sasl_gate
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.sasl_exchange import OfferedMechanism
-from storage_engine.core.security.sasl_server import LogInRefusedError, PlainServer
-from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
+from storage_engine.core.security.sasl_server import (
+    LogInRefusedError,
+    OAuthBearerServer,
+    OfferedMechanism,
+    PlainServer,
+)
 from storage_engine.protocol.apis import api_versions, metadata
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake

@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.broker.authentication.scram_users import PlainUsers, PlainUsersFile, ScramUsers
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.sasl_server_scram import ScramDecoys
+from storage_engine.core.security.sasl_server import ScramDecoys
 from storage_engine.core.security.scram_credential import ScramCredential, ScramMechanism
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512

@@ -13,8 +13,7 @@ from storage_engine.core.control.death_proof import PROBE_INTERVAL_MS, PROBES
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Endpoint
 from storage_engine.zookeeper.session_credentials import SessionZNode
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
-from storage_engine.zookeeper.znodes.cluster_znodes import ControllerZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode, ControllerZNode
 
 TP = TopicPartition("t", 0)
 SOON_MS = SESSION_TIMEOUT_MS // 6

@@ -13,7 +13,7 @@ from storage_engine.tests.zookeeper.lossy_session import (
     new_server,
     pause,
 )
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 
 PATH = BrokerIdZNode.path(1)
 

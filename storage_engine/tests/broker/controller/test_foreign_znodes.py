@@ -24,8 +24,8 @@ from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.cluster_znodes import (
+    BrokerIdZNode,
     ConfigZNode,
     ControllerEpochZNode,
     ControllerZNode,

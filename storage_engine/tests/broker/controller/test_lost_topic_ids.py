@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from storage_engine.core.control.topic_deletions import TopicDeletions
+from storage_engine.core.control.planned_changes import TopicDeletions
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import topic_id_from_text, topic_id_to_text
 from storage_engine.protocol.messages import create_partitions, delete_topics

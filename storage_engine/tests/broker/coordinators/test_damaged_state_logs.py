@@ -5,16 +5,15 @@ import logging
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.errors import ErrorCode, LogStorageError
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.log.files.load_job import LoadJob
-from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from storage_engine.log.files.disk import storage_error
+from storage_engine.log.files.segment_files import LoadJob
 from storage_engine.protocol.messages import init_producer_id
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.tests.broker.groups.test_consumer_groups import A, GroupClient

@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.groups.records import GroupKey, OffsetKey
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transactions.sink_names import named_write
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.transactions.transaction_state import (
     NO_BATCH,
     LedgerKey,
@@ -19,6 +17,7 @@ from storage_engine.core.transactions.transaction_state import (
     MemberEnd,
     MemberKey,
     TransactionalIdKey,
+    named_write,
     state_partition,
 )
 from storage_engine.protocol.apis import abort_members

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators.state_load import StateLoad
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import TopicsDeleted, TransactionEnded
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.messages import add_offsets_to_txn, offset_commit, txn_offset_commit
 from storage_engine.protocol.state import group_batches

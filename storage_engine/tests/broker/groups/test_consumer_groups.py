@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
+from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.messages import (

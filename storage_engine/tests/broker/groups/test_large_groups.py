@@ -4,8 +4,7 @@ are refused, and the coordinator goes on, for them and for the other groups of i
 from typing import Any
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import GROUP_OFFSETS_TOPIC
+from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, TopicPartition
 from storage_engine.protocol.messages import join_group, sync_group
 from storage_engine.tests.broker.groups.test_consumer_groups import GROUP, GroupClient
 from storage_engine.tests.broker.support import cluster_fixture

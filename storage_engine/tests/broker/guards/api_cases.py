@@ -7,7 +7,7 @@ from uuid import UUID
 
 from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest

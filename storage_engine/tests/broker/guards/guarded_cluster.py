@@ -8,8 +8,13 @@ from typing import Any
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import CLIENT
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.security.acl_rules import AccessRule, ResourcePattern
-from storage_engine.core.security.acl_types import AclOperation, AclPermission, ResourceType
+from storage_engine.core.security.acl_rules import (
+    AccessRule,
+    AclOperation,
+    AclPermission,
+    ResourcePattern,
+    ResourceType,
+)
 from storage_engine.core.security.authorizer import Authorizer
 from storage_engine.core.security.principal import Principal
 

@@ -2,7 +2,7 @@
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.security.acl_types import ResourceType
+from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.protocol.apis.fetch import (
     ANY_REPLICA_ID,
     CONSUMER_REPLICA_ID,

@@ -4,7 +4,7 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.security.acl_types import AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import AclOperation, ResourceType
 from storage_engine.protocol.apis import produce
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest

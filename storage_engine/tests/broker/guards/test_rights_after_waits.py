@@ -3,14 +3,19 @@ the request acts: rights are revoked one turn of the loop after they were asked 
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.requests import produce_request
 from storage_engine.broker.guards.client import RequestClient
 from storage_engine.broker.requests.json_answers import ConvertedBatches
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.security.acl_rules import AccessRule, ResourcePattern
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclPermission, ResourceType
+from storage_engine.core.security.acl_rules import (
+    CLUSTER_NAME,
+    AccessRule,
+    AclPermission,
+    ResourcePattern,
+    ResourceType,
+)
 from storage_engine.protocol.apis.registry import name_of, spec_for
 from storage_engine.tests.broker.guards.api_cases import (
     CASES,

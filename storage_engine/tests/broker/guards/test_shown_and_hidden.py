@@ -10,7 +10,7 @@ from storage_engine.broker.access.rule_watch import AUDIT_LOGGER, NAMED_MAX
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.core.ports import TransportError
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.protocol.apis.describe_sinks import DescribeSinksRequest
 from storage_engine.protocol.apis.fetch import API as FETCH

@@ -13,8 +13,8 @@ from storage_engine.broker.settings.config_store import ConfigEntity
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.fair_queue import FIRST, Share
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.quotas.quota_keys import QuotaKey
-from storage_engine.core.security.acl_types import CLUSTER_NAME, AclOperation, ResourceType
+from storage_engine.core.quotas import QuotaKey
+from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis import fetch, leader_and_isr, stop_replica, update_metadata, wire
 from storage_engine.protocol.apis.registry import INTERNAL_RANGES, spec_for
 from storage_engine.protocol.framing import SIZE_BYTES, encode_request_frame, parse_response

@@ -12,7 +12,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.dirs.dir_checkpoints import DirCheckpoints
+from storage_engine.log.dirs.open_logs import OpenLogs
 from storage_engine.protocol.messages import delete_records
 from storage_engine.tests.broker.settings.settings_requests import APPEND, SUBTRACT, TOPIC, alter
 
@@ -163,10 +163,10 @@ def test_a_deletion_that_was_answered_survives_the_death_of_all_brokers(topic):
 def test_a_replica_that_can_not_write_its_start_down_answers_with_a_storage_error(
     topic, monkeypatch
 ):
-    def fail(_self: DirCheckpoints, _folder: object) -> None:
+    def fail(_self: OpenLogs, _folder: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(DirCheckpoints, "write_log_starts", fail)
+    monkeypatch.setattr(OpenLogs, "write_log_starts", fail)
     assert delete(topic, 3)[0] is ErrorCode.KAFKA_STORAGE_ERROR
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.cluster.order_gate import MAX_CONNECTIONS, OrderGate
 from storage_engine.broker.cluster.registration import UNREGISTERED, leaving

@@ -10,7 +10,7 @@ from storage_engine.broker.metrics.process_figures import (
     Samples,
     media_type_for,
 )
-from storage_engine.core.metrics.histogram import NS_PER_MS, Histogram
+from storage_engine.core.metrics import NS_PER_MS, Histogram
 
 HOSTILE = 'a"b\\c\nd{}=,é\x00'
 

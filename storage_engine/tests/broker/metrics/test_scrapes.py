@@ -26,7 +26,7 @@ from storage_engine.broker.metrics.request_figures import TIMED_PER_S, RequestCo
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.group import Group
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.metrics.broker_figures import RequestFigures
+from storage_engine.core.metrics import RequestFigures
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.tests.machine import slowness
 

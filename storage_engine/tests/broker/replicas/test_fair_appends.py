@@ -18,7 +18,7 @@ from storage_engine.broker.replicas.producer_appends import (
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.principal import ANONYMOUS, Principal
-from storage_engine.log.appending import append_preparation
+from storage_engine.log import append_rules
 from storage_engine.tests.broker.replicas.test_producer_appends import (
     batch_of,
     code_of,
@@ -94,7 +94,7 @@ def test_a_principal_never_has_all_threads_for_large_appends(cluster, stuck) -> 
 
 def test_whoever_comes_later_is_prepared_before_the_many_of_another(cluster, monkeypatch) -> None:
     prepared: list[int] = []
-    original = append_preparation.prepare
+    original = append_rules.prepare
 
     def noted(records, *args, **kwargs):
         prepared.append(len(records))

@@ -12,7 +12,7 @@ from simulation.world.requests import fetch_request
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.segments import log_file
+from storage_engine.log.files import segment_files
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchRequest
 
@@ -208,7 +208,7 @@ def test_followers_that_are_told_of_a_batch_share_the_read_and_nothing_is_kept(
     fetches, monkeypatch
 ):
     fetches.cluster.loop.run_for(100)
-    reads = reads_of(monkeypatch, log_file.LogFile, "read_cached")
+    reads = reads_of(monkeypatch, segment_files.LogFile, "read_cached")
     fetches.cluster.produced(TP, b"another")
     fetches.cluster.loop.run_for(100)
     assert len(reads) == 1

@@ -10,7 +10,7 @@ from simulation.world.requests import produce_request
 from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.compaction import Compaction
+from storage_engine.log.upkeep import Compaction
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.tests.broker.replicas.test_producer_appends import batch_of
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter

@@ -16,8 +16,7 @@ from storage_engine.broker.replicas.followed_partition import Followed
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.follower_sessions import LOOK_AT_ALL_MS, FollowerSession
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.replication.isr import CommittedIsr
-from storage_engine.core.replication.partition import HighWatermarkAdvanced, LagCheck
+from storage_engine.core.replication.partition import CommittedIsr, HighWatermarkAdvanced, LagCheck
 
 LAG_MS = 10_000
 RETENTION_CHECK_MS = 20_000

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import ANSWER_MS, produce_request
 from storage_engine.broker.replicas import producer_appends
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.log.appending.append_result import AppendResult
+from storage_engine.log.append_rules import AppendResult
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.compression import codec_named, recompressed

@@ -15,7 +15,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
 from storage_engine.core.security.principal import Principal
-from storage_engine.log.segments.log_file import COPY_MAX_BYTES
+from storage_engine.log.files.segment_files import COPY_MAX_BYTES
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.tests.broker.support import disk_of

@@ -9,7 +9,7 @@ from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.quotas.client_usage import ClientUsage, RequestQuotas
 from storage_engine.broker.requests.long_work import LongWork
 from storage_engine.broker.settings.config_store import ConfigEntity
-from storage_engine.core.quotas.quota_entity import QuotaEntity
+from storage_engine.core.quotas import QuotaEntity
 from storage_engine.core.security.principal import Principal
 from storage_engine.protocol.apis import metadata
 from storage_engine.protocol.apis.metadata import MetadataRequest

@@ -5,7 +5,7 @@ import pytest
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.listener_map import ListenerKey
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import Secret
+from storage_engine.core.security.security_protocol import Secret
 
 NEEDED = {
     "broker.id": "7",

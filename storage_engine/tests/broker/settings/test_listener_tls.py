@@ -13,7 +13,7 @@ from storage_engine.broker.settings.listener_tls import TlsRenewal, load_profile
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.net.tls.profile import ListenerTls
+from storage_engine.net.tls.contexts import ListenerTls
 from storage_engine.tests.net.tls.certificates import AUTHORITY, BROKER
 
 LISTENERS = "SSL://:1,USERS://:2,PLAINTEXT://:3"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import ANSWER_MS, make_batch
 from storage_engine.core.errors import ErrorCode

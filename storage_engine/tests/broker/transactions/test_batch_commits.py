@@ -7,14 +7,16 @@ from uuid import UUID
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transactions.single_use import is_single_use
-from storage_engine.core.transactions.sink_names import member_transactional_id
-from storage_engine.core.transactions.transaction_state import LedgerKey, state_partition
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from storage_engine.core.transactions.partition_transactions import is_single_use
+from storage_engine.core.transactions.transaction_state import (
+    LedgerKey,
+    member_transactional_id,
+    state_partition,
+)
 from storage_engine.protocol.apis import (
     abort_members,
     batch_heartbeat,

@@ -14,7 +14,7 @@ from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
-from storage_engine.core.transactions.transaction_search import search_name
+from storage_engine.core.transactions.verification_guard import search_name
 from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

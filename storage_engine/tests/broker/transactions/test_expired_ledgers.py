@@ -11,12 +11,12 @@ from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.transactions import coordinator_kind as kind
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.transactions.sink_names import (
+from storage_engine.core.transactions.transaction_state import (
     NO_QUERY,
     ONCE_PREFIX,
+    LedgerKey,
     member_transactional_id,
 )
-from storage_engine.core.transactions.transaction_state import LedgerKey
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.tests.broker.transactions.test_batch_commits import (
     SINK,

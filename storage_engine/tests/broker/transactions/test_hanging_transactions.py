@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators.runner import CoordinatorRunner
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
-from storage_engine.core.internal_topics import TRANSACTION_STATE_TOPIC
-from storage_engine.core.transactions.sink_names import member_transactional_id
-from storage_engine.core.transactions.transaction_search import SEARCH_PREFIX, search_name
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from storage_engine.core.transactions.transaction_state import member_transactional_id
+from storage_engine.core.transactions.verification_guard import SEARCH_PREFIX, search_name
 from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.enlisting_support import (
     OFFSETS,

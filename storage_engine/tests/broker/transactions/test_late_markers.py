@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
 from storage_engine.core.errors import ErrorCode

@@ -11,9 +11,8 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators import coordinators as state_topic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions import committed_numbers
-from storage_engine.core.transactions.sink_names import named_write
-from storage_engine.core.transactions.transaction_state import NumbersKey
+from storage_engine.core.transactions import named_claims
+from storage_engine.core.transactions.transaction_state import NumbersKey, named_write
 from storage_engine.protocol.apis import (
     abort_members,
     batch_heartbeat,
@@ -208,7 +207,7 @@ def test_a_name_that_no_record_can_hold_is_refused(cluster, long):
 
 
 def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypatch):
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", 2)
     numbers = [0, 1, 2, 9, 3, 4]
     jobs = [Job(cluster, number) for number in numbers]
     for job in jobs:

@@ -9,13 +9,12 @@ from unittest.mock import patch
 
 import pytest
 
-from simulation.clients.transactional_client import SimulatedProducer
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.coordinators.runner import CoordinatorRunner
-from storage_engine.core.coordinator_log import Replicated
+from storage_engine.core.coordinator_log import Replicated, StateLog
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.state_log import StateLog
 from storage_engine.protocol.apis import abort_members, commit_batch
 from storage_engine.protocol.messages import end_txn
 from storage_engine.tests.broker.transactions import test_batch_commits as sink

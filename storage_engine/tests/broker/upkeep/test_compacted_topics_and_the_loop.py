@@ -5,7 +5,7 @@ import pytest
 from simulation.world.clock import ProcessLoop
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.compaction import load_codec
+from storage_engine.log.upkeep import load_codec
 from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, alter
 
 

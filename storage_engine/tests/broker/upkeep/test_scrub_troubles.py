@@ -12,10 +12,10 @@ from storage_engine.broker.upkeep.repair_fetch import RepairFetch
 from storage_engine.broker.upkeep.scrubs import REPORT_PAUSE_MS, RETRY_MS
 from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ports import Endpoint
-from storage_engine.log.cleaning.segment_patch import REPAIR_SUFFIX, Replacements
+from storage_engine.log.cleaning.segment_scrub import REPAIR_SUFFIX, Replacements
 from storage_engine.log.files.disk import RealDisk
-from storage_engine.log.repair import Repair
 from storage_engine.log.segments.swap_files import SWAP_SUFFIX
+from storage_engine.log.upkeep import Repair
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,

@@ -18,7 +18,7 @@ from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.client.consumer.record_buffer import RecordBuffer
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.errors import ConfigError, CorruptRecordError
-from storage_engine.core.groups.subscription import subscribed_topics
+from storage_engine.core.groups.group import subscribed_topics
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.consumer_protocol import (
     decode_assignment,

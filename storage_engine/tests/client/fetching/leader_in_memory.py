@@ -11,7 +11,7 @@ from storage_engine.client.cluster import EARLIEST
 from storage_engine.client.metadata import Leader
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.metrics.client_figures import ClientFigures
+from storage_engine.core.metrics import ClientFigures
 from storage_engine.protocol.apis.fetch import (
     FetchPartitionResponse,
     FetchRequest,

@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 from storage_engine.client.security.client_sockets import ClientSockets
 from storage_engine.client.settings import client_security
 from storage_engine.core.errors import AuthenticationError, ConfigError
-from storage_engine.net.buffers import BufferPool
 from storage_engine.net.deadline import Deadline
+from storage_engine.net.limits import BufferPool
 from storage_engine.tests.net.serving import framed
 from storage_engine.tests.net.tls_serving import Authority, echo_frames, tls_serving
 

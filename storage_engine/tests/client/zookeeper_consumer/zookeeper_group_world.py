@@ -32,7 +32,7 @@ from storage_engine.client.zookeeper_consumer.member import TakenPartition, ZooK
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
-from storage_engine.zookeeper.znodes.broker_znodes import BrokerIdZNode
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 GROUP = "g"

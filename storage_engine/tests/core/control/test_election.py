@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.control.election_rules import (
+from storage_engine.core.control.partition_elections import (
     Elected,
     controlled_shutdown_election,
     first_election,

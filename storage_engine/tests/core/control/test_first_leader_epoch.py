@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 
-from storage_engine.core.control.controller import Controller
-from storage_engine.core.control.controller_events import Loaded, WriteStates
-from storage_engine.core.control.first_leader_epoch import (
+from storage_engine.core.control.cluster_state import (
     MAX_FIRST_LEADER_EPOCH,
     first_leader_epoch,
 )
+from storage_engine.core.control.controller import Controller
+from storage_engine.core.control.controller_events import Loaded, WriteStates
 from storage_engine.core.ids import ControllerEpoch
 from storage_engine.tests.core.control.controller_bench import brokers, topic
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pytest
 
 from storage_engine.core.control.cluster_state import BrokerInfo, PartitionState
-from storage_engine.core.control.election_rules import (
+from storage_engine.core.control.partition_elections import (
     Elected,
     Situation,
     due_election,

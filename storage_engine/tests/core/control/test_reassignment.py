@@ -13,8 +13,8 @@ from storage_engine.core.control.controller_events import (
     TopicDeletionRequested,
     WriteAssignments,
 )
-from storage_engine.core.control.election_rules import reassignment_election
-from storage_engine.core.control.reassignments import target_problem
+from storage_engine.core.control.partition_elections import reassignment_election
+from storage_engine.core.control.planned_changes import target_problem
 from storage_engine.core.ids import BrokerId
 from storage_engine.tests.core.control.controller_bench import (
     TP,

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from storage_engine.core.control.controlled_shutdowns import LEAST_IN_WAVE
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
     ControlledShutdownRequested,
@@ -13,6 +12,7 @@ from storage_engine.core.control.controller_events import (
     WriteOutcome,
     WriteStates,
 )
+from storage_engine.core.control.planned_changes import LEAST_IN_WAVE
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.tests.core.control.controller_bench import Driven, brokers, state, topic
 

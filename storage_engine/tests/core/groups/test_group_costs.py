@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from storage_engine.core.coordinator_log import AnswerEach, Moment, Replicated, TickAgain
+from storage_engine.core.coordinator_log import PIECE, AnswerEach, Moment, Replicated, TickAgain
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups import offers
 from storage_engine.core.groups.coordinator import GroupCoordinator
-from storage_engine.core.groups.deadlines import DUE_MAX
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     ExpireOffsets,
@@ -21,9 +20,8 @@ from storage_engine.core.groups.events import (
     TopicsDeleted,
 )
 from storage_engine.core.groups.group import Group, GroupState
-from storage_engine.core.groups.rebalances import GroupSettings
+from storage_engine.core.groups.rebalances import DUE_MAX, GroupSettings
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.rounds import PIECE
 from storage_engine.protocol.state.group_batches import is_long
 from storage_engine.tests.core.groups.group_bench import G, GroupBench
 

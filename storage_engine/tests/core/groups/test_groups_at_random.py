@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage_engine.core.coordinator_log import StateLog
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.group import Group, GroupState
-from storage_engine.core.state_log import StateLog
 from storage_engine.tests.core.groups.group_world import Violation, World
 
 HAPPENINGS = 3_000

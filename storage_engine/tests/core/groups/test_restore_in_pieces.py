@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.core.coordinator_log import Moment
+from storage_engine.core.coordinator_log import PIECE, Moment
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.records import (
     NO_EXPIRY,
@@ -14,7 +14,6 @@ from storage_engine.core.groups.records import (
     PlacedOffset,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.rounds import PIECE
 
 AT = Moment(0, 0)
 

@@ -3,10 +3,19 @@ import itertools
 import pytest
 
 from storage_engine.core.errors import KafkaError
-from storage_engine.core.quotas.client_quotas import CACHED_MAX, ClientQuotas, Limit, Sharing
-from storage_engine.core.quotas.quota_entity import DEFAULT, QuotaEntity
-from storage_engine.core.quotas.quota_keys import QuotaKey, checked, quotas_in
-from storage_engine.core.quotas.usage import KEPT_MAX, Usage
+from storage_engine.core.quotas import (
+    CACHED_MAX,
+    DEFAULT,
+    KEPT_MAX,
+    ClientQuotas,
+    Limit,
+    QuotaEntity,
+    QuotaKey,
+    Sharing,
+    Usage,
+    checked,
+    quotas_in,
+)
 
 PRODUCED = QuotaKey.PRODUCED
 

@@ -1,7 +1,6 @@
 import pytest
 
-from storage_engine.core.quotas.token_bucket import TokenBucket
-from storage_engine.core.quotas.usage import Usage
+from storage_engine.core.quotas import TokenBucket, Usage
 
 
 @pytest.mark.parametrize(

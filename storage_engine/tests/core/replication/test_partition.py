@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.replication.isr import CommittedIsr, PendingExpand, PendingShrink
 from storage_engine.core.replication.partition import (
     UNKNOWN_OFFSET,
     Appended,
+    CommittedIsr,
     Event,
     Flushed,
     FollowerFetched,
@@ -17,6 +17,8 @@ from storage_engine.core.replication.partition import (
     LagLimits,
     LeaderPartition,
     Leadership,
+    PendingExpand,
+    PendingShrink,
     ProposeIsr,
     ReadState,
     StateObserved,

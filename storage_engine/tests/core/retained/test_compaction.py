@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from storage_engine.core.retained.compaction import (
+from storage_engine.core.retained.retention import (
     NO_HORIZON,
     CompactionRules,
     SegmentSpan,

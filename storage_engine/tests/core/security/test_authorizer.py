@@ -8,21 +8,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.acl_index import AclIndex
 from storage_engine.core.security.acl_rules import (
+    CLUSTER_NAME,
     AccessRule,
     AclBinding,
-    ResourcePattern,
-    binding_of,
-)
-from storage_engine.core.security.acl_types import (
-    CLUSTER_NAME,
     AclOperation,
     AclPermission,
     PatternType,
+    ResourcePattern,
     ResourceType,
+    binding_of,
 )
-from storage_engine.core.security.authorizer import CACHED_MAX, Authorizer, super_users_of
+from storage_engine.core.security.authorizer import CACHED_MAX, AclIndex, Authorizer, super_users_of
 from storage_engine.core.security.principal import Principal
 from storage_engine.tests.machine import slowness
 

@@ -3,7 +3,7 @@
 import pytest
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.principal_mapping import PrincipalMapping
+from storage_engine.core.security.principal import PrincipalMapping
 
 KIP = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,"

@@ -4,14 +4,15 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.principal import Principal
-from storage_engine.core.security.sasl_exchange import (
+from storage_engine.core.security.sasl_server import (
     LIFETIME_MAX_MS,
+    Authenticated,
+    LogInRefusedError,
     OfferedMechanism,
     SaslExchange,
     SaslRefusal,
     SaslState,
 )
-from storage_engine.core.security.sasl_server import Authenticated, LogInRefusedError
 
 NOW = 1_000_000
 

@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from storage_engine.core.security.sasl_client import OAuthBearerClient, password_client
 from storage_engine.core.security.sasl_server import (
+    TOKEN_BYTES_MAX,
     Authenticated,
+    FoundCredential,
     LogInRefusedError,
+    OAuthBearerServer,
     PlainServer,
     SaslServerMechanism,
-)
-from storage_engine.core.security.sasl_server_oauth import OAuthBearerServer
-from storage_engine.core.security.sasl_server_scram import (
-    TOKEN_BYTES_MAX,
-    FoundCredential,
     ScramDecoys,
     ScramServer,
 )

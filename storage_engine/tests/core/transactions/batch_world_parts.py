@@ -8,7 +8,7 @@ from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.query_runs import RUNS_KEPT
+from storage_engine.core.transactions.named_claims import RUNS_KEPT
 from storage_engine.core.transactions.transaction_events import TransactionAnswer
 from storage_engine.core.transactions.transaction_state import LedgerRecord
 from storage_engine.core.transactions.verification_guard import VerificationGuards

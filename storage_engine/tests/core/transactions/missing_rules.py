@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from storage_engine.core.coordinator_log import AppendRecord
+from storage_engine.core.coordinator_log import AppendRecord, StateLog
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.state_log import StateLog
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
 from storage_engine.core.transactions.transaction_events import Event, JoinMicroBatch
 from storage_engine.core.transactions.transaction_state import NO_BATCH, LedgerKey, MemberRecord

@@ -7,8 +7,8 @@ from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import FindTransaction
-from storage_engine.core.transactions.transaction_search import search_name, searched_partition
 from storage_engine.core.transactions.transaction_state import LedgerKey
+from storage_engine.core.transactions.verification_guard import search_name, searched_partition
 from storage_engine.tests.core.transactions.coordinator_bench import (
     OUT0,
     OUT1,

@@ -3,9 +3,8 @@ used between the pieces stays."""
 
 from typing import Any
 
-from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated, TickAgain
+from storage_engine.core.coordinator_log import PIECE, AppendRecord, Moment, Replicated, TickAgain
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.rounds import PIECE
 from storage_engine.core.transactions.transaction_events import (
     AddPartitions,
     CheckTimeouts,

@@ -9,8 +9,8 @@ from storage_engine.core.errors import (
     InvalidTxnStateError,
     TransactionCoordinatorFencedError,
 )
-from storage_engine.core.retained.cleaned_transactions import CleanedTransactions
 from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
+from storage_engine.core.retained.retention import CleanedTransactions
 from storage_engine.core.transactions.partition_transactions import (
     ENDED_MAX,
     AbortedTransaction,

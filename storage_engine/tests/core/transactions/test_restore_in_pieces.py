@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from storage_engine.core.coordinator_log import Moment
-from storage_engine.core.rounds import PIECE
+from storage_engine.core.coordinator_log import PIECE, Moment
 from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     LedgerRecord,

@@ -12,7 +12,7 @@ from storage_engine.core.errors import (
     InvalidTxnStateError,
     RecordTooLargeError,
 )
-from storage_engine.log.appending.append_preparation import Requirement, prepare, requirement_of
+from storage_engine.log.append_rules import Requirement, prepare, requirement_of
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.compression import decompress, recompressed
 from storage_engine.protocol.records.record_batch import (

@@ -8,8 +8,8 @@ from pathlib import Path
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_state import ANY_FORGOTTEN
-from storage_engine.log.files.checkpoints import CLEANER_OFFSETS_FILE, read_offsets
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.state.checkpoints import CLEANER_OFFSETS_FILE, read_offsets
 from storage_engine.tests.log.compaction_support import CONFIG, compact, put, rows
 from storage_engine.tests.log.support import (
     SavedOffsets,

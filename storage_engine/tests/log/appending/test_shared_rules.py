@@ -1,10 +1,10 @@
 """Logs share the rules of their appends where these are the same."""
 
-from storage_engine.log.appending.append_rules import append_rules_of
+from storage_engine.log.append_rules import append_rules_of
 from storage_engine.log.files.disk import REAL_DISK
-from storage_engine.log.files.open_files import OpenFiles
+from storage_engine.log.files.segment_files import OpenFiles
 from storage_engine.log.log_config import LogConfig
-from storage_engine.log.segments.log_folder import LogFolder
+from storage_engine.log.segments.segment_list import LogFolder
 
 
 def test_logs_have_rules_of_their_own_where_settings_or_names_differ(tmp_path):

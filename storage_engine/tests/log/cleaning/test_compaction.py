@@ -300,8 +300,7 @@ def test_leader_epochs_begin_where_they_began_for_who_reads_the_log_later(tmp_pa
 def test_keys_with_equal_upper_halves_of_their_hashes_are_told_apart():
     import numpy as np
 
-    from storage_engine.log.cleaning.key_hashes import KeyHashes
-    from storage_engine.log.cleaning.newest_offsets import NewestOffsets
+    from storage_engine.log.cleaning.key_hashes import KeyHashes, NewestOffsets
 
     newest = NewestOffsets(1 << 20)
     high = np.array([5, 5, 5, 7], np.uint64)

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from storage_engine.core.errors import LogStorageError
-from storage_engine.log.cleaning.cleaned_segment import CancelledError
-from storage_engine.log.files.disk import RealDisk
-from storage_engine.log.segments.swap_files import sync_names
+from storage_engine.log.cleaning.compaction_job import CancelledError
+from storage_engine.log.files.disk import RealDisk, sync_names
 from storage_engine.tests.log.compaction_support import (
     CONFIG,
     Row,

@@ -7,8 +7,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.log.cleaning.key_hashes import LONG_KEY_BYTES, KeyHasher, KeyHashes
-from storage_engine.log.cleaning.newest_offsets import NewestOffsets
+from storage_engine.log.cleaning.key_hashes import (
+    LONG_KEY_BYTES,
+    KeyHasher,
+    KeyHashes,
+    NewestOffsets,
+)
 from storage_engine.tests.sampling import examples
 
 

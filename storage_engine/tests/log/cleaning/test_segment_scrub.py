@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.log.cleaning.cleaned_segment import CancelledError
-from storage_engine.log.cleaning.segment_patch import Replacements
-from storage_engine.log.cleaning.segment_scrub import SegmentScrub
+from storage_engine.log.cleaning.compaction_job import CancelledError
+from storage_engine.log.cleaning.segment_scrub import Replacements, SegmentScrub
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import iter_headers

@@ -8,8 +8,7 @@ import pytest
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.dirs.log_closing import LOGS_PER_ROUND, one_after_another
-from storage_engine.log.dirs.log_manager import LogManager
+from storage_engine.log.dirs.log_manager import LOGS_PER_ROUND, LogManager, one_after_another
 from storage_engine.log.files.disk import RealDisk
 from storage_engine.net.event_loop_ports import run_side_by_side
 from storage_engine.tests.log.support import SMALL, ManualClock, fill, new_log_manager, read_all

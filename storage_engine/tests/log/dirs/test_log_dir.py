@@ -11,12 +11,12 @@ from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import NO_TAIL_LOST, TAIL_LOST_NOW, BrokerEpoch, TopicPartition
 from storage_engine.log.dirs.log_dir import BrokerLogDir, UnusableLogDirError
-from storage_engine.log.files.checkpoints import (
+from storage_engine.log.files.disk import REAL_DISK, RealDisk
+from storage_engine.log.state.checkpoints import (
     HIGH_WATERMARKS_FILE,
     RECOVERY_POINTS_FILE,
     write_offsets,
 )
-from storage_engine.log.files.disk import REAL_DISK, RealDisk
 
 
 def open_log_dir(path: Path, *, broker_id: int = 1, disk=REAL_DISK):

@@ -10,9 +10,9 @@ from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import LogStorageError, StorageError
 from storage_engine.core.ids import TAIL_LOST_NOW, TopicPartition
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.files.checkpoints import read_offsets
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.state.checkpoints import read_offsets
 from storage_engine.tests.log.support import (
     SMALL,
     ManualClock,

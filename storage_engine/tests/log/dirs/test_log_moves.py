@@ -16,8 +16,8 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
+from storage_engine.log.dirs.log_dirs import PREFERRED_MAX, PreferredDirs
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.dirs.preferred_dirs import PREFERRED_MAX, PreferredDirs
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.compaction_support import compact, fill_keys, put, rows

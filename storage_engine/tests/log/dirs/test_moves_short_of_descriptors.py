@@ -10,7 +10,7 @@ import pytest
 
 from simulation.world.disk import CrashError
 from storage_engine.core.errors import LogDirError, LogStorageError
-from storage_engine.log.files.checkpoints import (
+from storage_engine.log.state.checkpoints import (
     HIGH_WATERMARKS_FILE,
     LOG_STARTS_FILE,
     RECOVERY_POINTS_FILE,

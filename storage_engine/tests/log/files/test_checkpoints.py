@@ -5,13 +5,13 @@ from crc32c import crc32c
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.leader_epochs import EpochStart
-from storage_engine.log.files.checkpoints import (
+from storage_engine.log.files.disk import REAL_DISK
+from storage_engine.log.state.checkpoints import (
     read_epochs,
     read_offsets,
     write_epochs,
     write_offsets,
 )
-from storage_engine.log.files.disk import REAL_DISK
 
 OFFSETS = {TopicPartition("a", 0): 5, TopicPartition("b-c.d_e", 12): 1 << 40}
 

@@ -4,7 +4,7 @@ import pytest
 
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import LogDirError, LogFullError
-from storage_engine.log.files.free_space import ALLOWANCE_BYTES, FreeSpace
+from storage_engine.log.files.disk import ALLOWANCE_BYTES, FreeSpace
 from storage_engine.log.log_config import LogConfig
 from storage_engine.tests.log.support import append, fill, make_batch, open_log, read_all
 

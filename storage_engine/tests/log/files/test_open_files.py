@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storage_engine.log.files.open_files import OpenFiles
+from storage_engine.log.files.segment_files import OpenFiles
 from storage_engine.tests.log.support import SMALL, append, fill, open_log, read_all
 
 

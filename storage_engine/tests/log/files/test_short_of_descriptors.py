@@ -16,8 +16,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.log.cleaning.compaction_job import CompactionJob
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.files.open_files import OpenFiles
-from storage_engine.log.files.storage_errors import storage_error
+from storage_engine.log.files.disk import storage_error
+from storage_engine.log.files.segment_files import OpenFiles
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.support import (

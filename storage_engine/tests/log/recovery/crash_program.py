@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.cleaning.cleaned_segment import CancelledError
+from storage_engine.log.cleaning.compaction_job import CancelledError
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog

@@ -13,9 +13,9 @@ from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.files.checkpoints import LOG_STARTS_FILE
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.log.state.checkpoints import LOG_STARTS_FILE
 from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
 from storage_engine.tests.log.support import (
     ManualClock,

@@ -10,7 +10,7 @@ from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import LogDirError
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.recovery.recovery import COPIED_BATCH_MAX_BYTES
-from storage_engine.log.state.partition_metadata import read_topic_id, write_topic_id
+from storage_engine.log.state.checkpoints import read_topic_id, write_topic_id
 from storage_engine.tests.log.recovery.test_simulated_recovery import ROOT
 from storage_engine.tests.log.support import SMALL, TP, append, fill, open_log, read_all
 from storage_engine.tests.sampling import seeds

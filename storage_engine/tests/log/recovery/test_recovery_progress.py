@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from storage_engine.log.files.disk import REAL_DISK
-from storage_engine.log.recovery.recovery_progress import MARK, RecoveryProgress, bytes_to_check
+from storage_engine.log.recovery.recovery import MARK, RecoveryProgress, bytes_to_check
 from storage_engine.tests.log.support import (
     SMALL,
     TP,

@@ -3,10 +3,8 @@
 import struct
 
 from storage_engine.log.files.disk import REAL_DISK
-from storage_engine.log.files.open_files import OpenFiles
-from storage_engine.log.segments.index_file import PENDING_MAX_BYTES, IndexFile
-from storage_engine.log.segments.offset_index import OffsetIndex
-from storage_engine.log.segments.time_index import TimeIndex
+from storage_engine.log.files.segment_files import OpenFiles
+from storage_engine.log.segments.indexes import PENDING_MAX_BYTES, IndexFile, OffsetIndex, TimeIndex
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.log.support import append, open_log, segment_files
 

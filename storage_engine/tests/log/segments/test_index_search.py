@@ -5,7 +5,7 @@ from bisect import bisect_right
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.log.segments.index_search import count_up_to
+from storage_engine.log.segments.indexes import count_up_to
 
 COLUMNS = st.lists(st.integers(0, 2000), unique=True, max_size=200).map(sorted)
 

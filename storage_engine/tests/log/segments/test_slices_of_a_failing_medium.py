@@ -11,7 +11,7 @@ JOINS_A_SLICE = """
 import os, sys
 from pathlib import Path
 from storage_engine.core.errors import LogStorageError
-from storage_engine.net.pieces import joined
+from storage_engine.net.frames import joined
 from storage_engine.tests.log.support import append, open_log, read_one
 from storage_engine.log.log_config import LogConfig
 

@@ -13,7 +13,7 @@ from storage_engine.log import truncation
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segments.log_segment import LogSegment
-from storage_engine.log.state import producer_cut
+from storage_engine.log.state import producer_replay
 from storage_engine.log.state.producer_replay import load_producers
 from storage_engine.tests.log.support import append, open_log
 from storage_engine.tests.log.transaction_support import write
@@ -90,7 +90,7 @@ def test_a_cut_leaves_the_producers_that_a_replay_finds(
     for step in written:
         writers.step(*step)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(producer_cut, "FIRST_WINDOW", window)
+        patch.setattr(producer_replay, "FIRST_WINDOW", window)
         log.truncation.truncate_to(max(0, log.log_end_offset - cut))
     assert told(log.producer_state) == told(found_by_replay(log))
     log.close()
@@ -115,7 +115,7 @@ def test_a_short_cut_reads_a_few_batches_however_long_the_log_is(tmp_path, monke
     writers.epochs[7] = 0
     for producer in behind:
         writers.step("data", producer, 1)
-    monkeypatch.setattr(producer_cut, "FIRST_WINDOW", 16)
+    monkeypatch.setattr(producer_replay, "FIRST_WINDOW", 16)
     monkeypatch.setattr(truncation, "load_producers", None)
     read = 0
     scan = LogSegment.scan
@@ -152,7 +152,7 @@ def test_what_was_refused_behind_the_cut_is_no_bound(tmp_path):
 def test_a_cut_that_a_few_batches_do_not_explain_is_replayed(tmp_path, monkeypatch, behind):
     log, writers = long_log(tmp_path)
     if behind == "many":
-        monkeypatch.setattr(producer_cut, "TAIL_BATCHES_MAX", 3)
+        monkeypatch.setattr(producer_replay, "TAIL_BATCHES_MAX", 3)
     end = log.log_end_offset
     writers.step("transaction", 9, 1)
     if behind == "marker":

@@ -16,9 +16,8 @@ from storage_engine.core.retained.producer_state import (
     SequencedBatch,
 )
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.files.disk import REAL_DISK, Disk
+from storage_engine.log.files.disk import REAL_DISK, Disk, sync_names
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.log.segments.swap_files import sync_names
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
 from storage_engine.tests.log.support import SMALL, TP, append, new_log_manager
 

@@ -2,7 +2,7 @@
 (R-LOG8, KIP-98). Every byte of them is damaged in `test_damaged_files`.
 """
 
-from storage_engine.log.state import aborted_transactions
+from storage_engine.log.state import producer_replay
 from storage_engine.log.state.producer_replay import rebuild_transaction_indexes
 from storage_engine.tests.log.state.test_transactions import filled
 from storage_engine.tests.log.support import fill, open_log, segment_files
@@ -51,7 +51,7 @@ def test_damaged_indexes_of_many_segments_are_rebuilt_in_one_pass(tmp_path, capl
         passes.append(len(damaged))
         rebuild_transaction_indexes(snapshots, segments, damaged)
 
-    monkeypatch.setattr(aborted_transactions, "rebuild_transaction_indexes", counted)
+    monkeypatch.setattr(producer_replay, "rebuild_transaction_indexes", counted)
     assert seen(again) == expected
     # The newest one was rebuilt when the log was opened.
     assert passes == [len(paths) - 1]

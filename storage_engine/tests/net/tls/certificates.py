@@ -7,8 +7,8 @@ from typing import Any
 
 import trustme
 
-from storage_engine.core.security.secret import Secret
-from storage_engine.net.tls.profile import TlsProfile
+from storage_engine.core.security.security_protocol import Secret
+from storage_engine.net.tls.contexts import TlsProfile
 from storage_engine.net.tls.stores import (
     KeyStore,
     KeyStoreSettings,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from storage_engine.net.loop import new_event_loop
-from storage_engine.net.tls.hello_gate import HelloGate
+from storage_engine.net.event_loop_ports import new_event_loop
+from storage_engine.net.tls.handshakes import HelloGate
 
 LONG_S = 30.0
 HELLO = b"\x16\x03\x01\x00\x10" + bytes(16)

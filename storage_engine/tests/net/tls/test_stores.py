@@ -13,9 +13,14 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.core.security.secret import Secret
-from storage_engine.net.tls.cipher_suites import chosen_suites
-from storage_engine.net.tls.contexts import TlsOptions, client_context, server_context
+from storage_engine.core.security.security_protocol import Secret
+from storage_engine.net.tls.contexts import (
+    TlsOptions,
+    chosen_suites,
+    client_context,
+    server_context,
+    subject_of,
+)
 from storage_engine.net.tls.stores import (
     KeyStore,
     KeyStoreSettings,
@@ -24,7 +29,6 @@ from storage_engine.net.tls.stores import (
     load_pem_key_store,
     load_trust_store,
 )
-from storage_engine.net.tls.subjects import subject_of
 
 AUTHORITY = trustme.CA(organization_name="Ours")
 ISSUED = AUTHORITY.issue_cert("broker.example", "127.0.0.1", common_name="broker")

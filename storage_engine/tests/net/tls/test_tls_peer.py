@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from storage_engine.net.tls.profile import ListenerTls
+from storage_engine.net.tls.contexts import ListenerTls
 from storage_engine.tests.net.conftest import loop_thread
 from storage_engine.tests.net.serving import serving
 from storage_engine.tests.net.test_peer import Asker, answer, fetching

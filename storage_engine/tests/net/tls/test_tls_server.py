@@ -18,9 +18,8 @@ from storage_engine.net.connection import Connection
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.server import Server
 from storage_engine.net.serving import ServedListener
-from storage_engine.net.tls import handshakes, hello_gate
-from storage_engine.net.tls.contexts import TlsOptions
-from storage_engine.net.tls.profile import ListenerTls
+from storage_engine.net.tls import handshakes
+from storage_engine.net.tls.contexts import ListenerTls, TlsOptions
 from storage_engine.tests.net.conftest import loop_thread
 from storage_engine.tests.net.serving import Client, Holder, echo, eventually, framed
 from storage_engine.tests.net.tls.certificates import (
@@ -220,7 +219,7 @@ def test_a_first_message_that_comes_byte_by_byte_is_waited_for(loop_thread):
 
 
 def test_silent_clients_are_closed_in_time_and_free_their_places(loop_thread, monkeypatch, caplog):
-    for module in (net_limits, handshakes, hello_gate):
+    for module in (net_limits, handshakes):
         monkeypatch.setattr(module, "HANDSHAKE_TIMEOUT_MS", 200)
     caplog.set_level(logging.WARNING)
     with serving_tls(loop_thread, echo, max_connections=20) as server:

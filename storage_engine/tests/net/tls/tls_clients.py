@@ -5,7 +5,7 @@ import contextlib
 from storage_engine.net.limits import ServerLimits
 from storage_engine.net.server import Server
 from storage_engine.net.serving import ServedListener
-from storage_engine.net.tls.profile import ListenerTls
+from storage_engine.net.tls.contexts import ListenerTls
 from storage_engine.tests.net.serving import Client, echo
 from storage_engine.tests.net.tls.certificates import client_context_of, profile_of, shaken
 

@@ -24,7 +24,7 @@ from benchmarks.beside_kafka.rows import (
 )
 from storage_engine.tools.cli import main
 from storage_engine.tools.table import format_table
-from storage_engine.zookeeper.process_end import has_ended
+from storage_engine.zookeeper.embedded import has_ended
 
 BURN = "import time; t = time.process_time()\nwhile time.process_time() - t < 0.3: pass"
 

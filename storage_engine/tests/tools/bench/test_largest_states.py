@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.largest.groups import Subscriptions
 from benchmarks.largest.states import LARGEST, Largest, built, costs_of_steps
-from storage_engine.core.groups.deadlines import DUE_MAX
-from storage_engine.core.rounds import PIECE
+from storage_engine.core.coordinator_log import PIECE
+from storage_engine.core.groups.rebalances import DUE_MAX
 from storage_engine.tests.sampling import ALL_FAULTS
 
 SAMPLE = 5_000

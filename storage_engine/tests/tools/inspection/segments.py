@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from storage_engine.log.segments import offset_index, time_index
+from storage_engine.log.segments import indexes
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.protocol.records.records import encode_batches
 
@@ -37,10 +37,12 @@ class Segment:
             offset += count
         self.log.write_bytes(content)
         self.index.write_bytes(
-            offset_index.ENTRY.pack(2, self.positions[1])
-            + offset_index.ENTRY.pack(5, self.positions[2])
+            indexes.OFFSET_ENTRY.pack(2, self.positions[1])
+            + indexes.OFFSET_ENTRY.pack(5, self.positions[2])
         )
-        self.timeindex.write_bytes(time_index.ENTRY.pack(2000, 2) + time_index.ENTRY.pack(3000, 5))
+        self.timeindex.write_bytes(
+            indexes.TIME_ENTRY.pack(2000, 2) + indexes.TIME_ENTRY.pack(3000, 5)
+        )
 
     def damage(self, position: int, value: int = 0xAA) -> None:
         content = bytearray(self.log.read_bytes())

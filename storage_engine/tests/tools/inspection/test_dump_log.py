@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.log.segments import offset_index
+from storage_engine.log.segments import indexes
 from storage_engine.tests.tools.inspection.segments import BASE_OFFSET, PADDING, Segment
 from storage_engine.tools.cli import main
 
@@ -106,7 +106,7 @@ def test_an_offset_below_the_one_before_is_told(
 def test_an_index_entry_that_points_elsewhere_is_told(
     segment: Segment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    segment.index.write_bytes(offset_index.ENTRY.pack(2, segment.positions[2]))
+    segment.index.write_bytes(indexes.OFFSET_ENTRY.pack(2, segment.positions[2]))
     assert _dump(segment.index) == 1
     assert "entry 0: the batch at byte" in capsys.readouterr().err
 
@@ -115,7 +115,9 @@ def test_an_index_that_does_not_increase_is_told_without_its_log(
     segment: Segment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     segment.log.unlink()
-    segment.index.write_bytes(offset_index.ENTRY.pack(2, 9) + offset_index.ENTRY.pack(2, 10) + b"x")
+    segment.index.write_bytes(
+        indexes.OFFSET_ENTRY.pack(2, 9) + indexes.OFFSET_ENTRY.pack(2, 10) + b"x"
+    )
     assert _dump(segment.index) == 1
     output, errors = capsys.readouterr()
     assert "entry 1: does not increase (and 1 more)" in errors

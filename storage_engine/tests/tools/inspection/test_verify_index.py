@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.log.segments import offset_index, time_index
+from storage_engine.log.segments import indexes
 from storage_engine.tests.log.support import fill, open_log, segment_files
 from storage_engine.tests.sampling import seeds
 from storage_engine.tests.tools.inspection.segments import Segment
@@ -43,8 +43,8 @@ def test_wrong_entries_are_shown_as_a_table_and_alone(
     segment: Segment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     segment.index.write_bytes(
-        offset_index.ENTRY.pack(2, segment.positions[1])
-        + offset_index.ENTRY.pack(5, segment.positions[2] + 1)
+        indexes.OFFSET_ENTRY.pack(2, segment.positions[1])
+        + indexes.OFFSET_ENTRY.pack(5, segment.positions[2] + 1)
     )
     assert _verify(segment.log) == 1
     output, errors = capsys.readouterr()
@@ -58,7 +58,9 @@ def test_wrong_entries_are_shown_as_a_table_and_alone(
 def test_json_has_the_mismatches_of_every_index(
     segment: Segment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    segment.timeindex.write_bytes(time_index.ENTRY.pack(2001, 2) + time_index.ENTRY.pack(3000, 5))
+    segment.timeindex.write_bytes(
+        indexes.TIME_ENTRY.pack(2001, 2) + indexes.TIME_ENTRY.pack(3000, 5)
+    )
     assert _verify("--json", segment.log) == 1
     index, timeindex = json.loads(capsys.readouterr().out)
     assert index == {"file": str(segment.index), "entries": 2, "mismatches": []}
@@ -76,7 +78,7 @@ def test_json_has_the_mismatches_of_every_index(
 def test_entries_of_zeros_and_of_impossible_places_are_wrong(
     segment: Segment, capsys: pytest.CaptureFixture[str], entry: tuple[int, int]
 ) -> None:
-    segment.index.write_bytes(offset_index.ENTRY.pack(*entry))
+    segment.index.write_bytes(indexes.OFFSET_ENTRY.pack(*entry))
     assert _verify(segment.index) == 1
     assert f"{segment.index}: entry 0: " in capsys.readouterr().err
 

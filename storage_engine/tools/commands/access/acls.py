@@ -30,17 +30,15 @@ from storage_engine.client.admin.access_rules import (
 )
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.security.acl_rules import (
+    CLUSTER_NAME,
+    WILDCARD,
     AccessRule,
     AclBinding,
     AclFilter,
-    ResourcePattern,
-)
-from storage_engine.core.security.acl_types import (
-    CLUSTER_NAME,
-    WILDCARD,
     AclOperation,
     AclPermission,
     PatternType,
+    ResourcePattern,
     ResourceType,
 )
 from storage_engine.core.security.principal import Principal

@@ -25,8 +25,7 @@ from storage_engine.client.admin.client_quotas import (
     describe_client_quotas,
 )
 from storage_engine.client.cluster import Cluster
-from storage_engine.core.quotas.quota_entity import CLIENT_ID, DEFAULT, IP, USER, QuotaEntity
-from storage_engine.core.quotas.quota_keys import QuotaKey
+from storage_engine.core.quotas import CLIENT_ID, DEFAULT, IP, USER, QuotaEntity, QuotaKey
 from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import UsageError

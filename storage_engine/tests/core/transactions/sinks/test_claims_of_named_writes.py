@@ -7,9 +7,8 @@ import pytest
 
 from storage_engine.client.micro_batches import origins_note_query
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.transactions import committed_numbers
-from storage_engine.core.transactions.sink_names import named_write
-from storage_engine.core.transactions.transaction_state import NumberClaim
+from storage_engine.core.transactions import named_claims
+from storage_engine.core.transactions.transaction_state import NumberClaim, named_write
 from storage_engine.tests.core.transactions.coordinator_bench import (
     OUT0,
     CoordinatorBench,
@@ -167,7 +166,7 @@ def test_micro_batches_with_gaps_note_moved_origins_without_end():
         bench.settle()
         return told
 
-    most = committed_numbers.MOST_PIECES + 1
+    most = named_claims.MOST_PIECES + 1
     assert {notes(2 * each, each, each) for each in range(most)} == {OK}
     last = 2 * most
     assert [notes(last, 1, 1), notes(last, 1, 1)] == [OK, ALREADY], "the answer was lost"
@@ -199,7 +198,7 @@ def test_a_number_of_another_micro_batch_of_the_query_is_refused(between):
 
 
 def test_claims_are_kept_as_long_as_ledgers(monkeypatch):
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", 2)
     bench = CoordinatorBench()
     for number in range(20):
         assert Call(bench, number, attempt=number + 1).writes() is OK

@@ -6,19 +6,17 @@ from uuid import UUID
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.transactions import committed_numbers
-from storage_engine.core.transactions.query_runs import RUNS_KEPT
-from storage_engine.core.transactions.sink_names import (
+from storage_engine.core.transactions import named_claims
+from storage_engine.core.transactions.named_claims import RUNS_KEPT
+from storage_engine.core.transactions.transaction_state import (
     NO_QUERY,
     ONCE_PREFIX,
-    named_write,
-    part_and_number,
-)
-from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     LedgerRecord,
     NumberInterval,
     NumbersKey,
+    named_write,
+    part_and_number,
 )
 from storage_engine.tests.core.transactions.coordinator_bench import (
     OUT0,
@@ -111,7 +109,7 @@ def test_two_topics_are_two_parts():
 @pytest.mark.parametrize("kept", [1, 100])
 def test_a_number_of_another_query_is_refused_for_ever(monkeypatch, kept):
     """Also when its ledger has gone: an interval keeps whose it is."""
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", kept)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", kept)
     jobs = Jobs()
     for number in range(5):
         assert jobs.writes(number, owner="q", run=RUNS[0]) is OK
@@ -135,7 +133,7 @@ def test_a_job_whose_number_another_query_commits_meanwhile_is_told():
 
 
 def test_dense_numbers_cost_nothing_and_none_is_forgotten(monkeypatch):
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 10)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", 10)
     jobs = Jobs()
     numbers = [*range(0, 60, 2), *range(1, 60, 2), 1000]
     for number in numbers:
@@ -156,7 +154,7 @@ def test_dense_numbers_cost_nothing_and_none_is_forgotten(monkeypatch):
 
 def test_a_coordinator_lost_while_numbers_move_forgets_none(monkeypatch):
     """The intervals, and the tombstones of ledgers, reach the log as one batch, or not."""
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", 2)
     jobs = Jobs()
     for number in range(3):
         jobs.writes(number)
@@ -172,8 +170,8 @@ def test_a_coordinator_lost_while_numbers_move_forgets_none(monkeypatch):
 
 
 def test_numbers_in_too_many_pieces_are_refused_and_dense_ones_go_on(monkeypatch):
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
-    monkeypatch.setattr(committed_numbers, "MOST_PIECES", 8)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", 2)
+    monkeypatch.setattr(named_claims, "MOST_PIECES", 8)
     jobs = Jobs()
     late = jobs.opens(500)
     for number in range(0, 80, 10):
@@ -191,7 +189,7 @@ def test_numbers_in_too_many_pieces_are_refused_and_dense_ones_go_on(monkeypatch
 
 
 def test_numbers_without_rows_move_into_intervals_too(monkeypatch):
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 5)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", 5)
     jobs = Jobs()
     for number in range(40):
         assert jobs.ends(number, origins={OUT0: number}) is OK
@@ -208,7 +206,7 @@ def test_numbers_without_rows_move_into_intervals_too(monkeypatch):
 
 def test_numbers_that_are_replicated_together_move_together(monkeypatch):
     """The end of the first moves others, whose own end comes only then."""
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 1)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", 1)
     jobs = Jobs()
     for number in range(8):
         jobs.ends(number, replicate=False)
@@ -218,7 +216,7 @@ def test_numbers_that_are_replicated_together_move_together(monkeypatch):
 
 
 def test_many_ledgers_that_have_gathered_go_with_the_next_commits(monkeypatch):
-    monkeypatch.setattr(committed_numbers, "MOST_MOVED", 100)
+    monkeypatch.setattr(named_claims, "MOST_MOVED", 100)
     jobs = Jobs()
     for number in range(1000):
         jobs.log.append((LedgerKey("s", named_write("t", number)), LedgerRecord(last=number)))
@@ -232,7 +230,7 @@ def test_many_ledgers_that_have_gathered_go_with_the_next_commits(monkeypatch):
 
 
 def test_dense_numbers_with_ledgers_take_no_room(monkeypatch):
-    monkeypatch.setattr(committed_numbers, "MOST_PIECES", 8)
+    monkeypatch.setattr(named_claims, "MOST_PIECES", 8)
     jobs = Jobs()
     for number in [*range(0, 40, 2), *range(1, 40, 2)]:
         jobs.log.append((LedgerKey("s", named_write("t", number)), LedgerRecord(last=number)))
@@ -373,7 +371,7 @@ def test_touching_numbers_of_one_query_are_one_interval():
         NumberInterval(*each)
         for each in ((7, 7, "q"), (0, 2, ""), (3, 3, ""), (5, 6, "q"), (4, 4, "q"), (9, 9, "q"))
     ]
-    assert committed_numbers.merged(intervals) == (
+    assert named_claims.merged(intervals) == (
         NumberInterval(0, 3, ""),
         NumberInterval(4, 7, "q"),
         NumberInterval(9, 9, "q"),

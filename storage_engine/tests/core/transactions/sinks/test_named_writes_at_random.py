@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.transactions import committed_numbers
-from storage_engine.core.transactions.committed_numbers import CommittedNumbers
+from storage_engine.core.transactions import named_claims
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
-from storage_engine.core.transactions.sink_names import named_write, part_and_number
-from storage_engine.core.transactions.transaction_state import NumbersKey
+from storage_engine.core.transactions.named_claims import CommittedNumbers
+from storage_engine.core.transactions.transaction_state import (
+    NumbersKey,
+    named_write,
+    part_and_number,
+)
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.tests.core.transactions.batch_world import SINK, World
 from storage_engine.tests.core.transactions.batch_world_parts import Violation
@@ -63,7 +66,7 @@ class JobsAtOnce(World):
 @pytest.fixture(autouse=True, scope="module")
 def few_ledgers():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
+        patch.setattr(named_claims, "LEDGERS_KEPT", 2)
         yield
 
 

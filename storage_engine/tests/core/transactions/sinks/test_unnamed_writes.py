@@ -7,8 +7,14 @@ import pytest
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.sink_ledgers import MOST_FORGOTTEN
-from storage_engine.core.transactions.sink_names import NO_QUERY, ONCE_PREFIX, named_write
-from storage_engine.core.transactions.transaction_state import LedgerKey, LedgerRecord, Origin
+from storage_engine.core.transactions.transaction_state import (
+    NO_QUERY,
+    ONCE_PREFIX,
+    LedgerKey,
+    LedgerRecord,
+    Origin,
+    named_write,
+)
 from storage_engine.core.transactions.transactions import (
     EXPIRATION_MS,
     SINK_TIMEOUT_MAX_MS,

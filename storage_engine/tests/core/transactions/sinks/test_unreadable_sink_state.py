@@ -7,13 +7,14 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions import committed_numbers
-from storage_engine.core.transactions.sink_names import (
+from storage_engine.core.transactions import named_claims
+from storage_engine.core.transactions.transaction_state import (
     NO_QUERY,
     ONCE_PREFIX,
+    LedgerKey,
+    NumbersKey,
     named_write,
 )
-from storage_engine.core.transactions.transaction_state import LedgerKey, NumbersKey
 from storage_engine.tests.core.transactions.coordinator_bench import OUT0, CoordinatorBench, error
 
 SOURCE = TopicPartition("source", 0)
@@ -23,7 +24,7 @@ PART = NumbersKey("s", "t")
 
 @pytest.fixture(autouse=True)
 def few_ledgers(monkeypatch):
-    monkeypatch.setattr(committed_numbers, "LEDGERS_KEPT", 2)
+    monkeypatch.setattr(named_claims, "LEDGERS_KEPT", 2)
 
 
 def blinded(bench: CoordinatorBench, *keys) -> CoordinatorBench:
