@@ -27,8 +27,6 @@ _owner_pid = os.getpid()
 def cluster_for(options: ConnectionOptions) -> "Cluster":
     """The process's cluster for these options. It connects at its first request, not here."""
     global _owner_pid
-    from storage_engine.client.cluster import Cluster
-
     if _owner_pid != os.getpid():
         # These sockets are the parent's, which still uses them.
         _clusters.clear()
@@ -36,15 +34,8 @@ def cluster_for(options: ConnectionOptions) -> "Cluster":
     key = options, _changed_at(options.config_file)
     cluster = _clusters.pop(key, None)
     if cluster is None:
-        security = options.client_security()
         try:
-            cluster = Cluster(
-                options.bootstrap_servers,
-                client_id=options.client_id,
-                request_timeout_ms=options.request_timeout_ms,
-                bootstrap_timeout_ms=options.request_timeout_ms,
-                security=security,
-            )
+            cluster = new_cluster(options, bootstrap_timeout_ms=options.request_timeout_ms)
         except ConfigError as error:
             # A file that the settings name is not right on this machine.
             raise OptionError("BAD_OPTION", str(error)) from None
@@ -52,6 +43,21 @@ def cluster_for(options: ConnectionOptions) -> "Cluster":
             _clusters.pop(next(iter(_clusters))).close()
     _clusters[key] = cluster
     return cluster
+
+
+def new_cluster(
+    options: ConnectionOptions, *, bootstrap_timeout_ms: int | None = None
+) -> "Cluster":
+    """A cluster with connections of its own."""
+    from storage_engine.client.cluster import BOOTSTRAP_TIMEOUT_MS, Cluster
+
+    return Cluster(
+        options.bootstrap_servers,
+        client_id=options.client_id,
+        request_timeout_ms=options.request_timeout_ms,
+        security=options.client_security(),
+        bootstrap_timeout_ms=bootstrap_timeout_ms or BOOTSTRAP_TIMEOUT_MS,
+    )
 
 
 def _changed_at(config_file: str | None) -> int:

@@ -20,8 +20,7 @@ from connector.spark_workers import prepare_worker
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from connector.sink.batch_writer import HeadraceBatchWriter
-    from connector.sink.stream_writer import HeadraceStreamWriter
+    from connector.sink.writers import HeadraceBatchWriter, HeadraceStreamWriter
     from connector.source.batch_reader import HeadraceBatchReader
     from connector.source.stream_reader import HeadraceStreamReader
     from connector.source.typed.reading import Reading
@@ -85,8 +84,8 @@ class HeadraceDataSource(DataSource):
     @without_traceback
     def writer(self, schema: "StructType", overwrite: bool) -> "HeadraceBatchWriter":
         """Serves `df.write`."""
-        from connector.sink.batch_writer import HeadraceBatchWriter
         from connector.sink.typed.rows_check import check_rows
+        from connector.sink.writers import HeadraceBatchWriter
 
         prepare_worker()
         if overwrite:
@@ -102,8 +101,8 @@ class HeadraceDataSource(DataSource):
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "HeadraceStreamWriter":
         """Serves `df.writeStream`. `overwrite` stands for the output mode complete, in which each
         micro-batch appends the whole result, as in Spark's Kafka connector."""
-        from connector.sink.stream_writer import HeadraceStreamWriter
         from connector.sink.typed.rows_check import check_rows
+        from connector.sink.writers import HeadraceStreamWriter
 
         prepare_worker()
         options = parse_sink_options(self.options, is_stream=True)

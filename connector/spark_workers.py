@@ -4,13 +4,12 @@ It changes only processes that Spark has started for its own calls, the workers 
 in which the driver makes writers and commits; never the user's program.
 """
 
+import gc
 import os
 import socket
 import stat
 import sys
 from pathlib import Path
-
-from connector.worker_garbage import freeze_modules
 
 _DAEMON = "pyspark.daemon"
 _DESCRIPTORS = Path("/dev/fd")
@@ -67,3 +66,18 @@ def _is_worker() -> bool:
         return True
     started = getattr(sys.modules.get("__main__"), "__spec__", None)
     return started is not None and started.name == _DAEMON
+
+
+_frozen_modules: int | None = None
+"""How many modules there were when they were frozen last. None before the first call."""
+
+
+def freeze_modules() -> None:
+    """Must be called in a worker when a call begins. The first call loads modules, so the second
+    one freezes them."""
+    global _frozen_modules
+    if _frozen_modules is None:
+        _frozen_modules = 0
+    elif len(sys.modules) > _frozen_modules:
+        gc.freeze()
+        _frozen_modules = len(sys.modules)

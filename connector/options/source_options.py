@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connector.errors import OptionError
-from connector.options.column_names import parse_names
 from connector.options.connection_options import ConnectionOptions, parse_connection
-from connector.options.given_options import INT32_MAX, INT64_MAX, GivenOptions, bad_option
+from connector.options.given_options import (
+    INT32_MAX,
+    INT64_MAX,
+    GivenOptions,
+    bad_option,
+    parse_names,
+)
 from connector.options.offset_specs import (
     AtTimestamp,
     OffsetSpec,

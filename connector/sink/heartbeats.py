@@ -10,9 +10,9 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from connector.connections import new_cluster
 from connector.options.sink_options import SinkOptions
 from connector.sink.micro_batch import MicroBatchId
-from storage_engine.client.cluster import Cluster
 from storage_engine.client.micro_batches import MicroBatches
 from storage_engine.core.errors import AuthenticationError, ErrorCode, HeadraceError, KafkaError
 
@@ -59,13 +59,8 @@ class Heartbeats:
 
     def _beat_on(self, interval_s: float) -> None:
         """Until the task ends, or the connections are no good."""
-        connection, batch = self._options.connection, self._batch
-        with Cluster(
-            connection.bootstrap_servers,
-            client_id=connection.client_id,
-            request_timeout_ms=connection.request_timeout_ms,
-            security=connection.client_security(),
-        ) as cluster:
+        batch = self._batch
+        with new_cluster(self._options.connection) as cluster:
             batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=self._interval_ms)
             while True:
                 self._beat(batches)

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from connector.errors import DataLossError
 from connector.options.offset_specs import EARLIEST
-from connector.source.offset_lookup import OffsetLookup
-from connector.source.offset_range import OffsetRange
+from connector.source.offset_range import OffsetLookup, OffsetRange
 from storage_engine.core.ids import TopicPartition
 
 logger = logging.getLogger(__name__)

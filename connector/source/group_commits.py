@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from connector.connections import new_cluster
 from connector.options.connection_options import ConnectionOptions
 from storage_engine.core.errors import AuthenticationError, DeadlineExceededError, HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -87,16 +88,9 @@ class GroupOffsetCommits:
 
     def _commit_on(self) -> None:
         """Until the end of the query, or until the connections are no good."""
-        from storage_engine.client.cluster import Cluster
         from storage_engine.client.groups.committed_offsets import OffsetCommitter
 
-        connection = self._connection
-        with Cluster(
-            connection.bootstrap_servers,
-            client_id=connection.client_id,
-            request_timeout_ms=connection.request_timeout_ms,
-            security=connection.client_security(),
-        ) as cluster:
+        with new_cluster(self._connection) as cluster:
             offsets: OffsetCommitter | None = None
             while (wanted := self._next()) is not None:
                 group, positions = wanted

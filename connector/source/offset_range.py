@@ -1,7 +1,8 @@
 """A range of offsets of one partition: what one task of Spark reads."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from storage_engine.core.ids import TopicPartition
@@ -27,3 +28,15 @@ class OffsetRange:
 def total_records(ranges: Iterable[OffsetRange]) -> int:
     """The number of offsets in `ranges`. Compaction and markers may leave fewer records."""
     return sum(len(offset_range) for offset_range in ranges)
+
+
+NO_OFFSET = -1
+"""ListOffsets' answer where no record is at or after the time."""
+
+
+class OffsetLookup(Protocol):
+    """Asks the cluster for offsets. EARLIEST and LATEST stand for the ends of the log."""
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offset of each partition at or after the time; NO_OFFSET when there is none."""
+        ...

@@ -19,7 +19,7 @@ from connector.options.offset_specs import (
     PerPartitionTimestamp,
 )
 from connector.source.data_loss import report_losses
-from connector.source.offset_lookup import NO_OFFSET, OffsetLookup
+from connector.source.offset_range import NO_OFFSET, OffsetLookup
 from storage_engine.core.ids import TopicPartition
 
 

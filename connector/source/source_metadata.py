@@ -13,7 +13,7 @@ from uuid import UUID
 from connector.connections import cluster_for
 from connector.errors import ConnectorError, in_one_line
 from connector.options.connection_options import ConnectionOptions
-from connector.options.offset_specs import LATEST
+from connector.options.offset_specs import EARLIEST, LATEST
 from connector.options.subscription import (
     AssignedPartitions,
     SubscribedTopics,
@@ -21,8 +21,7 @@ from connector.options.subscription import (
     TopicPattern,
 )
 from connector.source.data_loss import keep_existing
-from connector.source.log_survey import LogSurvey
-from connector.source.offset_range import OffsetRange
+from connector.source.offset_range import OffsetLookup, OffsetRange
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 
@@ -159,7 +158,7 @@ class SourceMetadata:
 
     def survey(
         self, partitions: Iterable[TopicPartition]
-    ) -> tuple[dict[TopicPartition, int], LogSurvey]:
+    ) -> tuple[dict[TopicPartition, int], "LogSurvey"]:
         """The latest offsets, like `offsets_at`, and what else the same flight of requests tells.
         Metadata of the topics is new afterwards."""
         wanted = tuple(partitions)
@@ -190,6 +189,47 @@ class SourceMetadata:
         }
         refused = {name: code for name, code in metadata.errors.items() if code not in _NOT_THERE}
         return topics, {} if names is None else refused
+
+
+YOUNG_MS = 1_000
+"""Spark hands out the ranges of a micro-batch some 50 ms after it was planned."""
+
+
+class LogSurvey:
+    """An `OffsetLookup` that knows the starts of the logs while it is young, and asks `lookup` for
+    all else."""
+
+    def __init__(self, lookup: OffsetLookup, earliest: Mapping[TopicPartition, int]) -> None:
+        """To be made right after the answers."""
+        self._lookup = lookup
+        self._earliest = earliest
+        self._asked_at = time.monotonic()
+
+    @property
+    def metadata_age_ms(self) -> int:
+        """How old the metadata of topics may be when ranges are handed out: no older than the
+        survey, and 0 when it is not young."""
+        return YOUNG_MS if self._is_young else 0
+
+    @property
+    def earliest(self) -> Mapping[TopicPartition, int]:
+        """The starts of the logs, as far as they are known."""
+        return self._earliest if self._is_young else {}
+
+    @property
+    def _is_young(self) -> bool:
+        return time.monotonic() < self._asked_at + YOUNG_MS / 1000
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """See `OffsetLookup`."""
+        known = self.earliest
+        found = {
+            each: known[each]
+            for each, at in timestamps_ms.items()
+            if at == EARLIEST and each in known
+        }
+        left = {each: at for each, at in timestamps_ms.items() if each not in found}
+        return {**found, **self._lookup.offsets_at(left)}
 
 
 def _ids(topics: "Mapping[str, TopicMetadata]") -> dict[str, UUID]:

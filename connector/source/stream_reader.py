@@ -25,11 +25,10 @@ from connector.options.source_options import SourceOptions
 from connector.source.data_loss import clip_to_logs, report_losses
 from connector.source.group_commits import GroupOffsetCommits
 from connector.source.lag import LAG_KEY, lag_to_json, offsets_behind
-from connector.source.log_survey import LogSurvey
 from connector.source.micro_batch_planning import PlannedMicroBatch, plan_next, restarted_partitions
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
-from connector.source.source_metadata import FoundPartitions, SourceMetadata
+from connector.source.source_metadata import FoundPartitions, LogSurvey, SourceMetadata
 from connector.source.stream_offset import (
     INITIAL,
     OffsetJson,

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from connector import worker_garbage
-from connector.worker_garbage import freeze_modules
+from connector import spark_workers
+from connector.spark_workers import freeze_modules
 
 
 class Freezes(list):
@@ -19,9 +19,9 @@ class Freezes(list):
 @pytest.fixture
 def freezes(monkeypatch):
     """As if in a worker that was called for nothing before."""
-    monkeypatch.setattr(worker_garbage, "_frozen_modules", None)
+    monkeypatch.setattr(spark_workers, "_frozen_modules", None)
     freezes = Freezes()
-    monkeypatch.setattr(worker_garbage, "gc", freezes)
+    monkeypatch.setattr(spark_workers, "gc", freezes)
     return freezes
 
 

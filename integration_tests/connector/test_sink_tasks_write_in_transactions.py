@@ -14,11 +14,11 @@ from connector.connections import close_all, cluster_for
 from connector.errors import ConnectorError
 from connector.options.sink_options import SinkOptions, parse_sink_options
 from connector.sink import record_writer
-from connector.sink.batch_writer import HeadraceBatchWriter
 from connector.sink.heartbeats import Heartbeats
 from connector.sink.micro_batch import MicroBatchId
 from connector.sink.micro_batch_commit import abort_members, commit_micro_batch
 from connector.sink.task_attempt import TaskAttemptResult, write_in_transaction
+from connector.sink.writers import HeadraceBatchWriter
 from integration_tests.support.cluster_support import (
     DEADLINE_S,
     create_topic,

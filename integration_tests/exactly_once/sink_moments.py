@@ -33,7 +33,7 @@ from connector.connections import close_all
 from connector.data_source import HeadraceDataSource
 from connector.sink import record_writer
 from connector.sink.micro_batch import streaming_micro_batch
-from connector.sink.stream_writer import HeadraceStreamWriter
+from connector.sink.writers import HeadraceStreamWriter
 from storage_engine.client.producer.produce import WORK_MS
 
 FORMAT = "headrace-with-moments"

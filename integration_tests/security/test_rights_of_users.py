@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 from connector.connections import close_all
 from connector.errors import ConnectorError
 from connector.options.sink_options import parse_sink_options
-from connector.sink.stream_writer import HeadraceStreamWriter
+from connector.sink.writers import HeadraceStreamWriter
 from integration_tests.security.secured_cluster import (
     SecuredCluster,
     secured_cluster,

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from connector.data_source import HeadraceDataSource
 from connector.sink import record_writer
 from connector.sink.micro_batch import streaming_micro_batch
-from connector.sink.stream_writer import HeadraceStreamWriter
+from connector.sink.writers import HeadraceStreamWriter
 
 FORMAT = "headrace-with-faults"
 ROWS_BEFORE_A_FAULT = 300

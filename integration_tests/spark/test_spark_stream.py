@@ -12,7 +12,7 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.errors import AnalysisException, StreamingQueryException
 
 from connector.data_source import HeadraceDataSource
-from connector.sink.stream_writer import HeadraceStreamWriter
+from connector.sink.writers import HeadraceStreamWriter
 from connector.source.lag import LagListener, lag_of
 from connector.spark_version import limits_micro_batches
 from integration_tests.support.cluster_support import (

@@ -15,8 +15,7 @@ from pyspark import TaskContext
 from connector.connections import close_all
 from connector.errors import ConnectorError
 from connector.options.sink_options import parse_sink_options
-from connector.sink.batch_writer import HeadraceBatchWriter
-from connector.sink.stream_writer import HeadraceStreamWriter
+from connector.sink.writers import HeadraceBatchWriter, HeadraceStreamWriter
 from connector.task_properties import (
     APPLICATION,
     BATCH_ID,

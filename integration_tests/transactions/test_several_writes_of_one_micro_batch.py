@@ -10,7 +10,7 @@ import pytest
 from connector.connections import close_all
 from connector.errors import ConnectorError
 from connector.options.sink_options import parse_sink_options
-from connector.sink.batch_writer import HeadraceBatchWriter
+from connector.sink.writers import HeadraceBatchWriter
 from integration_tests.support.cluster_support import (
     COORDINATOR_PARTITIONS,
     admin,

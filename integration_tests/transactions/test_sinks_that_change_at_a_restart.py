@@ -13,7 +13,7 @@ import pytest
 from connector.connections import close_all
 from connector.errors import ConnectorError
 from connector.options.sink_options import parse_sink_options
-from connector.sink.stream_writer import HeadraceStreamWriter
+from connector.sink.writers import HeadraceStreamWriter
 from integration_tests.forks.forked import run
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.transactions.test_named_writes_count_each_number import (

@@ -27,7 +27,7 @@ from storage_engine.mirror.progress import Copy, TopicIds
 from storage_engine.mirror.source import Tell
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
-from storage_engine.protocol.typed.copied_typed import TypedTarget
+from storage_engine.protocol.typed.kept_rows import TypedTarget
 
 _Topics = tuple[str, str, str]
 """The source, its topic, and the topic of the target."""

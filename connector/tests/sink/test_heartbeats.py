@@ -28,8 +28,8 @@ def test_a_fault_ends_one_heartbeat_and_the_settings_are_read_again(monkeypatch,
             raise faults.pop()
 
     class Cluster:
-        def __init__(self, servers, **settings):
-            read.append(servers)
+        def __init__(self, connection):
+            read.append(connection)
             fail("settings")
 
         def __enter__(self):
@@ -42,7 +42,7 @@ def test_a_fault_ends_one_heartbeat_and_the_settings_are_read_again(monkeypatch,
         fail("beat")
         beaten.set()
 
-    monkeypatch.setattr(heartbeats, "Cluster", Cluster)
+    monkeypatch.setattr(heartbeats, "new_cluster", Cluster)
     monkeypatch.setattr(
         heartbeats, "MicroBatches", lambda *args, **more: SimpleNamespace(heartbeat=heartbeat)
     )

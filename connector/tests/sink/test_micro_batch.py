@@ -8,13 +8,13 @@ import pytest
 
 from connector.errors import ConnectorError
 from connector.options.sink_options import parse_sink_options
-from connector.sink.batch_writer import HeadraceBatchWriter
 from connector.sink.micro_batch import (
     MicroBatchId,
     batch_write_id,
     streaming_micro_batch,
     with_streaming_query,
 )
+from connector.sink.writers import HeadraceBatchWriter
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transactions.transaction_state import ONCE_PREFIX, named_write
 from storage_engine.tests.core.transactions.coordinator_bench import CoordinatorBench, error

@@ -4,8 +4,7 @@ from uuid import UUID
 
 from connector.options.offset_specs import EARLIEST, LATEST
 from connector.source.data_loss import keep_existing
-from connector.source.log_survey import LogSurvey
-from connector.source.source_metadata import FoundPartitions
+from connector.source.source_metadata import FoundPartitions, LogSurvey
 from storage_engine.core.ids import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

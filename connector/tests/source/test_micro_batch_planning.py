@@ -6,10 +6,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.source.micro_batch_planning import plan_next, restarted_partitions
+from connector.source.micro_batch_planning import plan_next, restarted_partitions, share_out
 from connector.source.offset_range import OffsetRange, total_records
 from connector.source.range_tasks import split_ranges
-from connector.source.rate_limit import share_out
 from connector.source.stream_offset import StreamOffset
 from storage_engine.core.ids import TopicPartition
 

@@ -9,10 +9,10 @@ import pytest
 
 from connector.errors import ConnectorError, DataLossError, OptionError
 from connector.options.source_options import parse_source_options
-from connector.source import log_survey, stream_reader
+from connector.source import source_metadata, stream_reader
 from connector.source.lag import OffsetsBehindLatest, lag_of
-from connector.source.log_survey import YOUNG_MS
 from connector.source.offset_range import OffsetRange
+from connector.source.source_metadata import YOUNG_MS
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.spark_classes import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from connector.tests.source.prepared_logs import T0, T1, Logs
@@ -411,6 +411,6 @@ def test_what_a_survey_told_long_ago_is_asked_again(monkeypatch):
     logs.ends = {T0: (0, 9)}
     second = reader.latestOffset(first, ReadAllAvailable())
     logs.ends = {T0: (7, 9)}
-    monkeypatch.setattr(log_survey, "YOUNG_MS", -1)
+    monkeypatch.setattr(source_metadata, "YOUNG_MS", -1)
     assert _planned(reader, first, second) == [_range(T0, 7, 9)]
     assert logs.metadata_ages == [0]

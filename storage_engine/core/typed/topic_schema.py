@@ -33,8 +33,8 @@ from storage_engine.core.typed.bounded_json import (
     shown,
 )
 from storage_engine.core.typed.column_types import ColumnSpec as ColumnSpec
+from storage_engine.core.typed.column_types import check_widening
 from storage_engine.core.typed.ddl import parse_type
-from storage_engine.core.typed.widening import check_widening
 
 SCHEMA_SETTING = "headrace.schema"
 """The setting of a topic that holds its schema."""

@@ -6,34 +6,36 @@ Arrays' own methods, such as `cast`, import it; and `pa.array` and `pa.scalar` i
 it is installed.
 """
 
+from typing import Any
+
 import pyarrow as pa
 
 try:
-    from pyarrow._compute import CastOptions, FunctionOptions, RoundTemporalOptions, call_function
+    from pyarrow import _compute
 except ImportError:
     # A PyArrow that keeps it elsewhere: slower to load, but the same.
-    from pyarrow.compute import CastOptions, FunctionOptions, RoundTemporalOptions, call_function
+    from pyarrow import compute as _compute
 
-_WHOLE = RoundTemporalOptions(unit="millisecond")
+compute = _compute
+"""With the options of the kernels."""
+_WHOLE = compute.RoundTemporalOptions(unit="millisecond")
 
 
 def take(array: pa.Array, indices: pa.Array) -> pa.Array:
     """The rows of `array` at `indices`, which must be within it."""
-    return call_function("take", [array, indices])
+    return compute.call_function("take", [array, indices])
 
 
-def kernel(
-    name: str, *arguments: pa.Array | pa.Scalar, options: FunctionOptions | None = None
-) -> pa.Array:
+def kernel(name: str, *arguments: pa.Array | pa.Scalar, options: Any = None) -> pa.Array:
     """The result of the kernel of that name, for which the arguments must have the right types."""
-    return call_function(name, list(arguments), options)
+    return compute.call_function(name, list(arguments), options)
 
 
 def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """The array as one of another type; pa.ArrowInvalid when a value does not fit into it."""
     if array.type == kind:
         return array
-    return call_function("cast", [array], CastOptions(kind))
+    return compute.call_function("cast", [array], compute.CastOptions(kind))
 
 
 def milliseconds(times: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

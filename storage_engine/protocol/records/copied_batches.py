@@ -40,7 +40,7 @@ from storage_engine.protocol.records.record_filter import OpenBatches, StoredBat
 from storage_engine.protocol.records.records import EncodedBatch
 from storage_engine.protocol.records.sections import iter_sections
 from storage_engine.protocol.records.varints import Ints
-from storage_engine.protocol.typed.copied_typed import TypedTarget, copied_rows
+from storage_engine.protocol.typed.kept_rows import TypedTarget, copied_rows
 from storage_engine.protocol.typed.typed_batch import is_typed
 
 SMALL_BYTES = 16 << 10

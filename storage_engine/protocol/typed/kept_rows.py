@@ -16,7 +16,7 @@ bytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -36,6 +36,7 @@ from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.control_record import DELETE_HORIZON_BIT
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
+    TYPED_BIT,
     BatchHeader,
     BytesLike,
 )
@@ -325,3 +326,36 @@ def _with_dictionary(array: pa.Array) -> pa.Array:
     if 4 * (encoded.dictionary.nbytes + encoded.indices.nbytes) <= 3 * array.nbytes:
         return encoded
     return array
+
+
+class TypedTarget(NamedTuple):
+    """The topic that typed batches are copied into."""
+
+    topic_id: UUID
+    schema: TopicSchema
+    """The source's, as far as the target has the same versions."""
+
+
+def copied_rows(
+    batch: memoryview, header: BatchHeader, *, start_offset: int, target: TypedTarget
+) -> tuple[bytearray, Ints]:
+    """Return the rows of the batch from `start_offset` on as a batch for the target, its rows
+    without gaps, and the offsets that they have in the source. Columns are copied byte for byte,
+    and decoded only where the batch begins before `start_offset`. Source: R-CLI6.
+
+    CorruptRecordError for a damaged batch, UnknownSchemaVersionError for one of a later version.
+    """
+    opened = OpenTypedBatch(header, batch, target.schema)
+    offsets = opened.offsets
+    chosen = np.flatnonzero(offsets >= start_offset)
+    rows = None if len(chosen) == len(offsets) else chosen
+    replaced: dict[int, None] = {OFFSETS: None}
+    fresh = header._replace(attributes=TYPED_BIT, last_offset_delta=len(chosen) - 1)
+    if header.timestamp_type == 1:
+        replaced[TIMESTAMPS] = None
+        fresh = fresh._replace(base_timestamp=header.max_timestamp)
+    elif rows is not None or header.attributes & DELETE_HORIZON_BIT:
+        times = opened.timestamps_ms[chosen]
+        fresh = fresh._replace(base_timestamp=int(times[0]), max_timestamp=int(times.max()))
+    wanted: Replacements = replaced
+    return opened.with_rows(fresh, rows, wanted, target.topic_id), offsets[chosen]

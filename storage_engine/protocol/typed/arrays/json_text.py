@@ -28,13 +28,7 @@ import pyarrow as pa
 
 from storage_engine.core.typed import column_types as types
 from storage_engine.protocol.records.arrow_binary import binary_scalar
-from storage_engine.protocol.records.arrow_kernels import as_type, kernel
-from storage_engine.protocol.typed.arrays.kernel_options import (
-    MatchSubstringOptions,
-    PadOptions,
-    ReplaceSliceOptions,
-    ReplaceSubstringOptions,
-)
+from storage_engine.protocol.records.arrow_kernels import as_type, compute, kernel
 from storage_engine.protocol.typed.nested_arrays import (
     binary_values,
     list_lengths,
@@ -44,14 +38,14 @@ from storage_engine.protocol.typed.nested_arrays import (
 
 _QUOTED_ESCAPES = (("\\", "\\\\"), ('"', '\\"'))
 _CONTROL_ESCAPES = tuple((chr(code), json.dumps(chr(code))[1:-1]) for code in range(0x20))
-_NEEDS_ESCAPE = MatchSubstringOptions('[\\x00-\\x1f"\\\\]')
-_IS_CONTROL = MatchSubstringOptions("[\\x00-\\x1f]")
-_TIME_SEPARATOR = ReplaceSliceOptions(10, 11, "T")
+_NEEDS_ESCAPE = compute.MatchSubstringOptions('[\\x00-\\x1f"\\\\]')
+_IS_CONTROL = compute.MatchSubstringOptions("[\\x00-\\x1f]")
+_TIME_SEPARATOR = compute.ReplaceSliceOptions(10, 11, "T")
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31."""
 _DAY_US = 86_400_000_000
-_EXPONENT, _MINUS = MatchSubstringOptions("E"), MatchSubstringOptions("-")
+_EXPONENT, _MINUS = compute.MatchSubstringOptions("E"), compute.MatchSubstringOptions("-")
 _WHOLE = pa.decimal128(38, 0)
 _NO_NUMBERS = (("nan", '"NaN"'), ("inf", '"Infinity"'), ("-inf", '"-Infinity"'))
 
@@ -155,7 +149,7 @@ def _escaped(array: pa.Array) -> pa.Array:
     if _any(kernel("match_substring_regex", array, options=_IS_CONTROL)):
         escapes += _CONTROL_ESCAPES
     for character, escape in escapes:
-        options = ReplaceSubstringOptions(character, escape)
+        options = compute.ReplaceSubstringOptions(character, escape)
         array = kernel("replace_substring", array, options=options)
     return array
 
@@ -183,9 +177,9 @@ def _decimals(array: pa.Array, scale: int) -> pa.Array:
     whole = pa.Array.from_buffers(_WHOLE, len(rows), rows.buffers(), offset=rows.offset)
     digits = as_type(whole, pa.string())
     is_negative = kernel("starts_with", digits, options=_MINUS)
-    unsigned = kernel("binary_replace_slice", digits, options=ReplaceSliceOptions(0, 1, ""))
+    unsigned = kernel("binary_replace_slice", digits, options=compute.ReplaceSliceOptions(0, 1, ""))
     digits = kernel("if_else", is_negative, unsigned, digits)
-    padded = kernel("ascii_lpad", digits, options=PadOptions(scale, "0"))
+    padded = kernel("ascii_lpad", digits, options=compute.PadOptions(scale, "0"))
     written = joined(kernel("if_else", is_negative, text("-0."), text("0.")), padded)
     return kernel("replace_with_mask", texts, kernel("coalesce", has_exponent, _FALSE), written)
 

@@ -6,8 +6,7 @@ import pytest
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.typed.ddl import render_ddl
-from storage_engine.core.typed.schema_text import parse_schema
-from storage_engine.core.typed.spark_json import parse_spark_json
+from storage_engine.core.typed.schema_text import parse_schema, parse_spark_json
 from storage_engine.core.typed.topic_schema import new_schema
 
 

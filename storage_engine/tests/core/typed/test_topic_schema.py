@@ -17,6 +17,7 @@ from storage_engine.core.typed.column_types import (
     StringColumn,
     StructColumn,
     StructColumnField,
+    check_widening,
 )
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import (
@@ -27,7 +28,6 @@ from storage_engine.core.typed.topic_schema import (
     schema_of,
     usual_form,
 )
-from storage_engine.core.typed.widening import check_widening
 from storage_engine.tests.core.typed.schema_strategies import columns, types
 from storage_engine.tests.sampling import examples
 

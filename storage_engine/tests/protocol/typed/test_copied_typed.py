@@ -21,9 +21,8 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_filter import StoredBatch, emptied
 from storage_engine.protocol.records.records import decode_batches
-from storage_engine.protocol.typed.copied_typed import TypedTarget
 from storage_engine.protocol.typed.directory import OFFSETS, TIMESTAMPS
-from storage_engine.protocol.typed.kept_rows import OpenTypedBatches
+from storage_engine.protocol.typed.kept_rows import OpenTypedBatches, TypedTarget
 from storage_engine.protocol.typed.typed_batch import check_typed_batch, directory_of
 from storage_engine.tests.log.compaction_support import Row
 from storage_engine.tests.log.typed_support import FIRST, SCHEMA, typed_batch, typed_rows_of
