@@ -93,7 +93,46 @@ class StoredBatch(NamedTuple):
         return self.header.base_timestamp if has_horizon else None
 
 
-class OpenBatches:
+class BatchRows:
+    """Some batches, whose rows are counted through."""
+
+    def __init__(self, batches: Sequence[StoredBatch], counts: Ints) -> None:
+        self.batches = batches
+        self._counts = counts
+
+    def per_record(self, per_batch: Any) -> Any:
+        """Return a column with a value per record from one with a value per batch."""
+        return np.repeat(per_batch, self._counts)
+
+    def per_batch(self, per_record: Mask) -> Ints:
+        """Return for how many records of each batch it is true."""
+        ends = np.cumsum(per_record, dtype=np.int64)[np.cumsum(self._counts) - 1]
+        return np.diff(ends, prepend=0)
+
+    def rewritten(self, kept: Mask, horizons: Sequence[int | None]) -> list[BytesLike | None]:
+        """Return each batch with its `kept` records only; None for one that keeps none.
+
+        `horizons` has the time for each batch that gets a delete horizon.
+        """
+        results: list[BytesLike | None] = []
+        end = 0
+        for number, batch in enumerate(self.batches):
+            begin, end = end, end + int(self._counts[number])
+            rows, horizon = np.flatnonzero(kept[begin:end]), horizons[number]
+            if not len(rows):
+                results.append(None)
+            elif len(rows) == batch.header.records_count and horizon is None:
+                results.append(batch.data)
+            else:
+                results.append(self._rewrite(number, begin, rows, horizon))
+        return results
+
+    def _rewrite(self, number: int, begin: int, rows: Ints, horizon: int | None) -> BytesLike:
+        """Return a batch, whose first row is `begin`, with these of its rows."""
+        raise NotImplementedError
+
+
+class OpenBatches(BatchRows):
     """Some decompressed batches, with a column per property and a row per record."""
 
     unreadable: Mapping[int, str] = MappingProxyType({})
@@ -103,9 +142,8 @@ class OpenBatches:
         """All of the batches have records. CorruptRecordError names the offset of a batch whose
         records don't fit its header.
         """
-        self.batches = batches
         self._source, regions = _lay_out(batches)
-        self._counts = regions.counts
+        super().__init__(batches, regions.counts)
         self._bytes = np.frombuffer(self._source, np.uint8)
         try:
             self._spans = find_records(self._bytes, regions)
@@ -175,36 +213,8 @@ class OpenBatches:
         keys = gather(pa.py_buffer(self._source), self._fields.key_starts, self._fields.key_lengths)
         return (keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary()),)
 
-    def per_record(self, per_batch: Any) -> Any:
-        """Return a column with a value per record from one with a value per batch."""
-        return np.repeat(per_batch, self._counts)
-
-    def per_batch(self, per_record: Mask) -> Ints:
-        """Return for how many records of each batch it is true."""
-        ends = np.cumsum(per_record, dtype=np.int64)[np.cumsum(self._counts) - 1]
-        return np.diff(ends, prepend=0)
-
-    def rewritten(self, kept: Mask, horizons: Sequence[int | None]) -> list[BytesLike | None]:
-        """Return each batch with its `kept` records only; None for one that keeps none.
-
-        `horizons` has the time for each batch that gets a delete horizon.
-        """
-        counts = self.per_batch(kept)
-        ends = np.cumsum(self._counts)
-        results: list[BytesLike | None] = []
-        for number, batch in enumerate(self.batches):
-            count, horizon = int(counts[number]), horizons[number]
-            if not count:
-                results.append(None)
-            elif count == batch.header.records_count and horizon is None:
-                results.append(batch.data)
-            else:
-                begin, end = int(ends[number] - self._counts[number]), int(ends[number])
-                rows = begin + np.flatnonzero(kept[begin:end])
-                results.append(self._rewrite(batch.header, rows, horizon))
-        return results
-
-    def _rewrite(self, header: BatchHeader, rows: Ints, horizon: int | None) -> BytesLike:
+    def _rewrite(self, number: int, begin: int, rows: Ints, horizon: int | None) -> BytesLike:
+        header, rows = self.batches[number].header, begin + rows
         deltas = self._fields.timestamp_deltas[rows]
         if header.timestamp_type == 0:
             largest = header.base_timestamp + int(deltas.max())

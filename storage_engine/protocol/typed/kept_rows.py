@@ -16,7 +16,7 @@ bytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -40,7 +40,7 @@ from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     BytesLike,
 )
-from storage_engine.protocol.records.record_filter import StoredBatch
+from storage_engine.protocol.records.record_filter import BatchRows, StoredBatch
 from storage_engine.protocol.records.varints import Ints, Mask
 from storage_engine.protocol.typed import directory
 from storage_engine.protocol.typed.arrow_types import arrow_type
@@ -194,7 +194,7 @@ def decoded_size(batch: StoredBatch) -> int:
         return len(batch.data)
 
 
-class OpenTypedBatches:
+class OpenTypedBatches(BatchRows):
     """Some typed batches, with a column per property and a row per record, as `OpenBatches` has
     them.
 
@@ -204,10 +204,11 @@ class OpenTypedBatches:
 
     def __init__(self, batches: Sequence[StoredBatch], schema: TopicSchema) -> None:
         """All of the batches have rows. UnknownSchemaVersionError as for one."""
-        self.batches = batches
+        super().__init__(
+            batches, np.array([batch.header.records_count for batch in batches], np.int64)
+        )
         self.unreadable: dict[int, str] = {}
         """The reason by the number of the batch; found out by and by."""
-        self._counts = np.array([batch.header.records_count for batch in batches], np.int64)
         self._opened: list[OpenTypedBatch | None] = []
         deltas, tombstones = [], []
         for number, batch in enumerate(batches):
@@ -261,36 +262,14 @@ class OpenTypedBatches:
     def is_tombstone(self) -> Mask:
         return self._is_tombstone & self.has_key
 
-    def per_record(self, per_batch: Any) -> Any:
-        """Return a column with a value per row from one with a value per batch."""
-        return np.repeat(per_batch, self._counts)
-
-    def per_batch(self, per_record: Mask) -> Ints:
-        """Return for how many rows of each batch it is true."""
-        ends = np.cumsum(per_record, dtype=np.int64)[np.cumsum(self._counts) - 1]
-        return np.diff(ends, prepend=0)
-
-    def rewritten(self, kept: Mask, horizons: Sequence[int | None]) -> list[BytesLike | None]:
-        """Return each batch with its `kept` rows only; None for one that keeps none.
-
-        `horizons` has the time for each batch that gets a delete horizon.
-        """
-        results: list[BytesLike | None] = []
-        begin = 0
-        for number, batch in enumerate(self.batches):
-            opened, horizon = self._opened[number], horizons[number]
-            rows = np.flatnonzero(kept[begin : begin + self._counts[number]])
-            begin += int(self._counts[number])
-            data: BytesLike | None = batch.data
-            if not len(rows):
-                data = None
-            elif opened is not None and (len(rows) < len(opened) or horizon is not None):
-                try:
-                    data = _with_kept(opened, rows, horizon)
-                except CorruptRecordError as error:
-                    self.unreadable[number] = str(error)
-            results.append(data)
-        return results
+    def _rewrite(self, number: int, begin: int, rows: Ints, horizon: int | None) -> BytesLike:
+        opened = self._opened[number]
+        if opened is not None:
+            try:
+                return _with_kept(opened, rows, horizon)
+            except CorruptRecordError as error:
+                self.unreadable[number] = str(error)
+        return self.batches[number].data
 
 
 def _there(

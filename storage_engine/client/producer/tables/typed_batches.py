@@ -7,7 +7,6 @@ the batches before. Source: R-CLI1, R-CLI7.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -19,7 +18,13 @@ from storage_engine.client.producer.tables.row_partitions import (
     picked,
     rows_by_partition,
 )
-from storage_engine.client.producer.tables.typed_rows import PARTITION, FittedTable
+from storage_engine.client.producer.tables.typed_rows import (
+    DELETED,
+    HEADERS,
+    PARTITION,
+    SPECIAL_COLUMNS,
+    TIMESTAMP,
+)
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.protocol.records.compression import codec_named
 from storage_engine.protocol.records.record_batch import Codec
@@ -56,7 +61,7 @@ def typed_codec(compression: str, topic: str) -> Codec:
 
 
 def typed_batches(
-    table: FittedTable,
+    table: pa.Table,
     known: KnownSchema,
     partition_count: int,
     *,
@@ -66,59 +71,36 @@ def typed_batches(
     first_partition: int,
     now_ms: int,
 ) -> Iterator[tuple[int, EncodedBatch]]:
-    """(partition, batch) of all rows. `batch_bytes`: of a stored batch, which is larger only where
-    a single row is. SerializationError for a row that does not fit."""
+    """(partition, batch) of all rows of a table that is `fitted`. `batch_bytes`: of a stored batch,
+    which is larger only where a single row is. SerializationError for a row that does not fit."""
     schema = known.schema
     encoder = _Encoder(known, batch_bytes, compression, now_ms)
     turn = first_partition
     slice_rows = min(max(SLICE_ROWS, _PARTITION_ROWS * partition_count), _MOST_SLICE_ROWS)
-    for start in range(0, _rows_of(table), slice_rows):
-        part = _Part.of(table, start, slice_rows)
-        keys = key_bytes(part.rows, schema, schema.latest) if schema.key else None
+    for start in range(0, table.num_rows, slice_rows):
+        columns = map(_flat, table.slice(start, slice_rows).columns)
+        part = pa.record_batch(list(columns), schema=table.schema)
+        keys = key_bytes(part, schema, schema.latest) if schema.key else None
         chosen, turn = rows_by_partition(
-            part.rows.num_rows,
+            part.num_rows,
             partition_count,
-            named=part.partitions,
+            named=_named(part, PARTITION),
             keys=keys,
             partitioner=partitioner,
             turn=turn,
-            batch_rows=encoder.rows_of_batch(part.rows),
+            batch_rows=encoder.rows_of_batch(part),
             named_column=PARTITION,
         )
         for partition, rows in chosen:
             try:
-                for batch in encoder.encoded(part.picked(rows)):
+                for batch in encoder.encoded(picked(part, rows)):
                     yield partition, batch
             except RowsDoNotFitError as error:
                 raise _in_table(error, start, rows) from None
 
 
-def _rows_of(table: FittedTable) -> int:
-    return int(table.rows.num_rows)
-
-
-class _Part(NamedTuple):
-    """Some rows of a table, each column as one array."""
-
-    rows: pa.RecordBatch
-    partitions: pa.Array | None
-    timestamps: pa.Array | None
-    headers: pa.Array | None
-    tombstones: pa.Array | None
-
-    @classmethod
-    def of(cls, table: FittedTable, start: int, count: int) -> "_Part":
-        rows = table.rows.slice(start, count)
-        columns = [_flat(column) for column in rows.columns]
-        others = (table.partitions, table.timestamps, table.headers, table.tombstones)
-        flat = [None if each is None else _flat(each.slice(start, count)) for each in others]
-        return cls(pa.record_batch(columns, schema=rows.schema), *flat)
-
-    def picked(self, rows: Rows) -> "_Part":
-        """Those that `rows_by_partition` gave; their partition is settled."""
-        others = (self.timestamps, self.headers, self.tombstones)
-        taken = [None if each is None else picked(each, rows) for each in others]
-        return _Part(picked(self.rows, rows), None, *taken)
+def _named(part: pa.RecordBatch, name: str) -> pa.Array | None:
+    return part.column(name) if name in part.schema.names else None
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
@@ -149,13 +131,13 @@ class _Encoder:
         """About as many rows as a batch has."""
         return int(self._raw_bytes * rows.num_rows // max(1, rows.nbytes))
 
-    def encoded(self, part: _Part) -> Iterator[EncodedBatch]:
+    def encoded(self, part: pa.RecordBatch) -> Iterator[EncodedBatch]:
         """All rows, in batches. RowsDoNotFitError."""
-        count = part.rows.num_rows
+        count = part.num_rows
         start = 0
         while start < count:
             raw_bytes = self._raw_bytes
-            for batch in self._batches(part.picked(slice(start, count)) if start else part):
+            for batch in self._batches(part.slice(start)):
                 is_last = start + batch.record_count == count
                 is_too_large = len(batch) > self._stored_bytes and batch.record_count > 1
                 if is_too_large or not is_last:
@@ -168,16 +150,16 @@ class _Encoder:
                     # So much larger batches are worth another look at the rows that are left.
                     break
 
-    def _batches(self, part: _Part) -> Iterator[EncodedBatch]:
+    def _batches(self, part: pa.RecordBatch) -> Iterator[EncodedBatch]:
         schema = self._known.schema
         return iter_typed(
-            part.rows,
+            part.select([name for name in part.schema.names if name not in SPECIAL_COLUMNS]),
             schema,
             schema.latest,
             self._known.topic_id,
-            timestamps=part.timestamps,
-            headers=part.headers,
-            tombstones=part.tombstones,
+            timestamps=_named(part, TIMESTAMP),
+            headers=_named(part, HEADERS),
+            tombstones=_named(part, DELETED),
             compression=self._compression,
             batch_bytes=self._raw_bytes,
             now_ms=self._now_ms,

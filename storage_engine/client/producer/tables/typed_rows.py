@@ -14,7 +14,6 @@ All is checked before the first row is sent, but for nulls inside of nested valu
 """
 
 import difflib
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,24 +28,10 @@ PARTITION, TIMESTAMP, HEADERS, DELETED = "_partition", "_timestamp", "_headers",
 SPECIAL_COLUMNS = (PARTITION, TIMESTAMP, HEADERS, DELETED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedTable:
-    """Rows in the types of a schema's latest version."""
-
-    rows: pa.Table
-    """The columns of the schema."""
-    partitions: pa.ChunkedArray | None
-    """int64; null where none is named."""
-    timestamps: pa.ChunkedArray | None
-    """int64 milliseconds; null: now."""
-    headers: pa.ChunkedArray | None
-    tombstones: pa.ChunkedArray | None
-    """True or false."""
-
-
-def fitted(table: "pa.Table | pa.RecordBatch", topic: str, schema: TopicSchema) -> FittedTable:
-    """SerializationError, which names the column and what to do, where the table does not fit the
-    schema's latest version."""
+def fitted(table: "pa.Table | pa.RecordBatch", topic: str, schema: TopicSchema) -> pa.Table:
+    """The columns of the schema's latest version, in its types, and those about the rows that say
+    anything: _partition as it is, _timestamp in int64 milliseconds, _deleted without nulls.
+    SerializationError, which names the column and what to do, where the table does not fit."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
     version = schema.latest
@@ -67,13 +52,13 @@ def fitted(table: "pa.Table | pa.RecordBatch", topic: str, schema: TopicSchema) 
             is_key = column.column_id in schema.key
             _check_nulls(cast, column.name, topic, None if is_key else tombstones)
         columns[column.name] = cast
-    return FittedTable(
-        rows=pa.table(columns),
-        partitions=_partitions(special.get(PARTITION)),
-        timestamps=_timestamps(special.get(TIMESTAMP)),
-        headers=_headers(special.get(HEADERS)),
-        tombstones=tombstones,
-    )
+    about_rows = {
+        PARTITION: _partitions(special.get(PARTITION)),
+        TIMESTAMP: _timestamps(special.get(TIMESTAMP)),
+        HEADERS: _headers(special.get(HEADERS)),
+        DELETED: tombstones,
+    }
+    return pa.table(columns | {name: each for name, each in about_rows.items() if each is not None})
 
 
 def _check_names(table: pa.Table, topic: str, version: SchemaVersion) -> None:
