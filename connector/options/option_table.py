@@ -75,17 +75,14 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SINK, "acks", "compression.type", "batch.size", "delivery.timeout.ms", client=True),
     # Spark itself puts these two among the options of a streaming sink.
     *_works(_SINK, "checkpointLocation", "queryName"),
-    OptionEntry(
-        name="fetchOffset.numRetries",
-        sides=_SOURCE,
-        status=Status.NO_EFFECT,
-        why="offsets are asked for again until request.timeout.ms",
-    ),
-    OptionEntry(
-        name="fetchOffset.retryIntervalMs",
-        sides=_SOURCE,
-        status=Status.NO_EFFECT,
-        why="offsets are asked for again until request.timeout.ms",
+    *(
+        OptionEntry(
+            name=name,
+            sides=_SOURCE,
+            status=Status.NO_EFFECT,
+            why="offsets are asked for again until request.timeout.ms",
+        )
+        for name in ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")
     ),
     *_client(Status.REFUSED, "use startingOffsets instead", "auto.offset.reset"),
     *_client(

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from connector.connections import cluster_for
-from connector.errors import RowError, in_one_line
+from connector.errors import in_one_line
 from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import PartitionRows, Route, Router
-from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, max_message_bytes
+from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, check_size, max_message_bytes
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import OpenTransaction
@@ -175,9 +175,9 @@ def _encoded(
     group: PartitionRows, options: SinkOptions, cluster: Cluster
 ) -> Iterator[EncodedBatch]:
     batch_bytes = options.batch_bytes
-    largest, topic = None, group.topic_partition.topic
-    if _payload_bytes(group) > UNCHECKED_BYTES:
-        largest = max_message_bytes(cluster, topic)
+    is_checked = _payload_bytes(group) > UNCHECKED_BYTES
+    if is_checked:
+        largest = max_message_bytes(cluster, group.topic_partition.topic)
         batch_bytes = min(batch_bytes, assumed(largest))
     for encoded in iter_encoded(
         group.values,
@@ -186,15 +186,8 @@ def _encoded(
         compression=options.compression,
         batch_bytes=batch_bytes,
     ):
-        if largest is not None and len(encoded) > largest:
-            # The limit may have been raised since.
-            largest = max_message_bytes(cluster, topic, refresh=True)
-        if largest is not None and len(encoded) > largest:
-            raise RowError(
-                "MESSAGE_TOO_LARGE",
-                f"{group.topic_partition}: a record takes {len(encoded)} bytes, and the topic's "
-                f"max.message.bytes is {largest}; shorten the record, or raise that setting",
-            )
+        if is_checked:
+            check_size(cluster, group.topic_partition, len(encoded), "record", "record")
         yield encoded
 
 

@@ -8,7 +8,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from connector.errors import RowError
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     from storage_engine.client.cluster import Cluster
@@ -41,6 +43,20 @@ def max_message_bytes(cluster: "Cluster", topic: str, *, refresh: bool = False) 
         limit = _ask_limit(cluster, topic)
         known = _limits[key] = (time.monotonic(), limit)
     return known[1]
+
+
+def check_size(cluster: "Cluster", tp: TopicPartition, size: int, what: str, remedy: str) -> None:
+    """RowError where the topic does not take a batch of so many bytes, which has one row. The limit
+    may have been raised since it was asked for."""
+    largest = max_message_bytes(cluster, tp.topic)
+    if largest is not None and size > largest:
+        largest = max_message_bytes(cluster, tp.topic, refresh=True)
+    if largest is not None and size > largest:
+        raise RowError(
+            "MESSAGE_TOO_LARGE",
+            f"{tp}: a {what} takes {size} bytes, and the topic's max.message.bytes is {largest}; "
+            f"shorten the {remedy}, or raise that setting",
+        )
 
 
 def assumed(largest: int | None) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from connector.errors import ConnectorError, RowError
 from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import Router, grouped
-from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, max_message_bytes
+from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, check_size, max_message_bytes
 from connector.sink.typed.conforming import conformed
 from connector.sink.typed.typed_sink import TypedSink
 from connector.typed_columns import PARTITION, TIMESTAMP
@@ -115,26 +115,13 @@ class TypedEncoder:
             if len(batch) <= most:
                 yield batch
             elif count == 1:
-                self._check_size(route.topic_partition, len(batch))
+                check_size(self._cluster, route.topic_partition, len(batch), "row", "values")
                 yield batch
             else:
                 half = count // 2
                 yield from self._batches(route.part(start, half), largest)
                 yield from self._batches(route.part(start + half, count - half), largest)
             start += count
-
-    def _check_size(self, tp: TopicPartition, size: int) -> None:
-        """RowError where the topic does not take a row of so many bytes."""
-        largest = max_message_bytes(self._cluster, tp.topic)
-        if largest is not None and size > largest:
-            # The limit may have been raised since.
-            largest = max_message_bytes(self._cluster, tp.topic, refresh=True)
-        if largest is not None and size > largest:
-            raise RowError(
-                "MESSAGE_TOO_LARGE",
-                f"{tp}: a row takes {size} bytes, and the topic's max.message.bytes is {largest}; "
-                "shorten the values, or raise that setting",
-            )
 
     def _partition_count(self, topic: str) -> int:
         found = self._cluster.metadata(

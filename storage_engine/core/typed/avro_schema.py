@@ -50,11 +50,11 @@ def parse_avro(text: str) -> list[types.ColumnSpec]:
     return [types.ColumnSpec(field.name, field.type, field.nullable) for field in fields]
 
 
-class _AvroReader:
+class _AvroReader(types.TypeCount):
     """Walks the schema; each type is counted, also where a name stands for it."""
 
     def __init__(self) -> None:
-        self._count = 0
+        super().__init__()
         self._named: dict[str, types.ColumnType | None] = {}
         """By full name; None: its definition is not over."""
         self._namespace = ""
@@ -88,7 +88,7 @@ class _AvroReader:
         return self._single(value, path, depth), False
 
     def _single(self, value: object, path: str, depth: int) -> types.ColumnType:
-        self._step(depth)
+        self.step(depth)
         if isinstance(value, str):
             return self._by_name(value, path, depth)
         content = json_object(value, f"the type of '{path}'")
@@ -104,7 +104,7 @@ class _AvroReader:
             case "array":
                 return types.ArrayColumn(*self._type(content.get("items"), path, depth + 1))
             case "map":
-                self._step(depth)
+                self.step(depth)
                 value_type, nullable = self._type(content.get("values"), path, depth + 1)
                 return types.MapColumn(types.StringColumn(), value_type, nullable)
             case "enum":
@@ -146,15 +146,8 @@ class _AvroReader:
 
     def _count_again(self, column_type: types.ColumnType, depth: int) -> None:
         for part in types.parts_of(column_type):
-            self._step(depth + 1)
+            self.step(depth + 1)
             self._count_again(part, depth + 1)
-
-    def _step(self, depth: int) -> None:
-        self._count += 1
-        if self._count > types.MAX_COLUMNS:
-            raise types.too_many_columns()
-        if depth > types.MAX_DEPTH:
-            raise types.too_deep()
 
 
 def _full_name(name: str, namespace: str) -> str:

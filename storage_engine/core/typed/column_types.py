@@ -246,6 +246,21 @@ def check_types(column_types: Iterable[ColumnType]) -> None:
         waiting += [(each, depth + 1) for each in parts_of(column_type)]
 
 
+class TypeCount:
+    """Counts the types of a schema while it is read, before anything walks them."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def step(self, depth: int) -> None:
+        """ConfigError when there are too many, or this one lies too deep."""
+        self._count += 1
+        if self._count > MAX_COLUMNS:
+            raise too_many_columns()
+        if depth > MAX_DEPTH:
+            raise too_deep()
+
+
 def too_many_columns() -> ConfigError:
     return ConfigError(
         f"the schema has more than {MAX_COLUMNS:,} columns, nested fields, elements, keys and "

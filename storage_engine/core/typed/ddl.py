@@ -77,12 +77,12 @@ def render_ddl(columns: Iterable[types.ColumnSpec], *, exact: bool = False) -> s
     )
 
 
-class _DdlReader:
+class _DdlReader(types.TypeCount):
     """Reads tokens one after the other."""
 
     def __init__(self, tokens: Tokens) -> None:
+        super().__init__()
         self._tokens = tokens
-        self._count = 0
 
     def columns(self) -> list[tuple[str, types.ColumnType, bool]]:
         """Return names, types and whether they are nullable, up to what is none of them."""
@@ -90,11 +90,7 @@ class _DdlReader:
 
     def type(self, depth: int) -> types.ColumnType:
         """Return the next type."""
-        self._count += 1
-        if self._count > types.MAX_COLUMNS:
-            raise types.too_many_columns()
-        if depth > types.MAX_DEPTH:
-            raise types.too_deep()
+        self.step(depth)
         token = self._tokens.next()
         name = token.text.upper()
         if token.kind is not TokenKind.WORD:

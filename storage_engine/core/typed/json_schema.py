@@ -27,12 +27,12 @@ def parse_json_schema(text: str) -> list[types.ColumnSpec]:
     return _JsonSchemaReader(root).columns()
 
 
-class _JsonSchemaReader:
+class _JsonSchemaReader(types.TypeCount):
     """Walks the schema; each step is counted."""
 
     def __init__(self, root: JsonObject) -> None:
+        super().__init__()
         self._root = root
-        self._count = 0
 
     def columns(self) -> list[types.ColumnSpec]:
         content, _ = self._resolved(self._root, "the JSON Schema")
@@ -63,11 +63,7 @@ class _JsonSchemaReader:
 
     def _type(self, value: object, path: str, depth: int) -> tuple[types.ColumnType, bool]:
         """Return the type, and whether it may be null."""
-        self._count += 1
-        if self._count > types.MAX_COLUMNS:
-            raise types.too_many_columns()
-        if depth > types.MAX_DEPTH:
-            raise types.too_deep()
+        self.step(depth)
         content, nullable = self._resolved(json_object(value, f"'{path}'"), f"'{path}'")
         for word in _UNSUPPORTED:
             if word in content:
@@ -105,7 +101,7 @@ class _JsonSchemaReader:
             types.check_field_names(name for name, _, _ in fields)
             return types.StructColumn(tuple(types.StructColumnField(*each) for each in fields))
         if isinstance(values, dict):
-            self._count += 1
+            self.step(depth + 1)
             value, nullable = self._type(values, f"{path}.*"[-200:], depth + 1)
             return types.MapColumn(types.StringColumn(), value, nullable)
         raise ConfigError(

@@ -27,11 +27,8 @@ def parse_spark_json(text: str) -> list[types.ColumnSpec]:
     return [types.ColumnSpec(field.name, field.type, field.nullable) for field in fields]
 
 
-class _SparkReader:
+class _SparkReader(types.TypeCount):
     """Walks the schema; each type is counted."""
-
-    def __init__(self) -> None:
-        self._count = 0
 
     def fields(self, content: JsonObject, what: str, depth: int) -> list[types.StructColumnField]:
         found: list[types.StructColumnField] = []
@@ -46,11 +43,7 @@ class _SparkReader:
         return found
 
     def _type(self, value: object, what: str, depth: int) -> types.ColumnType:
-        self._count += 1
-        if self._count > types.MAX_COLUMNS:
-            raise types.too_many_columns()
-        if depth > types.MAX_DEPTH:
-            raise types.too_deep()
+        self.step(depth)
         if isinstance(value, str):
             try:
                 return parse_type(value)
