@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import is_text, printable
-from storage_engine.core.typed import column_types as types
 
 MAX_DEPTH = 16
 """How deep types may be nested; a column that is not nested has depth 1."""
@@ -309,27 +308,25 @@ _REMEDY = (
 )
 
 
-def check_widening(old: types.ColumnType, new: types.ColumnType, name: str) -> None:
+def check_widening(old: ColumnType, new: ColumnType, name: str) -> None:
     """ConfigError unless every value of `old` is one of `new`; `name` is the column's. Nested types
     keep their form, and may be wider inside."""
     match old, new:
         case _ if old == new:
             return
-        case (types.IntegerColumn(was), types.IntegerColumn(bits)) | (
-            types.FloatColumn(was),
-            types.FloatColumn(bits),
+        case (IntegerColumn(was), IntegerColumn(bits)) | (
+            FloatColumn(was),
+            FloatColumn(bits),
         ):
             is_wider = bits > was
-        case types.DecimalColumn(), types.DecimalColumn():
+        case DecimalColumn(), DecimalColumn():
             is_wider = new.scale == old.scale and new.precision > old.precision
-        case types.ArrayColumn(), types.ArrayColumn() if (
-            old.element_nullable == new.element_nullable
-        ):
+        case ArrayColumn(), ArrayColumn() if old.element_nullable == new.element_nullable:
             return check_widening(old.element, new.element, f"{name}.element")
-        case types.MapColumn(), types.MapColumn() if old.value_nullable == new.value_nullable:
+        case MapColumn(), MapColumn() if old.value_nullable == new.value_nullable:
             check_widening(old.key, new.key, f"{name}.key")
             return check_widening(old.value, new.value, f"{name}.value")
-        case types.StructColumn(), types.StructColumn() if _same_fields(old, new):
+        case StructColumn(), StructColumn() if _same_fields(old, new):
             for was_field, field in zip(old.fields, new.fields, strict=True):
                 check_widening(was_field.type, field.type, f"{name}.{printable(field.name)}")
             return None
@@ -341,11 +338,11 @@ def check_widening(old: types.ColumnType, new: types.ColumnType, name: str) -> N
         )
 
 
-def _same_fields(old: types.StructColumn, new: types.StructColumn) -> bool:
+def _same_fields(old: StructColumn, new: StructColumn) -> bool:
     was = [(field.name, field.nullable) for field in old.fields]
     return was == [(field.name, field.nullable) for field in new.fields]
 
 
-def _shown(column_type: types.ColumnType) -> str:
-    text = types.ddl_of(column_type, exact=True)
+def _shown(column_type: ColumnType) -> str:
+    text = ddl_of(column_type, exact=True)
     return printable(text if len(text) <= 200 else f"{text[:197]}...")
