@@ -118,7 +118,7 @@ class Acknowledger:
             raise InvalidRequestError(f"{APIS[header.api_key].name} is not answered here")
         answer: Any
         if spec is produce.API:
-            answer = self._acknowledged(produce.decode_request(version, body))
+            answer = self._acknowledged(produce.API.decode_request(version, body))
         elif spec is metadata.API:
             answer = self._cluster(metadata.API.decode_request(version, body))
         elif spec is init_producer_id.API:

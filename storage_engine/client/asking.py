@@ -3,8 +3,7 @@
 A remembered coordinator is a guess, which a failed request forgets. Source: KIP-98.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable
 
 from storage_engine.client.cluster import Cluster, no_error
 from storage_engine.client.retry import Retry
@@ -14,7 +13,6 @@ from storage_engine.core.errors import (
     HeadraceError,
     KafkaError,
 )
-from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.messages.find_coordinator import API as FIND_COORDINATOR
@@ -34,8 +32,6 @@ MAX_REMEMBERED = 64
 _BUSY = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.BATCH_IDS_CHANGED})
 """Errors of the right coordinator, which waits for something else."""
 
-Value = TypeVar("Value")
-
 
 def error_from(code: int, text: str | None = None, *, what: str = "") -> KafkaError | None:
     """The error that an answer tells about `what`; None where it tells none."""
@@ -44,22 +40,6 @@ def error_from(code: int, text: str | None = None, *, what: str = "") -> KafkaEr
     known = ErrorCode.of(code)
     text = text or known.meaning
     return KafkaError(f"{what}: {text}" if what else text, known)
-
-
-def by_topic(values: Mapping[TopicPartition, Value]) -> dict[str, list[tuple[int, Value]]]:
-    """The partitions of each topic, with their values."""
-    topics: dict[str, list[tuple[int, Value]]] = {}
-    for (topic, partition), value in values.items():
-        topics.setdefault(topic, []).append((partition, value))
-    return topics
-
-
-def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of each topic's partitions."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return topics
 
 
 def ask_until_done(

@@ -12,10 +12,13 @@ Source: KIP-98.
 import base64
 import binascii
 import re
-from typing import NamedTuple, NewType
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, NewType, TypeVar
 from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode, KafkaError
+
+Value = TypeVar("Value")
 
 BrokerId = NewType("BrokerId", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
@@ -56,6 +59,22 @@ class TopicPartition(NamedTuple):
         if not dash or not topic or not partition.isdigit():
             raise ValueError(f"'{name}' is not of the form <topic>-<partition>")
         return cls(topic, int(partition))
+
+
+def by_topic(values: Mapping[TopicPartition, Value]) -> dict[str, list[tuple[int, Value]]]:
+    """The partitions of each topic, with their values."""
+    topics: dict[str, list[tuple[int, Value]]] = {}
+    for (topic, partition), value in values.items():
+        topics.setdefault(topic, []).append((partition, value))
+    return topics
+
+
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of each topic's partitions."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 def topic_name_problem(topic: str) -> str | None:

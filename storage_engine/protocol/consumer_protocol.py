@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, numbers_by_topic
 
 _HEAD = struct.Struct(">hi")
 _VERSION = 0
@@ -33,11 +33,9 @@ def encode_subscription(topics: Iterable[str]) -> bytes:
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """Encode the assignment that the leader gives a member."""
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    parts = [_HEAD.pack(_VERSION, len(by_topic))]
-    for topic, numbers in by_topic.items():
+    topics = numbers_by_topic(sorted(partitions))
+    parts = [_HEAD.pack(_VERSION, len(topics))]
+    for topic, numbers in topics.items():
         parts.append(_string(topic))
         parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
     return b"".join([*parts, _NO_USER_DATA])

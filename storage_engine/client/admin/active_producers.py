@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from storage_engine.client.admin.requests import ask_leaders
-from storage_engine.client.asking import error_from, numbers_by_topic
+from storage_engine.client.asking import error_from
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, numbers_by_topic
 from storage_engine.protocol.messages.describe_producers import API as DESCRIBE_PRODUCERS
 from storage_engine.protocol.messages.describe_producers import (
     DescribeProducersRequest,

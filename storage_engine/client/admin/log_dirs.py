@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from storage_engine.client.admin.requests import partitions_by_leader
-from storage_engine.client.asking import error_from, numbers_by_topic
+from storage_engine.client.asking import error_from
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, numbers_by_topic
 from storage_engine.protocol.messages.alter_replica_log_dirs import API as ALTER_REPLICA_LOG_DIRS
 from storage_engine.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from storage_engine.protocol.messages.describe_log_dirs import API as DESCRIBE_LOG_DIRS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from storage_engine.client.admin.groups import group_members, has_members, offsets_where_there
 from storage_engine.client.admin.topics import names_in
-from storage_engine.client.asking import GROUP, ask_coordinator, numbers_by_topic
+from storage_engine.client.asking import GROUP, ask_coordinator
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.groups.committed_offsets import (
     OffsetCommitter,
@@ -17,7 +17,7 @@ from storage_engine.client.groups.committed_offsets import (
     worst_error,
 )
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, numbers_by_topic
 from storage_engine.protocol.messages.offset_delete import API as OFFSET_DELETE
 from storage_engine.protocol.messages.offset_delete import OffsetDeleteRequest
 

@@ -13,10 +13,10 @@ from storage_engine.client.admin.topics import (
     alter_broker_configs,
     alter_topic_configs,
 )
-from storage_engine.client.asking import by_topic, error_from, numbers_by_topic
+from storage_engine.client.asking import error_from
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, by_topic, numbers_by_topic
 from storage_engine.core.settings.settings import (
     FOLLOWER_THROTTLED_RATE,
     FOLLOWER_THROTTLED_REPLICAS,

@@ -6,10 +6,9 @@ The request is idempotent. Source: KIP-107.
 from collections.abc import Iterator, Mapping
 
 from storage_engine.client.admin.requests import ask_leaders
-from storage_engine.client.asking import by_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError, OffsetOutOfRangeError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, by_topic
 from storage_engine.protocol.messages.delete_records import API as DELETE_RECORDS
 from storage_engine.protocol.messages.delete_records import DeleteRecordsRequest
 

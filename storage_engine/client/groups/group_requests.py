@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from storage_engine.client.asking import by_topic
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, by_topic
 from storage_engine.protocol.apis.spec import AnyApi
 from storage_engine.protocol.messages.offset_commit import API as OFFSET_COMMIT
 from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse

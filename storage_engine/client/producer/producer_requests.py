@@ -4,11 +4,11 @@ transaction. Source: KIP-98.
 
 from collections.abc import Iterable
 
-from storage_engine.client.asking import error_from, numbers_by_topic
+from storage_engine.client.asking import error_from
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce_queue import ProducerIdentity
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, numbers_by_topic
 from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -9,7 +9,7 @@ requests of the one before. Source: KIP-98, KIP-447, KIP-890. It is not thread-s
 
 from collections.abc import Callable, Iterable, Mapping
 
-from storage_engine.client.asking import GROUP, TRANSACTION, ask_coordinator, by_topic
+from storage_engine.client.asking import GROUP, TRANSACTION, ask_coordinator
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.groups.group_requests import CommitRefusedError, GroupMetadata
 from storage_engine.client.producer.producer_errors import ProducerFencedError
@@ -20,7 +20,7 @@ from storage_engine.client.producer.producer_requests import (
     worst,
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, by_topic
 from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.messages.add_offsets_to_txn import API as ADD_OFFSETS_TO_TXN
 from storage_engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -6,7 +6,7 @@ R-CON6.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, numbers_by_topic
 from storage_engine.protocol.apis.fields import (
     boolean,
     custom,
@@ -57,11 +57,9 @@ def _read_partitions(reader: Reader) -> Sequence[TopicPartition]:
 
 
 def _write_partitions(writer: Writer, partitions: Sequence[TopicPartition]) -> None:
-    by_topic: dict[str, list[int]] = {}
-    for tp in partitions:
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    writer.count(len(by_topic))
-    for topic, numbers in by_topic.items():
+    topics = numbers_by_topic(partitions)
+    writer.count(len(topics))
+    for topic, numbers in topics.items():
         writer.string(topic)
         writer.int32s(numbers)
 

@@ -31,15 +31,14 @@ from storage_engine.protocol.apis.current_leaders import (
     encode_leader,
     encode_nodes,
 )
-from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.spec import Buffer
 from storage_engine.protocol.apis.topic_ids import id_bytes, id_text
 from storage_engine.protocol.apis.wire import (
     INT32,
     Reader,
     Writer,
+    coded,
     count,
-    decode_leniently,
-    decode_with,
     group_runs,
     string,
     uvarint,
@@ -152,15 +151,6 @@ _REQUEST_V4 = struct.Struct(">iqi")
 _REQUEST_V5 = struct.Struct(">iqqi")
 _REQUEST_V9 = struct.Struct(">iiqqi")
 _REQUEST_V12 = struct.Struct(">iiqiqi")
-
-
-def decode_request(version: int, body: memoryview) -> FetchRequest:
-    return decode_with(
-        f"Fetch request of version {version}",
-        body,
-        version >= FIRST_FLEXIBLE,
-        lambda reader: _read_request(reader, version),
-    )
 
 
 def _read_request(reader: Reader, version: int) -> FetchRequest:
@@ -407,15 +397,6 @@ def _response_tags(partition: FetchPartitionResponse) -> bytes:
     return bytes(writer.data)
 
 
-def decode_response(version: int, body: memoryview) -> FetchResponse:
-    return decode_leniently(
-        f"Fetch response of version {version}",
-        body,
-        version >= FIRST_FLEXIBLE,
-        lambda reader: _read_response(reader, version),
-    )
-
-
 def _read_response(reader: Reader, version: int) -> FetchResponse:
     throttle_time_ms = reader.int32()
     error_code = session_id = 0
@@ -474,17 +455,7 @@ def _read_transaction(reader: Reader) -> tuple[int, int]:
     return transaction
 
 
-API = ApiSpec(
-    key=1,
-    name="Fetch",
-    min_version=4,
-    max_version=18,
-    first_flexible_version=FIRST_FLEXIBLE,
-    decode_request=decode_request,
-    encode_request=encode_request,
-    decode_response=decode_response,
-    encode_response=encode_response,
-)
+API = coded(1, _read_request, encode_request, _read_response, encode_response)
 
 BY_NAME = dataclasses.replace(API, max_version=FIRST_WITH_TOPIC_IDS - 1)
 """The spec for clients that name topics, and mean whichever topic has the name now."""

@@ -20,12 +20,11 @@ from storage_engine.protocol.apis.fields import (
     boolean,
     custom,
     int32,
-    int64,
     name,
     structs,
     uuid,
 )
-from storage_engine.protocol.apis.order_answers import OrderAnswer
+from storage_engine.protocol.apis.order_answers import OrderAnswer, OrderInParts
 from storage_engine.protocol.apis.struct_codec import api
 from storage_engine.protocol.apis.wire import Reader, Writer
 
@@ -81,21 +80,9 @@ class LiveLeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrRequest:
+class LeaderAndIsrRequest(OrderInParts):
     """`full` means that `partitions` is all that the broker hosts: it stops any other."""
 
-    controller_id: BrokerId = BrokerId(int32())
-    controller_epoch: ControllerEpoch = ControllerEpoch(int32())
-    broker_epoch: BrokerEpoch = BrokerEpoch(int64())
-    """The incarnation of the receiver that the order is for (R-CTL4)."""
-    order_number: int = int64()
-    """Grows with each delivery of one controller epoch: an order with a smaller number was given up
-    (R-CTL1)."""
-    full: bool = boolean()
-    part: int = int32()
-    """The number, from 0 on, of the part of a full order that is too long for one request."""
-    goes_on: bool = boolean()
-    """True when another part follows."""
     partitions: Sequence[LeaderAndIsrPartition] = structs(LeaderAndIsrPartition)
     live_leaders: Sequence[LiveLeader] = structs(LiveLeader)
 

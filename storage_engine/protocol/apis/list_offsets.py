@@ -10,12 +10,11 @@ ListOffsetsResponse.json.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.spec import Buffer
 from storage_engine.protocol.apis.wire import (
     Reader,
     Writer,
-    decode_leniently,
-    decode_with,
+    coded,
     group_by_topic,
 )
 
@@ -67,15 +66,6 @@ class ListOffsetsResponse(NamedTuple):
 
     partitions: Sequence[ListOffsetsPartitionResponse]
     throttle_time_ms: int = 0
-
-
-def decode_request(version: int, body: memoryview) -> ListOffsetsRequest:
-    return decode_with(
-        f"ListOffsets request of version {version}",
-        body,
-        version >= FIRST_FLEXIBLE,
-        lambda reader: _read_request(reader, version),
-    )
 
 
 def _read_request(reader: Reader, version: int) -> ListOffsetsRequest:
@@ -140,15 +130,6 @@ def encode_response(version: int, response: ListOffsetsResponse) -> list[Buffer]
     return [writer.data]
 
 
-def decode_response(version: int, body: memoryview) -> ListOffsetsResponse:
-    return decode_leniently(
-        f"ListOffsets response of version {version}",
-        body,
-        version >= FIRST_FLEXIBLE,
-        lambda reader: _read_response(reader, version),
-    )
-
-
 def _read_response(reader: Reader, version: int) -> ListOffsetsResponse:
     throttle_time_ms = reader.int32() if version >= 2 else 0
     partitions = []
@@ -167,14 +148,4 @@ def _read_response(reader: Reader, version: int) -> ListOffsetsResponse:
     return ListOffsetsResponse(partitions, throttle_time_ms)
 
 
-API = ApiSpec(
-    key=2,
-    name="ListOffsets",
-    min_version=1,
-    max_version=11,
-    first_flexible_version=FIRST_FLEXIBLE,
-    decode_request=decode_request,
-    encode_request=encode_request,
-    decode_response=decode_response,
-    encode_response=encode_response,
-)
+API = coded(2, _read_request, encode_request, _read_response, encode_response)

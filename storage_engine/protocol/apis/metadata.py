@@ -10,7 +10,7 @@ MetadataResponse.json; KIP-516 for topic ids.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from storage_engine.protocol.apis.fields import (
@@ -25,13 +25,8 @@ from storage_engine.protocol.apis.fields import (
     uuid,
 )
 from storage_engine.protocol.apis.spec import Buffer
-from storage_engine.protocol.apis.struct_codec import api
-from storage_engine.protocol.apis.wire import (
-    NO_TOPIC_ID,
-    Reader,
-    Writer,
-    decode_leniently,
-)
+from storage_engine.protocol.apis.struct_codec import encoder_of, reader_of
+from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer, coded
 
 FIRST_FLEXIBLE = 9
 NO_AUTHORIZED_OPERATIONS = -(2**31)
@@ -97,17 +92,6 @@ class MetadataResponse:
     cluster_authorized_operations: int = int32(8, 10, default=NO_AUTHORIZED_OPERATIONS)
 
 
-def _decode_request(version: int, body: memoryview) -> MetadataRequest:
-    # librdkafka 2.x writes the null list of "all topics" as four bytes of zero where a flexible
-    # version has one, so that three bytes are left over. Kafka lets them pass.
-    return decode_leniently(
-        f"Metadata request of version {version}",
-        body,
-        version >= FIRST_FLEXIBLE,
-        lambda reader: _read_request(reader, version),
-    )
-
-
 def _read_request(reader: Reader, version: int) -> MetadataRequest:
     names: list[str] = []
     ids: list[UUID] = []
@@ -165,8 +149,13 @@ def _encode_request(version: int, request: MetadataRequest) -> list[Buffer]:
     return [writer.data]
 
 
-API = replace(
-    api(3, MetadataRequest, MetadataResponse),
-    decode_request=_decode_request,
-    encode_request=_encode_request,
+API = coded(
+    3,
+    _read_request,
+    _encode_request,
+    reader_of(MetadataResponse),
+    encoder_of(MetadataResponse, FIRST_FLEXIBLE),
+    # librdkafka 2.x writes the null list of "all topics" as four bytes of zero where a flexible
+    # version has one, so that three bytes are left over. Kafka lets them pass.
+    is_lenient=True,
 )

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, by_topic
 from storage_engine.protocol.apis.fields import custom, int16, nullable_string
 from storage_engine.protocol.apis.wire import Reader, Writer
 
@@ -112,11 +112,9 @@ def _read_members(reader: Reader) -> Members:
 
 
 def _write_origins(writer: Writer, origins: Origins) -> None:
-    by_topic: dict[str, list[tuple[int, int]]] = {}
-    for source, offset in sorted(origins.items()):
-        by_topic.setdefault(source.topic, []).append((source.partition, offset))
-    writer.count(len(by_topic))
-    for topic, offsets in by_topic.items():
+    topics = by_topic(dict(sorted(origins.items())))
+    writer.count(len(topics))
+    for topic, offsets in topics.items():
         writer.string(topic)
         writer.count(len(offsets))
         for partition, offset in offsets:

@@ -24,14 +24,13 @@ from storage_engine.protocol.apis.current_leaders import (
     encode_leader,
     encode_nodes,
 )
-from storage_engine.protocol.apis.spec import ApiSpec, Buffer
+from storage_engine.protocol.apis.spec import Buffer
 from storage_engine.protocol.apis.wire import (
     INT32,
     Reader,
     Writer,
+    coded,
     count,
-    decode_leniently,
-    decode_with,
     group_by_topic,
     nullable_string,
     string,
@@ -92,15 +91,6 @@ class ProduceResponse(NamedTuple):
 
 
 _ACKS_TIMEOUT = struct.Struct(">hi")
-
-
-def decode_request(version: int, body: memoryview) -> ProduceRequest:
-    return decode_with(
-        f"Produce request of version {version}",
-        body,
-        version >= FIRST_FLEXIBLE,
-        lambda reader: _read_request(reader, version),
-    )
 
 
 def _read_request(reader: Reader, version: int) -> ProduceRequest:
@@ -189,15 +179,6 @@ def _leader_tags(leader: CurrentLeader | None) -> bytes:
     return bytes(writer.data)
 
 
-def decode_response(version: int, body: memoryview) -> ProduceResponse:
-    return decode_leniently(
-        f"Produce response of version {version}",
-        body,
-        version >= FIRST_FLEXIBLE,
-        lambda reader: _read_response(reader, version),
-    )
-
-
 def _read_response(reader: Reader, version: int) -> ProduceResponse:
     partitions = [
         partition
@@ -238,14 +219,4 @@ def _read_record_errors(reader: Reader) -> Sequence[tuple[int, str | None]]:
     return tuple(bad_records)
 
 
-API = ApiSpec(
-    key=0,
-    name="Produce",
-    min_version=0,
-    max_version=12,
-    first_flexible_version=FIRST_FLEXIBLE,
-    decode_request=decode_request,
-    encode_request=encode_request,
-    decode_response=decode_response,
-    encode_response=encode_response,
-)
+API = coded(0, _read_request, encode_request, _read_response, encode_response)

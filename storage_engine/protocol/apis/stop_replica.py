@@ -7,9 +7,9 @@ A message of our own under Kafka's api key 5, not flexible.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
-from storage_engine.protocol.apis.fields import boolean, int32, int64, name, structs
-from storage_engine.protocol.apis.order_answers import OrderAnswer
+from storage_engine.core.ids import LeaderEpoch
+from storage_engine.protocol.apis.fields import boolean, int32, name, structs
+from storage_engine.protocol.apis.order_answers import ControllerOrder, OrderAnswer
 from storage_engine.protocol.apis.struct_codec import api
 
 
@@ -24,16 +24,7 @@ class StopReplicaPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaRequest:
-    """An order of the controller to one broker."""
-
-    controller_id: BrokerId = BrokerId(int32())
-    controller_epoch: ControllerEpoch = ControllerEpoch(int32())
-    broker_epoch: BrokerEpoch = BrokerEpoch(int64())
-    """The incarnation of the receiver that the order is for (R-CTL4)."""
-    order_number: int = int64()
-    """Grows with each delivery of one controller epoch: an order with a smaller number was given up
-    (R-CTL1)."""
+class StopReplicaRequest(ControllerOrder):
     partitions: Sequence[StopReplicaPartition] = structs(StopReplicaPartition)
 
 

@@ -15,15 +15,14 @@ from typing import Any, TypeVar
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.fields import WIRE, Kind, Wire
 from storage_engine.protocol.apis.registry import APIS
-from storage_engine.protocol.apis.spec import ApiSpec, Buffer, Decode, Req, Resp
+from storage_engine.protocol.apis.spec import ApiSpec, Buffer, Encode, Req, Resp
 from storage_engine.protocol.apis.wire import (
     FLOAT64,
     INT16,
     INT32,
     Reader,
     Writer,
-    decode_leniently,
-    decode_with,
+    coded,
     uvarint,
 )
 
@@ -53,45 +52,25 @@ def api(
 ) -> ApiSpec[Req, Resp]:
     """Return the spec of an API in the registry's table, by the classes of its messages.
     `is_lenient`: a client is known to send bytes too many with its requests."""
-    entry = APIS[key]
-    first_flexible = entry.first_flexible_version
-    read_whole = decode_leniently if is_lenient else decode_with
-    return ApiSpec(
-        key=key,
-        name=entry.name,
-        min_version=entry.versions.min_version,
-        max_version=entry.versions.max_version,
-        first_flexible_version=first_flexible,
-        decode_request=_decoder(f"{entry.name} request", request, first_flexible, read_whole),
-        encode_request=_encoder(request, first_flexible),
-        decode_response=_decoder(
-            f"{entry.name} response", response, first_flexible, decode_leniently
-        ),
-        encode_response=_encoder(response, first_flexible),
+    first_flexible = APIS[key].first_flexible_version
+    return coded(
+        key,
+        reader_of(request),
+        encoder_of(request, first_flexible),
+        reader_of(response),
+        encoder_of(response, first_flexible),
+        is_lenient=is_lenient,
     )
 
 
-def _decoder(
-    what: str,
-    message_class: type[Req],
-    first_flexible: int | None,
-    read_whole: Callable[[str, memoryview, bool, Callable[[Reader], Req]], Req],
-) -> Decode[Req]:
-    def decode(version: int, body: memoryview) -> Req:
-        flexible = first_flexible is not None and version >= first_flexible
-        read = _codec(message_class, version, flexible).read
-        return read_whole(f"{what} of version {version}", body, flexible, read)
-
-    return decode
+def reader_of(message_class: type[Req]) -> Callable[[Reader, int], Req]:
+    return lambda reader, version: read_struct(message_class, version, reader)
 
 
-def _encoder(
-    message_class: type[Req], first_flexible: int | None
-) -> Callable[[int, Req], list[Buffer]]:
+def encoder_of(message_class: type[Req], first_flexible: int | None) -> Encode[Req]:
     def encode(version: int, message: Req) -> list[Buffer]:
-        flexible = first_flexible is not None and version >= first_flexible
-        writer = Writer(flexible=flexible)
-        _codec(message_class, version, flexible).write(writer, message)
+        writer = Writer(flexible=first_flexible is not None and version >= first_flexible)
+        _codec(message_class, version, writer.flexible).write(writer, message)
         return [writer.data]
 
     return encode

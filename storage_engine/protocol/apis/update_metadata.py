@@ -12,9 +12,8 @@ from typing import overload
 from uuid import UUID
 
 from storage_engine.core.control.cluster_state import BrokerEndpoint
-from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch
+from storage_engine.core.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from storage_engine.protocol.apis.fields import (
-    boolean,
     custom,
     int16,
     int32,
@@ -24,6 +23,7 @@ from storage_engine.protocol.apis.fields import (
     nullable_name,
     structs,
 )
+from storage_engine.protocol.apis.order_answers import OrderInParts
 from storage_engine.protocol.apis.spec import Buffer
 from storage_engine.protocol.apis.struct_codec import api, struct_kind
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer
@@ -167,22 +167,11 @@ def _write_partitions(writer: Writer, partitions: Iterable[UpdateMetadataPartiti
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataRequest:
+class UpdateMetadataRequest(OrderInParts):
     """`brokers` are always all live ones; with `full`, `partitions` are all partitions of the
     cluster."""
 
-    controller_id: BrokerId = BrokerId(int32())
-    controller_epoch: ControllerEpoch = ControllerEpoch(int32())
     broker_epoch: BrokerEpoch = BrokerEpoch(int64(default=ANY_BROKER_EPOCH))
-    """The incarnation of the receiver that the order is for (R-CTL4)."""
-    order_number: int = int64()
-    """Grows with each delivery of one controller epoch: an order with a smaller number was given up
-    (R-CTL1)."""
-    full: bool = boolean()
-    part: int = int32()
-    """The number, from 0 on, of the part of a full order that is too long for one request."""
-    goes_on: bool = boolean()
-    """True when another part follows."""
     brokers: Sequence[UpdateMetadataBroker] = structs(UpdateMetadataBroker)
     removed_topics: Sequence[str] = names()
     partitions: Sequence[UpdateMetadataPartition] = custom(_read_partitions, _write_count, 4, list)

@@ -20,6 +20,8 @@ from typing import NoReturn, Protocol, TypeVar
 from uuid import UUID
 
 from storage_engine.core.errors import InvalidRequestError
+from storage_engine.protocol.apis.registry import APIS
+from storage_engine.protocol.apis.spec import ApiSpec, Decode, Encode, Req, Resp
 
 Item = TypeVar("Item")
 
@@ -270,15 +272,6 @@ def _too_many_items() -> NoReturn:
     raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
 
 
-def decode_leniently(
-    what: str, data: memoryview, flexible: bool, read: Callable[[Reader], Item]
-) -> Item:
-    """Read a message and ignore what is left over: for responses, as other clients do (librdkafka's
-    mock cluster sends a byte too many), and for requests of clients that are known to be untidy.
-    """
-    return decode_with(what, data, flexible, read, rest_allowed=True)
-
-
 def decode_with(
     what: str,
     data: memoryview,
@@ -287,7 +280,8 @@ def decode_with(
     *,
     rest_allowed: bool = False,
 ) -> Item:
-    """Read one whole message; InvalidRequestError for anything that is not exactly one."""
+    """Read one whole message; InvalidRequestError for anything that is not exactly one.
+    `rest_allowed`: what is left over is ignored."""
     reader = Reader(data, flexible=flexible)
     try:
         message = read(reader)
@@ -300,6 +294,47 @@ def decode_with(
     except UnicodeDecodeError:
         malformed(what, "a string is not UTF-8")
     return message
+
+
+def coded(
+    key: int,
+    read_request: Callable[[Reader, int], Req],
+    encode_request: Encode[Req],
+    read_response: Callable[[Reader, int], Resp],
+    encode_response: Encode[Resp],
+    *,
+    is_lenient: bool = False,
+) -> ApiSpec[Req, Resp]:
+    """Return the spec of an API in the registry's table. The readers get the version. Left over
+    bytes are ignored in responses, as other clients do (librdkafka's mock cluster sends a byte too
+    many), and with `is_lenient` in requests, of clients that are known to be untidy."""
+    name, versions, first_flexible = APIS[key]
+
+    def decoder(
+        what: str, read: Callable[[Reader, int], Item], *, rest_allowed: bool
+    ) -> Decode[Item]:
+        def decode(version: int, body: memoryview) -> Item:
+            return decode_with(
+                f"{name} {what} of version {version}",
+                body,
+                first_flexible is not None and version >= first_flexible,
+                lambda reader: read(reader, version),
+                rest_allowed=rest_allowed,
+            )
+
+        return decode
+
+    return ApiSpec(
+        key=key,
+        name=name,
+        min_version=versions.min_version,
+        max_version=versions.max_version,
+        first_flexible_version=first_flexible,
+        decode_request=decoder("request", read_request, rest_allowed=is_lenient),
+        encode_request=encode_request,
+        decode_response=decoder("response", read_response, rest_allowed=True),
+        encode_response=encode_response,
+    )
 
 
 class Writer:

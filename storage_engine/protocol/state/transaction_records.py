@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from storage_engine.core.errors import InvalidRequestError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, by_topic, numbers_by_topic
 from storage_engine.core.transactions.transaction_state import (
     MAX_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -72,11 +72,9 @@ Partitions = frozenset[TopicPartition]
 
 
 def _write_partitions(writer: Writer, partitions: Partitions) -> None:
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    writer.count(len(by_topic))
-    for topic, numbers in by_topic.items():
+    topics = numbers_by_topic(sorted(partitions))
+    writer.count(len(topics))
+    for topic, numbers in topics.items():
         writer.string(topic)
         writer.int32s(numbers)
         writer.tags()
@@ -141,11 +139,9 @@ def _read_ends(reader: Reader) -> tuple[MemberEnd, ...]:
 
 
 def _write_origins(writer: Writer, origins: Mapping[TopicPartition, Origin]) -> None:
-    by_topic: dict[str, list[tuple[int, Origin]]] = {}
-    for source, origin in sorted(origins.items()):
-        by_topic.setdefault(source.topic, []).append((source.partition, origin))
-    writer.count(len(by_topic))
-    for topic, rows in by_topic.items():
+    topics = by_topic(dict(sorted(origins.items())))
+    writer.count(len(topics))
+    for topic, rows in topics.items():
         writer.string(topic)
         writer.count(len(rows))
         for partition, origin in rows:

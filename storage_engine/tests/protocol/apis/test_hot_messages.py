@@ -37,13 +37,13 @@ def test_kafka_python_writes_produce_requests_that_we_read(version: int, topics:
         ],
     )
     data = theirs.encode(version=version)
-    assert produce.decode_request(version, memoryview(data)) == produce.ProduceRequest(
+    assert produce.API.decode_request(version, memoryview(data)) == produce.ProduceRequest(
         None,
         -1,
         1500,
         [produce.ProducePartition(f"flights{topic}", 4, b"batch") for topic in range(topics)],
     )
-    ours = produce.decode_request(version, memoryview(data))
+    ours = produce.API.decode_request(version, memoryview(data))
     assert joined(produce.encode_request(version, ours)) == data
 
 
@@ -76,7 +76,7 @@ def test_kafka_python_reads_from_version_10_on_who_leads_a_partition_now(version
     theirs = ForeignProduceResponse.decode(data, version=version)
     (partition,) = theirs.responses[0].partition_responses
     if version < 10:
-        assert produce.decode_response(version, memoryview(data)).nodes == ()
+        assert produce.API.decode_response(version, memoryview(data)).nodes == ()
         return
     leader = partition.current_leader
     assert (leader.leader_id, leader.leader_epoch) == (2, 7)
@@ -92,7 +92,7 @@ def test_records_are_slices_of_the_frame_and_never_copied(version: int, size: in
     buffers = produce.encode_request(version, produce.ProduceRequest(None, 1, 1000, [partition]))
     assert size == 0 or any(buffer is records for buffer in buffers)
     frame = bytearray(joined(buffers))
-    decoded = produce.decode_request(version, memoryview(frame)).partitions[0].records
+    decoded = produce.API.decode_request(version, memoryview(frame)).partitions[0].records
     assert isinstance(decoded, memoryview)
     assert decoded.obj is frame
     assert decoded == records
@@ -103,7 +103,7 @@ def test_a_topic_name_as_long_as_names_get_is_read(version: int) -> None:
     name = "n" * 249
     request = produce.ProduceRequest(None, 1, 0, [produce.ProducePartition(name, 0, b"x")])
     data = memoryview(joined(produce.encode_request(version, request)))
-    assert produce.decode_request(version, data) == request
+    assert produce.API.decode_request(version, data) == request
 
 
 @pytest.mark.parametrize("version", range(4, 13))
@@ -113,7 +113,7 @@ def test_null_records_are_read_as_none_and_none_is_written_as_no_bytes(version: 
     theirs = ForeignFetchResponse.decode(data, version=version)
     assert theirs.responses[0].partitions[0].records == b""
     null = data[:-4] + b"\x00\x00\x00\x00" if version >= 12 else data[:-4] + b"\xff\xff\xff\xff"
-    (partition,) = fetch.decode_response(version, memoryview(null)).partitions
+    (partition,) = fetch.API.decode_response(version, memoryview(null)).partitions
     assert partition.records is None
 
 
@@ -123,14 +123,14 @@ def test_the_incarnation_of_a_follower_travels_where_kafka_15_has_it() -> None:
     )
     data = joined(fetch.encode_request(12, request))
     assert data.endswith(b"\x01\x01\x0d" + struct.pack(">iqb", 3, 77, 0))
-    assert fetch.decode_request(12, memoryview(data)) == request._replace(forgotten=[])
+    assert fetch.API.decode_request(12, memoryview(data)) == request._replace(forgotten=[])
 
 
 def test_the_order_of_fetched_partitions_is_kept_even_when_topics_alternate() -> None:
     partitions = [fetch.FetchPartition(topic, index, 0, 9) for index in (0, 1) for topic in "ab"]
     request = fetch.FetchRequest(1, 1, 1, partitions)
     data = joined(fetch.encode_request(11, request))
-    assert fetch.decode_request(11, memoryview(data)).partitions == partitions
+    assert fetch.API.decode_request(11, memoryview(data)).partitions == partitions
 
 
 def test_topics_that_alternate_are_written_once_in_produce() -> None:

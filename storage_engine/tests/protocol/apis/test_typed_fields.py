@@ -38,13 +38,13 @@ def encoded(version: int, wants: list[TypedWant | None]) -> memoryview:
 @pytest.mark.parametrize("version", range(12, 18))
 def test_what_is_wanted_comes_back_and_equal_wants_are_one_object(version):
     asked = [want for want in WANTS for _ in range(2)]
-    decoded = fetch.decode_request(version, encoded(version, asked)).partitions
+    decoded = fetch.API.decode_request(version, encoded(version, asked)).partitions
     assert [each.want for each in decoded] == asked
     assert decoded[4].want is decoded[5].want
 
 
 def test_versions_without_tagged_fields_send_none():
-    decoded = fetch.decode_request(11, encoded(11, WANTS)).partitions
+    decoded = fetch.API.decode_request(11, encoded(11, WANTS)).partitions
     assert [each.want for each in decoded] == [None] * len(WANTS)
 
 
@@ -71,14 +71,14 @@ def test_a_malformed_wish_makes_the_request_malformed(what):
     hostile = HOSTILE[what]
     changed = frame.replace(field, uvarint(WANT_TAG) + uvarint(len(hostile)) + hostile)
     with pytest.raises(InvalidRequestError):
-        fetch.decode_request(12, memoryview(changed))
+        fetch.API.decode_request(12, memoryview(changed))
 
 
 def test_long_wishes_count_as_items_of_the_request():
     frame = encoded(12, [TypedWant(WANT_FRAMES, tuple(range(1, 1_900 + n))) for n in range(5)])
     with pytest.raises(LongMessageError):
-        decode_short(fetch.decode_request, 12, frame, 500)
-    assert len(decode_short(fetch.decode_request, 12, frame, 5_000).partitions) == 5
+        decode_short(fetch.API.decode_request, 12, frame, 500)
+    assert len(decode_short(fetch.API.decode_request, 12, frame, 5_000).partitions) == 5
 
 
 def test_records_in_several_pieces_are_sent_as_one():
@@ -102,7 +102,9 @@ def test_the_records_for_which_a_batch_is_refused_are_named_from_version_8_on(ve
     good = produce.ProducePartitionResponse("t", 2, 0, 70, -1, 5 if version >= 5 else -1)
     for rows in ([bad], [bad, good]):
         (encoded_answer,) = produce.encode_response(version, produce.ProduceResponse(rows))
-        answer, *others = produce.decode_response(version, memoryview(encoded_answer)).partitions
+        answer, *others = produce.API.decode_response(
+            version, memoryview(encoded_answer)
+        ).partitions
         assert others == rows[1:]
         if version < 8:
             assert (answer.error_message, answer.record_errors) == (None, ())
