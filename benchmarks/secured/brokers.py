@@ -22,7 +22,7 @@ from benchmarks.support.brokers import (
 from benchmarks.support.wire_load import MECHANISM, USER, Endpoint
 from storage_engine.client import Admin
 from storage_engine.tools.local.certificates import make_authority, make_certificate
-from storage_engine.tools.local.cluster_security import CA_FILE
+from storage_engine.tools.local.cluster_file import CA_FILE
 from storage_engine.zookeeper.embedded import start_embedded
 
 OPEN, LOGGED_IN, ENCRYPTED = "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"

@@ -40,7 +40,9 @@ from storage_engine.tools.inspection.segment_check import (
     check_log,
     check_offset_index,
     check_time_index,
+    entry_document,
     mapped,
+    value_name,
 )
 from storage_engine.tools.inspection.transaction_check import (
     check_transaction_index,
@@ -145,18 +147,12 @@ def _reports(
             yield from _transaction_reports(path, data, log, show)
             return
         check = check_offset_index if path.suffix == ".index" else check_time_index
-        value_name = "position" if path.suffix == ".index" else "timestamp"
-        heading = _ENTRY_LINE.format("ENTRY", "LAST OFFSET", value_name.upper(), "CHECK")
+        heading = _ENTRY_LINE.format("ENTRY", "LAST OFFSET", value_name(path).upper(), "CHECK")
         show(f"{path}: {len(data)} bytes\n{heading}", {})
         for entry in check(data, base_offset, log):
             show(
                 _ENTRY_LINE.format(entry.number, entry.offset, entry.value, entry.problem or "ok"),
-                {
-                    "entry": entry.number,
-                    "last_offset": entry.offset,
-                    value_name: entry.value,
-                    "problem": entry.problem,
-                },
+                entry_document(path, entry),
             )
             yield entry
 

@@ -14,6 +14,7 @@ examples:
 """
 
 import argparse
+from dataclasses import asdict
 
 from storage_engine.client.admin.groups import delete_group, describe_group, list_groups
 from storage_engine.client.admin.offset_resets import reset_offsets
@@ -96,15 +97,7 @@ def _add_reset(actions: Actions) -> None:
 
 
 def _list(cluster: Cluster, args: argparse.Namespace) -> None:
-    rows = [
-        {
-            "group": each.group,
-            "state": each.state,
-            "protocol_type": each.protocol_type,
-            "coordinator": each.coordinator,
-        }
-        for each in list_groups(cluster)
-    ]
+    rows = [asdict(each) for each in list_groups(cluster)]
     columns = ("group", "state", ("type", "protocol_type"), "coordinator")
     print_rows(columns, rows, as_json=args.json)
 

@@ -34,12 +34,16 @@ from storage_engine.client.producer.producer_errors import RefusedRecordsError
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.protocol.records.records import DEFAULT_BATCH_BYTES, encode_batches
+from storage_engine.protocol.typed.json_columns import typed_from_json
+from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
+from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
+from storage_engine.protocol.typed.typed_keys import key_bytes
 from storage_engine.tools.arguments import add_bootstrap_server, positive_integer
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.line_records import LineSplitter, split_keys
-from storage_engine.tools.row_keys import RowKeys, refused_line
 
 CHUNK_BYTES = 1 << 20
 """Lines are gathered up to this while they come without a pause: one batch per partition of it."""
@@ -50,6 +54,7 @@ MAX_LINE_BYTES = 256 << 20
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _PROGRESS_S = 0.5
+_ONE_BATCH = 1 << 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,8 +129,40 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row_keys(known: KnownSchema | None) -> RowKeys | None:
+def _row_keys(known: KnownSchema | None) -> "RowKeys | None":
     return None if known is None or not known.schema.key else RowKeys(known)
+
+
+class RowKeys:
+    """The keys of rows that come as lines of JSON, read as the topic's leaders will. No Python runs
+    per row."""
+
+    def __init__(self, known: KnownSchema) -> None:
+        self._known = known
+        schema = known.schema
+        self._plan = plan(schema, [each.name for each in schema.key_columns(schema.latest)])
+
+    def of(self, lines: Any, first_line: int) -> Any:
+        """The key of each line, which are numbered from `first_line` on. CommandError names a line
+        that does not fit."""
+        schema = self._known.schema
+        (batch,) = encode_batches(lines, batch_bytes=_ONE_BATCH)
+        try:
+            typed = typed_from_json(
+                memoryview(batch.data), read_header(batch.data), schema, self._known.topic_id
+            )
+        except RowsDoNotFitError as error:
+            raise CommandError(
+                refused_line(first_line + error.row, error.row, str(error))
+            ) from None
+        pieces = iter_typed_decoded(typed, self._plan, framed=False, topic_schema=schema)
+        return pa.concat_arrays([key_bytes(each.batch, schema, schema.latest) for each in pieces])
+
+
+def refused_line(line: int, place: int, reason: str) -> str:
+    """The message about a line that does not fit. `reason`: of the record at that place of a
+    batch."""
+    return f"line {line} of the input: {reason.removeprefix(f'record {place} is not stored: ')}"
 
 
 class LineSender:

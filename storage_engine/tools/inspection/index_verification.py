@@ -13,6 +13,7 @@ from storage_engine.tools.inspection.segment_check import (
     base_offset_of,
     check_offset_index,
     check_time_index,
+    entry_document,
     mapped,
 )
 from storage_engine.tools.table import print_json, print_table, write_line
@@ -38,7 +39,7 @@ def verify_indexes(files: Sequence[Path], *, as_json: bool) -> int:
             {
                 "file": str(path),
                 "entries": len(reports),
-                "mismatches": [_document(path, report) for report in wrong],
+                "mismatches": [entry_document(path, report) for report in wrong],
             }
         )
     if as_json:
@@ -73,13 +74,3 @@ def _reports(path: Path) -> list[IndexEntryReport]:
     check = check_offset_index if path.suffix == ".index" else check_time_index
     with mapped(path) as data, mapped(log_path) as log:
         return list(check(data, base_offset, log))
-
-
-def _document(path: Path, report: IndexEntryReport) -> dict[str, Any]:
-    value_name = "position" if path.suffix == ".index" else "timestamp"
-    return {
-        "entry": report.number,
-        "last_offset": report.offset,
-        value_name: report.value,
-        "problem": report.problem,
-    }

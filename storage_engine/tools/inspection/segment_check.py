@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.log.segments import indexes
@@ -46,6 +47,20 @@ class IndexEntryReport:
     offset: int
     value: int
     problem: str | None
+
+
+def entry_document(path: Path, entry: IndexEntryReport) -> dict[str, Any]:
+    """An entry of an index as a document."""
+    return {
+        "entry": entry.number,
+        "last_offset": entry.offset,
+        value_name(path): entry.value,
+        "problem": entry.problem,
+    }
+
+
+def value_name(path: Path) -> str:
+    return "position" if path.suffix == ".index" else "timestamp"
 
 
 def base_offset_of(path: Path) -> int:

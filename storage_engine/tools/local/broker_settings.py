@@ -16,7 +16,7 @@ from storage_engine.broker.settings.config import (
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.settings import ALIASES
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.local.secret_files import write_secret
+from storage_engine.tools.local.secret_files import write_whole
 
 SAFE_REPLICATION_FACTOR = 3
 SAFE_MIN_IN_SYNC = 2
@@ -120,7 +120,7 @@ def write_settings(path: Path, settings: Mapping[str, str]) -> None:
     if path.exists() and read_settings(path) == settings:
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_secret(path, format_properties(settings).encode())
+    write_whole(path, format_properties(settings).encode())
 
 
 def format_properties(settings: Mapping[str, str]) -> str:

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from storage_engine.tools.local.cluster_security import CA_FILE
-from storage_engine.tools.local.secret_files import write_secret
+from storage_engine.tools.local.cluster_file import CA_FILE
+from storage_engine.tools.local.secret_files import write_whole
 
 AUTHORITY_DAYS = 3650
 BROKER_DAYS = 825
@@ -51,8 +51,8 @@ def make_authority(folder: Path) -> None:
         decipher_only=False,
     )
     certificate = builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
-    write_secret(folder / CA_KEY_FILE, _key_text(key))
-    write_secret(folder / CA_FILE, certificate.public_bytes(Encoding.PEM))
+    write_whole(folder / CA_KEY_FILE, _key_text(key))
+    write_whole(folder / CA_FILE, certificate.public_bytes(Encoding.PEM))
 
 
 def make_certificate(folder: Path, file_name: str, host: str, *, days: int = BROKER_DAYS) -> None:
@@ -80,7 +80,7 @@ def make_certificate(folder: Path, file_name: str, host: str, *, days: int = BRO
         )
     )
     certificate = builder.sign(authority_key, hashes.SHA256()).public_bytes(Encoding.PEM)
-    write_secret(folder / file_name, _key_text(key) + certificate)
+    write_whole(folder / file_name, _key_text(key) + certificate)
 
 
 def _builder(

@@ -7,14 +7,15 @@ file that `headrace up` did not write is one clear error, never a guess.
 """
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
+from storage_engine.core.security.scram_credential import ScramMechanism
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.local.secret_files import write_whole
+from storage_engine.zookeeper.owner_only import OWNER_ONLY
 
 FILE_NAME = "cluster.json"
 
@@ -70,6 +71,22 @@ class ClusterSecurity:
     """The settings of the super user."""
     app: str
     """The settings of a user without rights."""
+
+
+PROTOCOL = "SASL_SSL"
+MECHANISM = ScramMechanism.SHA_512
+ADMIN, APP = "admin", "app"
+TLS_FOLDER = "tls"
+CA_FILE = "ca.pem"
+
+SECURITY = ClusterSecurity(
+    protocol=PROTOCOL,
+    mechanism=MECHANISM.value,
+    ca=f"{TLS_FOLDER}/{CA_FILE}",
+    admin=f"{ADMIN}.properties",
+    app=f"{APP}.properties",
+)
+"""What `headrace up --secure` chooses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,18 +174,8 @@ def read(directory: Path) -> ClusterFile:
 def write(directory: Path, cluster: ClusterFile) -> None:
     """Replace the file in one step: a reader sees the old one or the new one, also in a crash."""
     text = json.dumps(_document(cluster), indent=2) + "\n"
-    handle, name = tempfile.mkstemp(prefix=f".{FILE_NAME}.", dir=directory)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o644 if cluster.security is None else 0o600)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(directory / FILE_NAME)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    mode = 0o644 if cluster.security is None else OWNER_ONLY
+    write_whole(directory / FILE_NAME, text.encode(), mode=mode)
 
 
 class _Malformed(Exception):

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storage_engine.tools.errors import CommandError, UsageError
-from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
-from storage_engine.tools.local.cluster_security import SECURITY
+from storage_engine.tools.local.cluster_file import SECURITY, BrokerEntry, ClusterFile
 from storage_engine.tools.local.free_ports import HIGHEST_PORT, find_free_port, is_port_free
 
 HOST = "127.0.0.1"

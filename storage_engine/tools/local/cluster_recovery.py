@@ -9,9 +9,8 @@ from pathlib import Path
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.listener_map import ANY_ADDRESS
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
+from storage_engine.tools.local.cluster_file import SECURITY, BrokerEntry, ClusterFile
 from storage_engine.tools.local.cluster_plan import HOST, ZOOKEEPER_DIR
-from storage_engine.tools.local.cluster_security import SECURITY
 from storage_engine.tools.local.metrics_ports import metrics_of
 
 

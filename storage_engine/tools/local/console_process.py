@@ -25,7 +25,7 @@ from storage_engine.tools.local.processes import (
     spawn_detached,
     stop_process,
 )
-from storage_engine.tools.local.secret_files import write_secret
+from storage_engine.tools.local.secret_files import write_whole
 
 NEEDED = ("starlette", "uvicorn")
 HOW_TO_GET_IT = "the console needs two more packages: pip install 'headrace[console]'"
@@ -66,7 +66,7 @@ class ConsoleProcess:
             token_file = _TOKEN_FILE
             path = self._directory / token_file
             if not path.exists():
-                write_secret(path, secrets.token_urlsafe(32).encode() + b"\n")
+                write_whole(path, secrets.token_urlsafe(32).encode() + b"\n")
             command += ["--progress-token-file", str(path)]
         output = self._directory / _LOG_FILE
         pid = spawn_detached(

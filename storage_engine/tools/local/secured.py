@@ -26,9 +26,7 @@ from storage_engine.tools.local.certificates import (
     make_authority,
     make_certificate,
 )
-from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
-from storage_engine.tools.local.cluster_plan import ZOOKEEPER_DIR
-from storage_engine.tools.local.cluster_security import (
+from storage_engine.tools.local.cluster_file import (
     ADMIN,
     APP,
     CA_FILE,
@@ -36,8 +34,11 @@ from storage_engine.tools.local.cluster_security import (
     PROTOCOL,
     SECURITY,
     TLS_FOLDER,
+    BrokerEntry,
+    ClusterFile,
 )
-from storage_engine.tools.local.secret_files import write_secret
+from storage_engine.tools.local.cluster_plan import ZOOKEEPER_DIR
+from storage_engine.tools.local.secret_files import write_whole
 from storage_engine.tools.user_nodes import UserNodes, credentials_of
 from storage_engine.tools.zookeeper_tls import load_zookeeper_tls
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, load_access
@@ -83,7 +84,7 @@ class SecuredCluster:
             make_certificate(zookeeper, name, ZOOKEEPER_HOST, days=AUTHORITY_DAYS)
         credentials = self.directory / _ZOOKEEPER_CREDENTIALS
         if not credentials.exists():
-            write_secret(credentials, f"{BROKER_USER}:{_new_password()}\n".encode())
+            write_whole(credentials, f"{BROKER_USER}:{_new_password()}\n".encode())
 
     @property
     def zookeeper_tls(self) -> ServerTls:
@@ -139,7 +140,7 @@ class SecuredCluster:
                 "sasl.password": password,
                 "ssl.ca.location": str(self.directory / SECURITY.ca),
             }
-            write_secret(path, (_HEADING + properties_lines(settings)).encode())
+            write_whole(path, (_HEADING + properties_lines(settings)).encode())
             in_java = {
                 "bootstrap.servers": bootstrap_servers,
                 "security.protocol": PROTOCOL,
@@ -149,7 +150,7 @@ class SecuredCluster:
                 "ssl.truststore.location": str(self.directory / SECURITY.ca),
             }
             text = _JAVA_HEADING + properties_lines(in_java)
-            write_secret(path.with_name(f"{user}-java.properties"), text.encode())
+            write_whole(path.with_name(f"{user}-java.properties"), text.encode())
 
     def write_users(self, state: ClusterFile) -> None:
         """Into ZooKeeper, if the brokers' user is not there yet: a user that somebody has removed

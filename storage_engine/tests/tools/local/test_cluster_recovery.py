@@ -6,8 +6,8 @@ import pytest
 
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.broker_settings import write_settings
+from storage_engine.tools.local.cluster_file import SECURITY
 from storage_engine.tools.local.cluster_recovery import recover_cluster
-from storage_engine.tools.local.cluster_security import SECURITY
 
 
 def _write(directory: Path, folder: int, **changes: str) -> None:
