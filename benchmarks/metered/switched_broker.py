@@ -19,15 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.beside_kafka.processor_time import seconds_of
-from benchmarks.support.brokers import (
-    HOST,
-    free_ports,
-    know_each_other,
-    started_broker,
-    wait_until,
-)
+from benchmarks.support.brokers import HOST, free_ports, running_brokers
 from storage_engine.core.settings.settings import METRICS_LISTENER
-from storage_engine.zookeeper.embedded import start_embedded
 
 OFF, ON = signal.SIGUSR1, signal.SIGUSR2
 SWITCH_S = 0.005
@@ -60,24 +53,16 @@ class SwitchedBroker:
 @contextlib.contextmanager
 def switched_broker(folder: Path) -> Iterator[SwitchedBroker]:
     """A cluster of this broker is up within the block, in a new folder."""
-    folder.mkdir()
     port, metrics_port = free_ports(2)
-    with contextlib.ExitStack() as stack:
-        zookeeper = start_embedded(folder / "zookeeper")
-        stack.callback(zookeeper.stop)
-        settings = {
-            "broker.id": "1",
-            "log.dirs": str(folder / "data"),
-            "zookeeper.connect": zookeeper.connect,
-            "listeners": f"PLAINTEXT://{HOST}:{port}",
-            METRICS_LISTENER: f"{HOST}:{metrics_port}",
-        }
-        started = stack.enter_context(started_broker(folder, "broker", settings, _MODULE))
-        broker = SwitchedBroker(
-            port=port, pid=started[0].pid, metrics_url=f"http://{HOST}:{metrics_port}/metrics"
+    settings = {
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        METRICS_LISTENER: f"{HOST}:{metrics_port}",
+    }
+    running = running_brokers(folder, "the broker", f"{HOST}:{port}", [settings], _MODULE)
+    with running as (pid,):
+        yield SwitchedBroker(
+            port=port, pid=pid, metrics_url=f"http://{HOST}:{metrics_port}/metrics"
         )
-        wait_until(lambda: know_each_other(broker.servers, 1), "the broker", [started])
-        yield broker
 
 
 def main() -> int:

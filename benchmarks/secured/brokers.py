@@ -12,18 +12,11 @@ from typing import NamedTuple
 
 from benchmarks.beside_kafka.jars import KAFKA, fetch_jars
 from benchmarks.beside_kafka.kafka_cluster import running_kafka
-from benchmarks.support.brokers import (
-    HOST,
-    free_ports,
-    know_each_other,
-    started_broker,
-    wait_until,
-)
+from benchmarks.support.brokers import HOST, free_ports, running_brokers
 from benchmarks.support.wire_load import MECHANISM, USER, Endpoint
 from storage_engine.client import Admin
 from storage_engine.tools.local.certificates import make_authority, make_certificate
 from storage_engine.tools.local.cluster_file import CA_FILE
-from storage_engine.zookeeper.embedded import start_embedded
 
 OPEN, LOGGED_IN, ENCRYPTED = "PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL"
 """The listeners, by the names of their protocols."""
@@ -100,25 +93,16 @@ class Place(NamedTuple):
 @contextlib.contextmanager
 def headrace(place: Place, name: str, *, is_secured: bool) -> Iterator[Broker]:
     """A broker of ours with a ZooKeeper of its own; both are gone after the block."""
-    folder = place.folder / name
-    folder.mkdir()
     names = (OPEN, LOGGED_IN, ENCRYPTED) if is_secured else (OPEN,)
     ports = dict(zip(names, free_ports(len(names)), strict=True))
-    with contextlib.ExitStack() as stack:
-        zookeeper = start_embedded(folder / "zookeeper")
-        stack.callback(zookeeper.stop)
-        settings = {
-            "broker.id": "1",
-            "log.dirs": str(folder / "data"),
-            "zookeeper.connect": zookeeper.connect,
-            "listeners": ",".join(f"{each}://{HOST}:{port}" for each, port in ports.items()),
-            **_OF_ALL,
-            **(place.settings() if is_secured else {}),
-        }
-        started = stack.enter_context(started_broker(folder, "broker", settings))
-        servers = f"{HOST}:{ports[OPEN]}"
-        wait_until(lambda: know_each_other(servers, 1), f"the broker '{name}'", [started])
-        yield Broker(name, started[0].pid, place.endpoints(ports))
+    settings = {
+        "listeners": ",".join(f"{each}://{HOST}:{port}" for each, port in ports.items()),
+        **_OF_ALL,
+        **(place.settings() if is_secured else {}),
+    }
+    what, servers = f"the broker '{name}'", f"{HOST}:{ports[OPEN]}"
+    with running_brokers(place.folder / name, what, servers, [settings]) as (pid,):
+        yield Broker(name, pid, place.endpoints(ports))
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.broker_settings import write_settings
 from storage_engine.tools.local.free_ports import find_free_port
+from storage_engine.zookeeper.embedded import start_embedded
 
 HOST = "127.0.0.1"
 
@@ -46,8 +47,8 @@ def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
 
 
 @contextlib.contextmanager
-def started_broker(
-    folder: Path, name: str, settings: Mapping[str, str], module: Sequence[str] = _BROKER
+def _started(
+    folder: Path, name: str, settings: Mapping[str, str], module: Sequence[str]
 ) -> Iterator[Started]:
     """The process of a broker, which may not serve yet. `module`: what runs it, with arguments."""
     file, log = folder / f"{name}.properties", folder / f"{name}.log"
@@ -56,6 +57,33 @@ def started_broker(
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with tethered(command, log=log, folder=folder, environment=environment) as process:
         yield process, log
+
+
+@contextlib.contextmanager
+def running_brokers(
+    folder: Path,
+    what: str,
+    servers: str,
+    settings: Sequence[Mapping[str, str]],
+    module: Sequence[str] = _BROKER,
+) -> Iterator[list[int]]:
+    """The process ids of brokers that are up within the block, in a new folder, with a ZooKeeper of
+    their own. `settings`: of each of them, the listeners among them."""
+    folder.mkdir()
+    with contextlib.ExitStack() as stack:
+        zookeeper = start_embedded(folder / "zookeeper")
+        stack.callback(zookeeper.stop)
+        started = []
+        for number, own in enumerate(settings, 1):
+            usual = {
+                "broker.id": str(number),
+                "log.dirs": str(folder / f"data-{number}"),
+                "zookeeper.connect": zookeeper.connect,
+            }
+            broker = _started(folder, f"broker-{number}", {**usual, **own}, module)
+            started.append(stack.enter_context(broker))
+        wait_until(lambda: know_each_other(servers, len(started)), what, started)
+        yield [process.pid for process, _ in started]
 
 
 def wait_until(

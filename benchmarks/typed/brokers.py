@@ -10,16 +10,8 @@ from pathlib import Path
 
 from benchmarks.beside_kafka.clusters import BROKERS, SETTINGS
 from benchmarks.beside_kafka.rows import OURS
-from benchmarks.support.brokers import (
-    HOST,
-    Brokers,
-    free_ports,
-    know_each_other,
-    started_broker,
-    wait_until,
-)
+from benchmarks.support.brokers import HOST, Brokers, free_ports, running_brokers
 from benchmarks.typed.link import Link
-from storage_engine.zookeeper.embedded import start_embedded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,29 +36,19 @@ class LinkedBrokers:
 def linked_brokers(folder: Path) -> Iterator[LinkedBrokers]:
     """A cluster that is up within the block, in a folder below this one."""
     home = folder / OURS
-    home.mkdir()
     ports = free_ports(3 * BROKERS)
     direct, behind, before = (ports[each::3] for each in range(3))
-    with contextlib.ExitStack() as stack:
-        zookeeper = start_embedded(home / "zookeeper")
-        stack.callback(zookeeper.stop)
-        started = []
-        for number in range(BROKERS):
-            listeners = f"PLAINTEXT://{HOST}:{direct[number]},LINK://{HOST}:"
-            settings = {
-                "broker.id": str(number + 1),
-                "log.dirs": str(home / f"data-{number + 1}"),
-                "zookeeper.connect": zookeeper.connect,
-                "listeners": f"{listeners}{behind[number]}",
-                "advertised.listeners": f"{listeners}{before[number]}",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LINK:PLAINTEXT",
-                **dict(SETTINGS),
-            }
-            broker = started_broker(home, f"broker-{number + 1}", settings)
-            started.append(stack.enter_context(broker))
-        servers = _servers(direct)
-        wait_until(lambda: know_each_other(servers, BROKERS), "a broker of Headrace", started)
-        pids = [process.pid for process, _ in started]
+    settings = [
+        {
+            "listeners": f"PLAINTEXT://{HOST}:{plain},LINK://{HOST}:{ours}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{plain},LINK://{HOST}:{theirs}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LINK:PLAINTEXT",
+            **dict(SETTINGS),
+        }
+        for plain, ours, theirs in zip(direct, behind, before, strict=True)
+    ]
+    servers = _servers(direct)
+    with running_brokers(home, "a broker of Headrace", servers, settings) as pids:
         yield LinkedBrokers(
             direct=Brokers(servers, pids),
             linked=Brokers(_servers(before), pids),
