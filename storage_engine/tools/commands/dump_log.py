@@ -37,9 +37,8 @@ from storage_engine.tools.inspection.segment_check import (
     BatchReport,
     IndexEntryReport,
     base_offset_of,
+    check_index,
     check_log,
-    check_offset_index,
-    check_time_index,
     entry_document,
     mapped,
     value_name,
@@ -146,10 +145,9 @@ def _reports(
         if path.suffix == ".txnindex":
             yield from _transaction_reports(path, data, log, show)
             return
-        check = check_offset_index if path.suffix == ".index" else check_time_index
         heading = _ENTRY_LINE.format("ENTRY", "LAST OFFSET", value_name(path).upper(), "CHECK")
         show(f"{path}: {len(data)} bytes\n{heading}", {})
-        for entry in check(data, base_offset, log):
+        for entry in check_index(path, data, log):
             show(
                 _ENTRY_LINE.format(entry.number, entry.offset, entry.value, entry.problem or "ok"),
                 entry_document(path, entry),

@@ -99,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         partition_count = len(cluster.topic(args.topic).partitions)
         limit = describe_topic_configs(cluster, args.topic).get("max.message.bytes")
         largest = int(limit.value) if limit is not None and limit.value else DEFAULT_BATCH_BYTES
+        known = TopicSchemas(cluster).get(args.topic)
         with BatchWriter(
             cluster, acks=acks, delivery_timeout_ms=args.delivery_timeout_ms
         ) as writer:
@@ -109,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
                 separator=separator,
                 compression=args.compression,
                 batch_bytes=min(largest, DEFAULT_BATCH_BYTES),
-                row_keys=_row_keys(TopicSchemas(cluster).get(args.topic)),
+                row_keys=RowKeys(known) if known is not None and known.schema.key else None,
             )
             report = _progress_reporter()
             try:
@@ -127,10 +128,6 @@ def run(args: argparse.Namespace) -> int:
                 outcome = "sent, none acknowledged" if acks == 0 else "acknowledged"
                 print(f"{sender.sent} records {outcome}", file=sys.stderr)
     return 0
-
-
-def _row_keys(known: KnownSchema | None) -> "RowKeys | None":
-    return None if known is None or not known.schema.key else RowKeys(known)
 
 
 class RowKeys:

@@ -11,8 +11,7 @@ from storage_engine.tools.errors import CommandError
 from storage_engine.tools.inspection.segment_check import (
     IndexEntryReport,
     base_offset_of,
-    check_offset_index,
-    check_time_index,
+    check_index,
     entry_document,
     mapped,
 )
@@ -67,10 +66,8 @@ def _indexes_of(path: Path) -> list[Path]:
 
 
 def _reports(path: Path) -> list[IndexEntryReport]:
-    base_offset = base_offset_of(path)
     log_path = path.with_suffix(".log")
     if not log_path.exists():
         raise CommandError(f"'{log_path}' is not there: an index is verified against its log")
-    check = check_offset_index if path.suffix == ".index" else check_time_index
     with mapped(path) as data, mapped(log_path) as log:
-        return list(check(data, base_offset, log))
+        return list(check_index(path, data, log))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.log.segments import indexes
@@ -39,8 +39,7 @@ class BatchReport:
     problem: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexEntryReport:
+class IndexEntryReport(NamedTuple):
     """An entry of an index as it was found. `value` is a byte position or a timestamp (ms)."""
 
     number: int
@@ -134,6 +133,12 @@ def _batch_problem(
     return None
 
 
+def check_index(path: Path, data: memoryview, log: memoryview | None) -> Iterator[IndexEntryReport]:
+    """Every entry of an `.index` or `.timeindex` file."""
+    check = check_offset_index if path.suffix == ".index" else check_time_index
+    return check(data, base_offset_of(path), log)
+
+
 def check_offset_index(
     data: memoryview, base_offset: int, log: memoryview | None
 ) -> Iterator[IndexEntryReport]:
@@ -148,7 +153,7 @@ def check_offset_index(
             problem = "does not increase"
         elif log is not None:
             problem = _offset_entry_problem(log, offset, position)
-        yield IndexEntryReport(number=number, offset=offset, value=position, problem=problem)
+        yield IndexEntryReport(number, offset, position, problem)
         previous = (offset, position)
     yield from _trailing(len(data), size)
 
@@ -186,7 +191,7 @@ def check_time_index(
             problem = "does not increase"
         elif largest is not None:
             problem = largest.problem(timestamp_ms, offset)
-        yield IndexEntryReport(number=number, offset=offset, value=timestamp_ms, problem=problem)
+        yield IndexEntryReport(number, offset, timestamp_ms, problem)
         previous = (timestamp_ms, offset)
     yield from _trailing(len(data), size)
 
@@ -217,9 +222,5 @@ class _LargestTimestamps:
 def _trailing(size: int, entry_size: int) -> Iterator[IndexEntryReport]:
     rest = size % entry_size
     if rest:
-        yield IndexEntryReport(
-            number=size // entry_size,
-            offset=-1,
-            value=-1,
-            problem=f"{rest} bytes at the end are no whole entry",
-        )
+        problem = f"{rest} bytes at the end are no whole entry"
+        yield IndexEntryReport(size // entry_size, -1, -1, problem)

@@ -67,16 +67,15 @@ def check_transaction_index(
         ):
             problem = f"the log has no abort marker of its producer at {aborted.last_offset}"
         previous = aborted.last_offset
-        yield _report(number, aborted.last_offset, aborted.producer_id, problem), aborted
+        yield IndexEntryReport(number, aborted.last_offset, aborted.producer_id, problem), aborted
     if is_sealed and seal != transaction_index.seal_of(data):
         number += 1
-        yield _report(number, -1, -1, "the seal does not agree with the entries"), None
+        yield IndexEntryReport(number, -1, -1, "the seal does not agree with the entries"), None
     if rest:
-        yield _report(number + 1, -1, -1, f"{rest} bytes at the end are no whole entry"), None
-
-
-def _report(number: int, offset: int, value: int, problem: str | None) -> IndexEntryReport:
-    return IndexEntryReport(number=number, offset=offset, value=value, problem=problem)
+        yield (
+            IndexEntryReport(number + 1, -1, -1, f"{rest} bytes at the end are no whole entry"),
+            None,
+        )
 
 
 def _markers(log: memoryview) -> Iterator[tuple[int, Marker]]:

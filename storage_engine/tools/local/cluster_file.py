@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from storage_engine.core.security.scram_credential import ScramMechanism
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.secret_files import write_whole
-from storage_engine.zookeeper.owner_only import OWNER_ONLY
+from storage_engine.zookeeper.session_credentials import OWNER_ONLY
 
 FILE_NAME = "cluster.json"
 
