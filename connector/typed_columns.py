@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from connector.errors import OptionError
+from connector.schema import ALL_COLUMNS, source_schema
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import METADATA_COLUMNS as METADATA_COLUMNS
 
@@ -27,27 +28,11 @@ DELETED = "_deleted"
 @cache
 def metadata_types() -> "Mapping[str, DataType]":
     """Spark's types of METADATA_COLUMNS."""
-    from pyspark.sql.types import (
-        ArrayType,
-        BinaryType,
-        BooleanType,
-        IntegerType,
-        LongType,
-        StringType,
-        StructField,
-        StructType,
-        TimestampType,
-    )
+    from pyspark.sql.types import BooleanType
 
-    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    return {
-        TOPIC: StringType(),
-        PARTITION: IntegerType(),
-        OFFSET: LongType(),
-        TIMESTAMP: TimestampType(),
-        HEADERS: ArrayType(header),
-        DELETED: BooleanType(),
-    }
+    of_records = source_schema(ALL_COLUMNS)
+    names = (TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS)
+    return {name: of_records[name[1:]].dataType for name in names} | {DELETED: BooleanType()}
 
 
 def spark_type(column_type: types.ColumnType) -> "DataType":

@@ -101,22 +101,8 @@ class SourceOptions:
 def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     """OptionError for the first option that is unknown, misspelled or impossible."""
     given = GivenOptions(options, side="source")
-    max_offsets = given.integer("maxOffsetsPerTrigger", low=1, high=INT64_MAX)
-    min_offsets = given.integer("minOffsetsPerTrigger", low=1, high=INT64_MAX)
-    if max_offsets is not None and min_offsets is not None and min_offsets > max_offsets:
-        raise OptionError(
-            "BAD_OPTION",
-            f"'minOffsetsPerTrigger' ({min_offsets}) is greater than "
-            f"'maxOffsetsPerTrigger' ({max_offsets})",
-        )
-    min_records = given.integer("minRecordsPerPartition", low=0, high=INT64_MAX)
-    max_records = given.integer("maxRecordsPerPartition", low=1, high=INT64_MAX)
-    if max_records is not None and min_records is not None and min_records > max_records:
-        raise OptionError(
-            "BAD_OPTION",
-            f"'minRecordsPerPartition' ({min_records}) is greater than "
-            f"'maxRecordsPerPartition' ({max_records})",
-        )
+    min_offsets, max_offsets = _bounds(given, "{}OffsetsPerTrigger", low=1)
+    min_records, max_records = _bounds(given, "{}RecordsPerPartition", low=0)
     strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
     return SourceOptions(
         connection=parse_connection(given),
@@ -146,6 +132,18 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         or DEFAULT_FETCH_BYTES,
         notes=given.notes,
     )
+
+
+def _bounds(given: GivenOptions, form: str, *, low: int) -> tuple[int | None, int | None]:
+    """The least and the most of something, of which 0 is no most."""
+    names = form.format("min"), form.format("max")
+    least = given.integer(names[0], low=low, high=INT64_MAX)
+    most = given.integer(names[1], low=1, high=INT64_MAX)
+    if most is not None and least is not None and least > most:
+        raise OptionError(
+            "BAD_OPTION", f"'{names[0]}' ({least}) is greater than '{names[1]}' ({most})"
+        )
+    return least, most
 
 
 def _offset_spec(given: GivenOptions, which: str) -> OffsetSpec | None:

@@ -50,21 +50,19 @@ class HeadraceBatchReader(DataSourceReader):
         if self._reading is not None:
             TopicCheck(options, self._reading).check(found)
         partitions = found.partitions
-        starts = resolve(
-            options.starting or Everywhere(special=EARLIEST),
-            partitions,
-            self._metadata,
-            which="starting",
-            fail_on_data_loss=options.fail_on_data_loss,
-            fall_back_to_latest=options.fall_back_to_latest,
-        )
-        ends = resolve(
-            options.ending or Everywhere(special=LATEST),
-            partitions,
-            self._metadata,
-            which="ending",
-            fail_on_data_loss=options.fail_on_data_loss,
-            fall_back_to_latest=options.fall_back_to_latest,
+        starts, ends = (
+            resolve(
+                spec,
+                partitions,
+                self._metadata,
+                which=which,
+                fail_on_data_loss=options.fail_on_data_loss,
+                fall_back_to_latest=options.fall_back_to_latest,
+            )
+            for spec, which in (
+                (options.starting or Everywhere(special=EARLIEST), "starting"),
+                (options.ending or Everywhere(special=LATEST), "ending"),
+            )
         )
         ranges = [
             OffsetRange(

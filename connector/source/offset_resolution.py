@@ -6,7 +6,7 @@ Source: startingOffsets, endingOffsets and their timestamp forms of Spark's Kafk
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, assert_never
+from typing import assert_never
 
 from connector.errors import ConnectorError, OptionError
 from connector.options.offset_specs import (
@@ -28,11 +28,11 @@ def resolve(
     partitions: Iterable[TopicPartition],
     lookup: OffsetLookup,
     *,
-    which: Literal["starting", "ending"],
+    which: str,
     fail_on_data_loss: bool,
     fall_back_to_latest: bool,
 ) -> dict[TopicPartition, int]:
-    """An offset for each of `partitions`."""
+    """An offset for each of `partitions`. `which`: starting or ending."""
     wanted = set(partitions)
     match spec:
         case Everywhere():

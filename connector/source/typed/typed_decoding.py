@@ -18,7 +18,7 @@ from connector.source.arrow_batches import MAX_BATCH_ROWS
 from connector.source.offset_range import OffsetRange
 from connector.source.typed.typed_read import TypedRead, check_fits
 from connector.topic_schemas import known_schemas
-from connector.typed_columns import DELETED, HEADERS, OFFSET, PARTITION, TIMESTAMP, TOPIC
+from connector.typed_columns import HEADERS, PARTITION, TOPIC
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import Selection, TypedReading
 from storage_engine.client.topic_schemas import KnownSchema
@@ -27,7 +27,11 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.projection import TypedWant
-from storage_engine.protocol.typed.typed_decoder import TypedRows, iter_typed_decoded
+from storage_engine.protocol.typed.typed_decoder import (
+    METADATA_TYPES,
+    TypedRows,
+    iter_typed_decoded,
+)
 
 SCHEMA_PATIENCE_S = 30.0
 """How long a version that a batch has may be unknown to the brokers that are asked: the one that
@@ -159,12 +163,10 @@ class TypedDecoding:
 def arrow_schema(read: TypedRead) -> pa.Schema:
     """The schema of the rows. A test compares it with pyspark's own conversion."""
     metadata = {
+        **METADATA_TYPES,
         TOPIC: pa.string(),
         PARTITION: pa.int32(),
-        OFFSET: pa.int64(),
-        TIMESTAMP: pa.timestamp("us", tz="UTC"),
         HEADERS: headers_arrow_type(),
-        DELETED: pa.bool_(),
     }
     return pa.schema(
         [

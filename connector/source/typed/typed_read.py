@@ -53,11 +53,6 @@ class TypedRead:
     def topic_columns(self) -> tuple[ReadColumn, ...]:
         return tuple(each for each in self.columns if each.type is not None)
 
-    @property
-    def metadata(self) -> frozenset[str]:
-        """Those of METADATA_COLUMNS that are read."""
-        return frozenset(each.column for each in self.columns if each.type is None)
-
     def comparisons(self, topic: str, version: SchemaVersion) -> tuple[Comparison, ...]:
         """The conditions on rows of a topic. OptionError for a column that it does not have."""
         return () if self.where is None else _parsed(self.where, topic, version)

@@ -13,8 +13,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
-_POLYNOMIAL = 0x82F63B78
-"""CRC-32C's, its bits in reverse order."""
+from crc32c import crc32c
 
 _BITS = 32
 
@@ -64,13 +63,7 @@ def _power(bit: int) -> list[int]:
     if bit:
         half = _power(bit - 1)
         return _product(half, half)
-    return [_one_byte_on(1 << bit) for bit in range(_BITS)]
-
-
-def _one_byte_on(remainder: int) -> int:
-    for _ in range(8):
-        remainder = remainder >> 1 ^ (_POLYNOMIAL if remainder & 1 else 0)
-    return remainder
+    return [crc32c(b"\0", 1 << bit) ^ crc32c(b"\0") for bit in range(_BITS)]
 
 
 def _product(matrix: list[int], columns: list[int]) -> list[int]:

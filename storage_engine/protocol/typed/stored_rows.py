@@ -3,8 +3,6 @@
 Every check of what is stored happens here: CRCs, sizes, offsets, and, by `column_codec`, values.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
@@ -170,13 +168,6 @@ class StoredRows:
                 return None
         self.bytes += raw_bytes
         return numbers
-
-    def columns(self) -> Iterable[tuple[SchemaColumn, pa.Array]]:
-        """Yield all columns that have values, hidden ones, too."""
-        for column in self.version.columns:
-            found = self.column(column.column_id)
-            if found is not None:
-                yield found
 
     @property
     def offsets(self) -> range | Ints:

@@ -170,28 +170,27 @@ def plan(
 class TypedRows:
     """Rows of a typed topic, ascending by offset; perhaps none, where batches had none to give.
 
-    Offsets and times are made when they are asked for: most readers take the columns alone."""
+    Offsets are made when they are asked for: most readers take the columns alone."""
 
-    __slots__ = ("_count", "_kept", "_offsets", "_times", "batch", "leader_epoch", "next_offset")
+    __slots__ = ("_count", "_kept", "_offsets", "batch", "leader_epoch", "next_offset")
 
     def __init__(
         self,
         batch: pa.RecordBatch,
         offsets: range | Ints,
-        times: list[tuple[Ints | int, int]],
         kept: Mask | None,
         next_offset: int,
         leader_epoch: int,
     ) -> None:
-        """`offsets` and `times` (each for so many rows) are those of all rows, of which `kept`
-        (None: all) is true for those to give."""
+        """`offsets` are those of all rows, of which `kept` (None: all) is true for those to
+        give."""
         self.batch = batch
         """A pa.RecordBatch of the plan's `arrow_schema`."""
         self.next_offset = next_offset
         """Where to read on."""
         self.leader_epoch = leader_epoch
         """Of the last batch that was read; -1 when none was."""
-        self._offsets, self._times, self._kept = offsets, times, kept
+        self._offsets, self._kept = offsets, kept
         self._count = len(offsets) if kept is None else int(np.count_nonzero(kept))
 
     def __len__(self) -> int:
@@ -200,15 +199,8 @@ class TypedRows:
     @property
     def offsets(self) -> pa.Array:
         """Return a pa.Int64Array."""
-        return int_array(self._given(as_ints(self._offsets)))
-
-    @property
-    def timestamps(self) -> pa.Array:
-        """Return a pa.Int64Array, milliseconds."""
-        return int_array(self._given(joined_times(self._times)))
-
-    def _given(self, column: Ints) -> Ints:
-        return column if self._kept is None else column[self._kept]
+        offsets = as_ints(self._offsets)
+        return int_array(offsets if self._kept is None else offsets[self._kept])
 
 
 def iter_typed_decoded(
@@ -418,7 +410,7 @@ class _Piece:
         if kept is not None:
             batch = kernel("filter", batch, boolean_array(kept))
         self._rows, self._count, self._bytes, self.has_progress = [], 0, 0, False
-        return TypedRows(batch, offsets, times, kept, self._next_offset, self._epoch)
+        return TypedRows(batch, offsets, kept, self._next_offset, self._epoch)
 
     def _loaded(self, stored: StoredRows) -> _Rows:
         offsets, times = stored.offsets, stored.times
