@@ -6,11 +6,14 @@ Rule: what is remembered may be old. Whoever reads or writes by it compares the 
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from connector.connections import cluster_for
 from connector.options.connection_options import ConnectionOptions
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion, TopicSchema
 
 if TYPE_CHECKING:
     from storage_engine.client.topic_schemas import KnownSchema
@@ -59,3 +62,23 @@ def known_schema_or_older(options: ConnectionOptions, topic: str) -> "KnownSchem
         if remembered is None:
             raise
         return remembered[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedSink:
+    """The topic that typed rows go to, as the driver found it. It is pickled into tasks, which
+    compare the topic's id before they write."""
+
+    topic: str
+    topic_id: UUID
+    schema: TopicSchema
+
+    @property
+    def version(self) -> SchemaVersion:
+        """The one that rows are written in."""
+        return self.schema.latest
+
+    @property
+    def required(self) -> tuple[SchemaColumn, ...]:
+        """The columns that have no null."""
+        return tuple(each for each in self.version.visible if not each.nullable)

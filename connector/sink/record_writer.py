@@ -24,7 +24,7 @@ from storage_engine.client.producer.produce_queue import OpenTransaction
 from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
 
 if TYPE_CHECKING:
-    from connector.sink.typed.typed_sink import TypedSink
+    from connector.topic_schemas import TypedSink
 
 GATHER_ROWS = 50_000
 GATHER_BYTES = 8 * 1024 * 1024

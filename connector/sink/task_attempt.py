@@ -41,7 +41,7 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from connector.sink.typed.typed_sink import TypedSink
+    from connector.topic_schemas import TypedSink
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from connector.spark_workers import prepare_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from connector.sink.typed.typed_sink import TypedSink
+    from connector.topic_schemas import TypedSink
 
 
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):

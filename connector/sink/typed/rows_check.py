@@ -15,7 +15,7 @@ from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-    from connector.sink.typed.typed_sink import TypedSink
+    from connector.topic_schemas import TypedSink
     from storage_engine.client.topic_schemas import KnownSchema
 
 RECORD_COLUMNS = frozenset({"key", "value", "headers", "topic", "partition"})
@@ -127,7 +127,7 @@ def _typed_sink(
     origin: tuple[str, ...],
 ) -> "TypedSink":
     from connector.sink.typed.column_matching import check_matching
-    from connector.sink.typed.typed_sink import TypedSink
+    from connector.topic_schemas import TypedSink
 
     version = known.schema.latest
     check_matching(topic, version, columns, origin=origin)
@@ -150,7 +150,6 @@ def _typed_sink(
         topic=topic,
         topic_id=known.topic_id,
         schema=known.schema,
-        version_number=version.version,
     )
 
 

@@ -15,7 +15,7 @@ from connector.options.sink_options import SinkOptions
 from connector.sink.row_routing import Router, grouped
 from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, check_size, max_message_bytes
 from connector.sink.typed.conforming import conformed
-from connector.sink.typed.typed_sink import TypedSink
+from connector.topic_schemas import TypedSink
 from connector.typed_columns import PARTITION, TIMESTAMP
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition

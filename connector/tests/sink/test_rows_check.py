@@ -63,7 +63,7 @@ def test_the_topic_says_whether_rows_are_records(monkeypatch):
     assert _check("key STRING, value STRING") is None
     Brokers(monkeypatch, TRIPS)
     sink = pickle.loads(pickle.dumps(_check("ID INT, fare DOUBLE")))
-    assert (sink.topic, sink.topic_id, sink.version_number) == ("trips", UUID(int=1), 1)
+    assert (sink.topic, sink.topic_id, sink.version.version) == ("trips", UUID(int=1), 1)
     assert [column.name for column in sink.required] == ["id"]
 
 
@@ -78,9 +78,9 @@ def test_what_is_remembered_of_a_topic_refuses_no_rows(monkeypatch):
     brokers.known = KnownSchema(
         UUID(int=1), brokers.known.schema.evolved(parse_ddl(f"{TRIPS}, tip INT"))
     )
-    assert _check("id BIGINT, tip INT").version_number == 2
+    assert _check("id BIGINT, tip INT").version.version == 2
     brokers.remembered = None
-    assert _check("id BIGINT, fare DOUBLE").version_number == 2
+    assert _check("id BIGINT, fare DOUBLE").version.version == 2
     with pytest.raises(OptionError, match="has no column 'tipp'; did you mean 'tip'"):
         _check("id BIGINT, tipp INT")
 

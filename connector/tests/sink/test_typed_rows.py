@@ -14,7 +14,7 @@ from connector.options.sink_options import parse_sink_options
 from connector.sink import topic_limits
 from connector.sink.typed import typed_rows
 from connector.sink.typed.typed_rows import NullCheck, TypedEncoder
-from connector.sink.typed.typed_sink import TypedSink
+from connector.topic_schemas import TypedSink
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
@@ -47,7 +47,7 @@ def cluster(monkeypatch):
 
 
 def _sink(schema):
-    return TypedSink(topic="t", topic_id=ID, schema=schema, version_number=1)
+    return TypedSink(topic="t", topic_id=ID, schema=schema)
 
 
 def _options(**options):

@@ -46,6 +46,7 @@ from storage_engine.protocol.typed.nested_arrays import (
     binary_values,
     bits,
     boolean_array,
+    first_bad,
     int_array,
 )
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError, shown
@@ -198,9 +199,7 @@ class _Rows:
         try:
             return as_type(keys, pa.string())
         except pa.ArrowException:
-            place = _first_bad(
-                len(keys), lambda start, stop: as_type(keys[start:stop], pa.string())
-            )
+            place = first_bad(len(keys), lambda start, stop: as_type(keys[start:stop], pa.string()))
             row = int(numbers[place])
             raise RowsDoNotFitError(f"record {row} has a key that is not UTF-8", row=row) from None
 
@@ -264,7 +263,7 @@ def _parsed(
         try:
             pieces.append(reader.columns(piece))
         except UnreadableJsonError as error:
-            row = start + _first_bad(
+            row = start + first_bad(
                 stop - start,
                 lambda low, high: reader.columns(piece.slice(low, high - low)),  # noqa: B023
             )
@@ -286,21 +285,6 @@ def _pieces(values: pa.Array) -> list[tuple[int, int]]:
         pieces.append((start, stop))
         start, done = stop, int(ends[stop - 1])
     return pieces
-
-
-def _first_bad(count: int, read: Callable[[int, int], pa.Array | list[pa.Array]]) -> int:
-    """Return the first of `count` records that can't be read, one of which can't. Each step reads
-    half of what is left: all of them together as much as there is."""
-    low, high = 0, count
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            read(low, middle)
-        except (UnreadableJsonError, pa.ArrowException):
-            high = middle
-        else:
-            low = middle
-    return low
 
 
 def _too_large(what: str) -> RecordTooLargeError:

@@ -4,7 +4,8 @@ Arrow's arrays may have rows before their first and bytes behind nulls; what com
 neither.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -84,3 +85,19 @@ def binary_values(values: Sequence[bytes]) -> pa.Array:
     ends = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value) for value in values], out=ends[1:])
     return binary_array(ends, pa.py_buffer(b"".join(values)))
+
+
+def first_bad(count: int, read: Callable[[int, int], Any]) -> int:
+    """Return the first of `count` values that can't be read, one of which can't: `read` of some of
+    them raises an error then. Each step reads half of what is left: all of them together as much as
+    there is."""
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            read(low, middle)
+        except (ValueError, pa.ArrowException):
+            high = middle
+        else:
+            low = middle
+    return low

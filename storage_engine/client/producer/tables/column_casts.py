@@ -27,6 +27,7 @@ from storage_engine.core.typed.column_types import (
     ddl_of,
 )
 from storage_engine.protocol.typed.arrow_types import arrow_type
+from storage_engine.protocol.typed.nested_arrays import first_bad
 
 
 def cast_column(column: pa.ChunkedArray, wanted: ColumnType, name: str) -> pa.ChunkedArray:
@@ -184,17 +185,9 @@ def _does_not_fit(
 ) -> SerializationError:
     """Finds the first value that can't be cast; only where there is one."""
     target = arrow_type(wanted)
-    low, high = 0, len(array) - 1
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            array.slice(low, middle + 1 - low).cast(target)
-        except pa.ArrowInvalid:
-            high = middle
-        else:
-            low = middle + 1
-    row = "" if first_row is None else f" in row {first_row + low}"
-    value = array[low].cast(pa.int64()) if pa.types.is_temporal(array.type) else array[low]
+    bad = first_bad(len(array), lambda start, stop: array.slice(start, stop - start).cast(target))
+    row = "" if first_row is None else f" in row {first_row + bad}"
+    value = array[bad].cast(pa.int64()) if pa.types.is_temporal(array.type) else array[bad]
     return SerializationError(
         f"the table's column '{name}'{row}: {array.type} {value} can't be {ddl_of(wanted)} "
         f"exactly ({error}): round it first"
