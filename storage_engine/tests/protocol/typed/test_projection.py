@@ -197,3 +197,8 @@ def test_frames_need_no_schema_to_be_followed():
     assert table_of(decoded(log, SCHEMA, plan(SCHEMA, ["id"])), plan(SCHEMA, ["id"])) == table_of(
         decoded(data, SCHEMA, plan(SCHEMA, ["id"]), framed=True), plan(SCHEMA, ["id"])
     )
+
+
+def test_crcs_of_long_bytes_are_joined_too():
+    blobs = [bytes([n]) * size for n, size in enumerate((4096, 4097, 70_000, 1, 1 << 20, 300))]
+    assert joined_crc((crc32c(blob), len(blob)) for blob in blobs) == crc32c(b"".join(blobs))
