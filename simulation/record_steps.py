@@ -9,6 +9,7 @@ time in which it carries messages. Sockets are not there: `strace` counts what t
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,16 +69,8 @@ class StepRow:
     """Processor time, each time."""
 
 
-class _Steps:
-    """Sums by step."""
-
-    def __init__(self) -> None:
-        self.times: dict[tuple[str, str], int] = {}
-        self.spent: dict[tuple[str, str], list[float]] = {}
-
-    def add(self, key: tuple[str, str], spent: float) -> None:
-        self.times[key] = self.times.get(key, 0) + 1
-        self.spent.setdefault(key, []).append(spent)
+_Steps = defaultdict[tuple[str, str], list[float]]
+"""By broker and step, what each time has cost."""
 
 
 class RecordSteps:
@@ -104,7 +97,6 @@ class RecordSteps:
         self.acknowledged = 0
         self.consumed = 0
         self._step = OTHER
-        self._inside = False
         for broker in self._cluster.brokers:
             broker.receive = self._watched(broker.receive)  # type: ignore[method-assign]
         self._consume()
@@ -116,7 +108,7 @@ class RecordSteps:
     def rows(self, records: int) -> list[StepRow]:
         """Send so many records twice: their calls are counted, then their time is taken."""
         self._send(WARM_UP)
-        calls, us = _Steps(), _Steps()
+        calls, us = _Steps(list), _Steps(list)
         with _counting() as count:
             self._measure(records, calls, count)
         self._measure(records, us, lambda: time.thread_time_ns() / 1000)
@@ -124,13 +116,11 @@ class RecordSteps:
             StepRow(
                 broker,
                 step,
-                round(calls.times[broker, step] / records / SIDES[broker], 2),
+                round(len(spent) / records / SIDES[broker], 2),
                 round(statistics.mean(spent), 1),
-                round(statistics.median(us.spent[broker, step]), 1)
-                if (broker, step) in us.spent
-                else None,
+                round(statistics.median(us[broker, step]), 1) if us[broker, step] else None,
             )
-            for (broker, step), spent in sorted(calls.spent.items(), key=lambda item: item[0])
+            for (broker, step), spent in sorted(calls.items(), key=lambda item: item[0])
         ]
 
     def _measure(self, records: int, steps: _Steps, now: Callable[[], float]) -> None:
@@ -146,7 +136,10 @@ class RecordSteps:
             spent = now() - begun
             if process is not None:
                 broker = LEADER if process is leader else FOLLOWER
-                steps.add((broker, self._named(process is leader)), spent)
+                step = self._step
+                if step == OTHER:
+                    step = WAKE if process is leader else TAKE
+                steps[broker, step].append(spent)
             before()
 
         loop = self._cluster.loop
@@ -156,12 +149,6 @@ class RecordSteps:
             self._send(records, before)
         finally:
             loop.after_event = None
-
-    def _named(self, is_leader: bool) -> str:
-        """The step that the event was which has just ended."""
-        if self._step != OTHER:
-            return self._step
-        return WAKE if is_leader else TAKE
 
     def _watched(self, receive: Callable[[Any, memoryview], None]) -> Any:
         def received(connection: Any, frame: memoryview) -> None:

@@ -7,8 +7,8 @@ after every event, then ends the faults and checks that the cluster converges.
     ... with transactions: before that the group's coordinator is restarted, the next one takes long
     to load; in the end those that are open end, and readers get what they should
 
-A run is a function of (seed, seconds, with transactions or without, with typed topics or without,
-the numbers of the faults that take place).
+A run is a function of the seed, its seconds, its workloads, and the numbers of the faults that take
+place.
 """
 
 import gc
@@ -23,32 +23,26 @@ from simulation.checks.checkers import Checker
 from simulation.checks.convergence import Convergence
 from simulation.checks.ledger import InvariantViolation
 from simulation.checks.trace import Trace
-from simulation.deleted_records import DeletedRecords
 from simulation.faults.faults import (
     SESSION_MS,
     Fault,
     FaultKind,
-    Profile,
     disk_faults_of,
     marker_faults_of,
     port_faults_of,
-    profile_of,
     schedule_of,
 )
 from simulation.faults.injection import RESTART_PAUSE_MS, Injector
 from simulation.faults.placement import Placement, placement_of
+from simulation.records import SAFE, UNCLEAN, DeletedRecords, PlainRecords
+from simulation.shared import Profile, Run, profile_of
 from simulation.transactions.group_ledger import GROUP_STATE
-from simulation.transactions.world import (
-    STATE_PARTITIONS,
-    TransactionalWorld,
-    settings_of,
-)
-from simulation.typed.world import BROKER_SETTINGS, TypedWorld
-from simulation.workload import WorkloadConsumer, WorkloadProducer
+from simulation.transactions.workload import STATE_PARTITIONS, Transactions, settings_of
+from simulation.typed.workload import BROKER_SETTINGS, TypedWorkload
+from simulation.workload import Workload, WorkloadProducer
 from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
-from storage_engine.core.ids import TopicPartition
 from storage_engine.core.settings.settings import BY_PORT, DEATH_PROOF
 
 LAG_MAX_MS = 1500
@@ -89,10 +83,6 @@ SLOW_ELECTION_MS = 500
 FULL_CHECK_MS = 20_000
 """How often all logs are read again."""
 
-SAFE = "t"
-UNCLEAN = "u"
-SAFE_PARTITIONS = 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedOutcome:
@@ -114,97 +104,54 @@ class SeedOutcome:
     """The trace of a failure."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class With:
+    """What a run has besides plain records."""
+
+    transactions: bool = False
+    typed: bool = False
+    """Typed topics."""
+    proof: bool = False
+    """Who is dead may be known before its session ends."""
+    disks: bool = False
+    """Brokers have two log dirs, which fail."""
+
+
 class SeedRun:
     """One seed's cluster, clients and faults."""
 
     def __init__(
-        self,
-        seed: int,
-        *,
-        seconds: int,
-        transactions: bool,
-        typed: bool = False,
-        proof: bool = False,
-        disks: bool = False,
-        only: Collection[int] | None = None,
+        self, seed: int, what: With, *, seconds: int, only: Collection[int] | None = None
     ) -> None:
-        """`typed`: with typed topics, too. `proof`: who is dead may be known before its session
-        ends. `disks`: brokers have two log dirs, which fail. `only`: the numbers of the
-        faults that take place; None: all."""
-        self.seed = seed
-        self.profile = profile_of(seed)
+        """`only`: the numbers of the faults that take place; None: all."""
+        self._with = what
         self._seconds = seconds
-        self._disks = disks
-        placement = placement_of(seed, self.profile.brokers) if proof else None
-        self.faults = [
-            fault
-            for fault in self._schedule(placement, transactions=transactions)
-            if only is None or fault.number in only
-        ]
+        profile = profile_of(seed)
+        placement = placement_of(seed, profile.brokers) if what.proof else None
+        faults = _schedule(seed, profile, what, placement, seconds)
+        self.faults = [fault for fault in faults if only is None or fault.number in only]
         self._choose = random.Random(f"run {seed}")
-        self._has_proof = proof
-        self.cluster = self._make_cluster(placement, transactions=transactions, typed=typed)
+        self.cluster = _make_cluster(seed, profile, what, placement)
         self.trace = Trace(self.cluster.loop)
         self.checker = Checker(self.cluster, self.trace)
-        self.checker.disks_fail = disks
+        self.checker.disks_fail = what.disks
         if placement is not None:
             self.checker.may_be_mistaken = placement.proof == BY_PORT
             self.trace.note(str(placement))
-        safe = [TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)]
-        self.transactions: TransactionalWorld | None = None
-        if transactions:
-            self.transactions = TransactionalWorld(
-                self.cluster, self.checker, self.trace, self.profile, seed, safe
-            )
-        self.typed: TypedWorld | None = None
-        if typed:
-            self.typed = TypedWorld(self.cluster, self.checker, self.profile, seed)
-        self.deleted: DeletedRecords | None = None
-        if disks:
-            self.deleted = DeletedRecords(self.cluster, self.checker, self.profile, seed)
-        self.injector = Injector(
-            self.cluster,
-            self.checker,
-            self.trace,
-            self.profile,
-            random.Random(f"delays {seed}"),
-            growing_topic=UNCLEAN,
-            partitions=safe + (STATE_PARTITIONS if transactions else []),
-        )
-        self.producers: list[WorkloadProducer] = []
-        self.consumers: list[WorkloadConsumer] = []
+        self.run = run = Run(seed, profile, self.cluster, self.trace, self.checker)
+        self.transactions = Transactions(run, SAFE) if what.transactions else None
+        self.workloads: list[Workload] = [
+            PlainRecords(run, self._choose),
+            *([self.transactions] if self.transactions else ()),
+            *([TypedWorkload(run)] if what.typed else ()),
+            *([DeletedRecords(run)] if what.disks else ()),
+        ]
+        partitions = SAFE + (STATE_PARTITIONS if what.transactions else [])
+        self.injector = Injector(run, growing_topic=UNCLEAN.topic, partitions=partitions)
 
-    def _schedule(self, placement: Placement | None, *, transactions: bool) -> list[Fault]:
-        seed, seconds = self.seed, self._seconds
-        faults = schedule_of(seed, seconds=seconds)
-        if transactions:
-            faults += marker_faults_of(seed, seconds=seconds)
-        if placement is not None and placement.proof == BY_PORT:
-            faults += port_faults_of(seed, brokers=self.profile.brokers, seconds=seconds)
-        if self._disks and seed >= 0:
-            faults += disk_faults_of(seed, brokers=self.profile.brokers, seconds=seconds)
-        return faults
-
-    def _make_cluster(
-        self, placement: Placement | None, *, transactions: bool, typed: bool
-    ) -> SimulatedCluster:
-        root, seed = Path("/simulated"), self.seed
-        notices = random.Random(f"notices {seed}")
-        cluster = SimulatedCluster(
-            root,
-            self.profile.brokers,
-            log_dirs=2 if self._disks else 1,
-            disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-            machines=placement.make_machines(notices) if placement else (),
-            **SETTINGS  # type: ignore[arg-type]
-            | (SCRIPT_SETTINGS if seed < 0 else {})
-            | (settings_of(self.profile) if transactions else {})
-            | (BROKER_SETTINGS if typed else {})
-            | (_disk_settings(seed) if self._disks else {})
-            | ({DEATH_PROOF: placement.proof} if placement else {}),
-        )
-        cluster.network.cuts_refuse = placement is not None and placement.cuts_refuse
-        return cluster
+    @property
+    def _producers(self) -> list[WorkloadProducer]:
+        return [producer for workload in self.workloads for producer in workload.producers]
 
     def outcome(self) -> SeedOutcome:
         """Run to the end, or to the first violation."""
@@ -219,30 +166,36 @@ class SeedRun:
             failure = f"{rule} ({Path(where.filename).name}:{where.lineno}): {error}"
         if failure is not None:
             self.trace.note(f"VIOLATED {failure}")
+        counts: dict[str, int] = {}
+        for workload in self.workloads:
+            counts |= workload.counts()
+        if self._with.proof:
+            counts["closed sessions"] = self.checker.closed_sessions
+            counts["deposed"] = len(self.checker.deposed)
         return SeedOutcome(
-            seed=self.seed,
-            profile=self.profile,
+            seed=self.run.seed,
+            profile=self.run.profile,
             faults=self.faults,
             done=self.injector.done,
             events=self.cluster.loop.events,
             simulated_ms=self.cluster.loop.now_ms,
-            acknowledged=sum(producer.acknowledged for producer in self.producers),
-            counts=(self.transactions.counts() if self.transactions else {})
-            | (self.typed.counts() if self.typed else {})
-            | (self._counts_of_proof() if self._has_proof else {}),
+            acknowledged=sum(producer.acknowledged for producer in self._producers),
+            counts=counts,
             rule=rule,
             failure=failure,
             trace=self.trace.lines() if failure else [],
         )
 
-    def _counts_of_proof(self) -> dict[str, int]:
-        checker = self.checker
-        return {"closed sessions": checker.closed_sessions, "deposed": len(checker.deposed)}
-
     def _run(self) -> None:
-        self._watch()
-        self._create_topics()
-        self._start_clients()
+        for broker in self.cluster.brokers:
+            self.checker.started(broker)
+        self.cluster.loop.after_event = self.checker.after_event
+        self.cluster.zookeeper.on_write = self.checker.on_zookeeper_write
+        self.cluster.zookeeper.on_session_closed = self.checker.session_closed
+        for workload in self.workloads:
+            workload.create_topics()
+        for workload in self.workloads:
+            workload.start()
         self.injector.schedule(self.faults)
         left_ms = self._seconds * 1000
         while left_ms > 0:
@@ -256,97 +209,37 @@ class SeedRun:
         self._expel_a_laggard()
         self.cluster.network.heal()
         self._converge()
-        self._finish_producers()
+        since_ms = self.cluster.loop.now_ms
+        self._wait("every producer is acknowledged", lambda: self._unacknowledged(since_ms))
         if self.transactions is not None:
-            self._finish_transactions(self.transactions)
+            # Open transactions end, if need be by their timeout; then everything is read.
+            self.transactions.finish()
+            rule = "every transaction ends, and readers come to its end"
+            self._wait(rule, self.transactions.left)
         self.checker.check_everything()
-        if self.typed is not None:
-            self.typed.check_end()
+        for workload in self.workloads:
+            workload.check_end()
 
-    def _watch(self) -> None:
-        for broker in self.cluster.brokers:
-            self.checker.started(broker)
-        self.cluster.loop.after_event = self.checker.after_event
-        self.cluster.zookeeper.on_write = self.checker.on_zookeeper_write
-        self.cluster.zookeeper.on_session_closed = self.checker.session_closed
-
-    def _create_topics(self) -> None:
-        profile = self.profile
-        settings = {"min_insync_replicas": str(profile.min_insync_replicas)}
-        if profile.durable:
-            settings["flush_before_ack"] = "true"
-        self.checker.expect_topic(
-            SAFE,
-            unclean=False,
-            min_in_sync=profile.min_insync_replicas,
-            durable=profile.durable,
-        )
-        self.checker.expect_topic(UNCLEAN, unclean=True, min_in_sync=1)
-        self.cluster.create_topic(SAFE, SAFE_PARTITIONS, **settings)
-        self.cluster.create_topic(UNCLEAN, 1, unclean_leader_election_enable="true")
-        if self.typed is not None:
-            self.typed.create_topics()
-        if self.deleted is not None:
-            self.deleted.create_topic()
-
-    def _start_clients(self) -> None:
-        choose = self._choose
-        safe = [TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)]
-        unclean = TopicPartition(UNCLEAN, 0)
-        kinds = [
-            (safe[0], -1, True),
-            (safe[0], -1, False),
-            (safe[1], -1, True),
-            (safe[1], 1, False),
-            (safe[choose.randrange(SAFE_PARTITIONS)], 0, False),
-            (unclean, -1, False),
+    def _unacknowledged(self, since_ms: int) -> list[str]:
+        return [
+            f"{producer.name} to {producer.partition}"
+            for producer in self._producers
+            if producer.acks and producer.acknowledged_ms < since_ms
         ]
-        for number, (tp, acks, idempotent) in enumerate(kinds, 1):
-            producer = WorkloadProducer(
-                self.cluster,
-                self.checker,
-                random.Random(f"producer {self.seed} {number}"),
-                tp,
-                number=number,
-                acks=acks,
-                idempotent=idempotent,
-                pause_ms=choose.choice((100, 300, 700)),
-            )
-            self.producers.append(producer)
-            producer.run()
-        for number in (1, 2):
-            consumer = WorkloadConsumer(
-                self.cluster,
-                self.checker,
-                random.Random(f"consumer {self.seed} {number}"),
-                [*safe, unclean],
-                number=number,
-                pause_ms=choose.choice((250, 600)),
-            )
-            self.consumers.append(consumer)
-            consumer.run()
-        if self.transactions is not None:
-            self.transactions.start()
-        if self.typed is not None:
-            self.typed.start()
-            self.producers += self.typed.producers
-        if self.deleted is not None:
-            self.deleted.start()
-            self.producers += self.deleted.producers
+
+    def _wait(self, rule: str, left: Callable[[], list[str]]) -> None:
+        """Wait until nothing is left."""
+        end_ms = self.cluster.loop.now_ms + CONVERGE_MS
+        while found := left():
+            if self.cluster.loop.now_ms >= end_ms:
+                raise InvariantViolation(rule, f"not within {CONVERGE_MS} ms: {'; '.join(found)}")
+            self.cluster.loop.run_for(CHECK_MS)
 
     def _converge(self) -> None:
         convergence = Convergence(self.cluster, self.checker)
-        self._wait_for_nothing(convergence.open_ends, "a cluster without faults converges")
+        self._wait("a cluster without faults converges", convergence.open_ends)
 
-    def _wait_for_nothing(self, left: Callable[[], list[str]], rule: str) -> None:
-        """Let time pass until nothing is left; the rule is violated where that takes too long."""
-        end_ms = self.cluster.loop.now_ms + CONVERGE_MS
-        while still := left():
-            if self.cluster.loop.now_ms >= end_ms:
-                raise InvariantViolation(rule, f"not within {CONVERGE_MS} ms: {'; '.join(still)}")
-            self.cluster.loop.run_for(CHECK_MS)
-
-    def _fail_over_slowly(self, world: TransactionalWorld) -> None:
+    def _fail_over_slowly(self, world: Transactions) -> None:
         """Have another broker coordinate the group, with a slow load: some transactions end
         meanwhile whose offsets wait there. Among other faults that hardly ever happens."""
         for _ in range(RESTARTS):
@@ -408,56 +301,63 @@ class SeedRun:
         """Return the partitions that are produced to, led by others, with the laggard in their
         ISR."""
         kept = []
-        for tp in (TopicPartition(SAFE, p) for p in range(SAFE_PARTITIONS)):
+        for tp in SAFE:
             state = self.cluster.state(tp)
             if state.leader != laggard and laggard in state.isr:
                 kept.append(f"{tp} has ISR {list(state.isr)}")
         return kept
 
-    def _finish_producers(self) -> None:
-        since_ms = self.cluster.loop.now_ms
 
-        def waiting() -> list[str]:
-            return [
-                f"{producer.name} to {producer.partition}"
-                for producer in self.producers
-                if producer.acks and producer.acknowledged_ms < since_ms
-            ]
-
-        self._wait_for_nothing(waiting, "every producer is acknowledged")
-
-    def _finish_transactions(self, world: TransactionalWorld) -> None:
-        """End all open transactions, if need be by their timeout, then read everything."""
-        world.finish()
-        self._wait_for_nothing(world.left, "every transaction ends, and readers come to its end")
-        world.check_end()
+def _schedule(
+    seed: int, profile: Profile, what: With, placement: Placement | None, seconds: int
+) -> list[Fault]:
+    brokers = profile.brokers
+    faults = schedule_of(seed, seconds=seconds)
+    if what.transactions:
+        faults += marker_faults_of(seed, seconds=seconds)
+    if placement is not None and placement.proof == BY_PORT:
+        faults += port_faults_of(seed, brokers=brokers, seconds=seconds)
+    if what.disks and seed >= 0:
+        faults += disk_faults_of(seed, brokers=brokers, seconds=seconds)
+    return faults
 
 
-def _disk_settings(seed: int) -> dict[str, str]:
-    rate = random.Random(f"rate of moves {seed}").choice(MOVE_RATES)
-    return DISK_SETTINGS | {"replica.alter.log.dirs.io.max.bytes.per.second": str(rate)}
+def _make_cluster(
+    seed: int, profile: Profile, what: With, placement: Placement | None
+) -> SimulatedCluster:
+    root = Path("/simulated")
+    settings = dict(SETTINGS)
+    if seed < 0:
+        settings |= SCRIPT_SETTINGS
+    if what.transactions:
+        settings |= settings_of(profile)
+    if what.typed:
+        settings |= BROKER_SETTINGS
+    if what.disks:
+        rate = random.Random(f"rate of moves {seed}").choice(MOVE_RATES)
+        settings |= DISK_SETTINGS
+        settings["replica.alter.log.dirs.io.max.bytes.per.second"] = str(rate)
+    if placement is not None:
+        settings[DEATH_PROOF] = placement.proof
+    notices = random.Random(f"notices {seed}")
+    cluster = SimulatedCluster(
+        root,
+        profile.brokers,
+        log_dirs=2 if what.disks else 1,
+        disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
+        machines=placement.make_machines(notices) if placement else (),
+        **settings,  # type: ignore[arg-type]
+    )
+    cluster.network.cuts_refuse = placement is not None and placement.cuts_refuse
+    return cluster
 
 
 def run_seed(
-    seed: int,
-    *,
-    seconds: int,
-    transactions: bool = False,
-    typed: bool = False,
-    proof: bool = False,
-    disks: bool = False,
-    only: Collection[int] | None = None,
+    seed: int, *, seconds: int, only: Collection[int] | None = None, **what: bool
 ) -> SeedOutcome:
-    """Run one seed. All objects of the run are freed, also where no garbage collection runs."""
-    run = SeedRun(
-        seed,
-        seconds=seconds,
-        transactions=transactions,
-        typed=typed,
-        proof=proof,
-        disks=disks,
-        only=only,
-    )
+    """Run one seed, with what `With` says. All objects of the run are freed, also where no garbage
+    collection runs."""
+    run = SeedRun(seed, With(**what), seconds=seconds, only=only)
     outcome = run.outcome()
     del run
     if not gc.isenabled():

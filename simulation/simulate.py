@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from simulation.faults.shrink import shrink
 from simulation.run import SeedOutcome, run_seed
@@ -41,6 +42,15 @@ DEFAULT_SEEDS = 100
 DEFAULT_SECONDS = 8
 LOGGED_PROGRESS_S = 60.0
 """How often a line with the progress is printed when stderr is not a terminal."""
+WITH = {
+    "transactions": "run transactional clients too, or leave them out (default: run them)",
+    "typed": "write and read typed topics too, or leave them out (default: write and read them)",
+    "proof": "place brokers on machines and let them close the sessions of the dead, or let every "
+    "session expire (default: close them)",
+    "disks": "give brokers two log dirs that fail and that replicas move between, delete "
+    "records and set clocks, or leave that out (default: do it)",
+}
+"""What a seed may have, with its help."""
 AHEAD = 4
 """Seeds queued for each process, enough to keep it busy."""
 
@@ -79,38 +89,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N",
         help="with --seed: inject only the faults with these numbers (default: all)",
     )
-    _add_workloads(parser)
+    for name, text in WITH.items():
+        parser.add_argument(
+            f"--{name}", action=argparse.BooleanOptionalAction, default=True, help=text
+        )
     parser.add_argument("--trace", action="store_true", help="print the events of a failing run")
     add_json(parser)
-
-
-def _add_workloads(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--transactions",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="run transactional clients too, or leave them out (default: run them)",
-    )
-    parser.add_argument(
-        "--typed",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="write and read typed topics too, or leave them out (default: write and read them)",
-    )
-    parser.add_argument(
-        "--proof",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="place brokers on machines and let them close the sessions of the dead, or let every "
-        "session expire (default: close them)",
-    )
-    parser.add_argument(
-        "--disks",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="give brokers two log dirs that fail and that replicas move between, delete "
-        "records and set clocks, or leave that out (default: do it)",
-    )
 
 
 def _numbers(text: str) -> list[int]:
@@ -125,17 +109,16 @@ def run(args: argparse.Namespace) -> int:
     if args.faults is not None and args.seed is None:
         raise UsageError("--faults needs --seed: each seed has faults of its own")
     seeds = range(args.start, args.start + args.seeds) if args.seed is None else [args.seed]
-    only = args.faults
     began_s = time.monotonic()
     total = _Total()
     progress = _Progress(len(seeds))
     with workers(args.jobs) as pool:
-        for outcome in _outcomes(pool, seeds, args, only):
+        for outcome in _outcomes(pool, seeds, args):
             total.add(outcome)
             progress.show(total)
             if outcome.failure is not None:
                 _clear_progress()
-                total.failures.append(_explain(pool, outcome, args, only))
+                total.failures.append(_explain(pool, outcome, args))
     _clear_progress()
     elapsed_s = time.monotonic() - began_s
     if args.json:
@@ -149,41 +132,32 @@ class _Total:
     """Sums over seeds."""
 
     def __init__(self) -> None:
-        self.seeds = 0
-        self.events = 0
-        self.simulated_ms = 0
-        self.acknowledged = 0
+        self.sums = Counter(seeds=0, events=0, simulated_ms=0, acknowledged=0)
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.failures: list[dict[str, Any]] = []
 
     def add(self, outcome: SeedOutcome) -> None:
-        self.seeds += 1
-        self.events += outcome.events
-        self.simulated_ms += outcome.simulated_ms
-        self.acknowledged += outcome.acknowledged
+        self.sums.update(
+            seeds=1,
+            events=outcome.events,
+            simulated_ms=outcome.simulated_ms,
+            acknowledged=outcome.acknowledged,
+        )
         self.counts.update(outcome.counts)
         self.faults.update({kind.value: count for kind, count in outcome.done.items()})
-
-
-# --- running ---
 
 
 @contextmanager
 def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Processes with a fixed hash seed: sets iterate in the same order, so that a run can be
     replayed anywhere."""
-    before = os.environ.get("PYTHONHASHSEED")
-    os.environ["PYTHONHASHSEED"] = "0"
-    try:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker) as pool:
-            yield pool
-    finally:
-        if before is None:
-            del os.environ["PYTHONHASHSEED"]
-        else:
-            os.environ["PYTHONHASHSEED"] = before
+    context = multiprocessing.get_context("spawn")
+    with (
+        patch.dict(os.environ, PYTHONHASHSEED="0"),
+        ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_worker) as pool,
+    ):
+        yield pool
 
 
 def _begin_worker() -> None:
@@ -195,7 +169,7 @@ def _begin_worker() -> None:
 
 
 def _outcomes(
-    pool: ProcessPoolExecutor, seeds: Sequence[int], args: argparse.Namespace, only: Any
+    pool: ProcessPoolExecutor, seeds: Sequence[int], args: argparse.Namespace
 ) -> Iterator[SeedOutcome]:
     """The outcomes in order of completion. Only a few seeds are submitted at a time, so that Ctrl-C
     ends the command soon."""
@@ -203,7 +177,7 @@ def _outcomes(
     left = iter(seeds)
     while True:
         while len(open_runs) < AHEAD * args.jobs and (seed := next(left, None)) is not None:
-            open_runs.add(_submit(pool, seed, args, only))
+            open_runs.add(_submit(pool, seed, args, args.faults))
         if not open_runs:
             return
         done, open_runs = wait(open_runs, return_when=FIRST_COMPLETED)
@@ -212,22 +186,19 @@ def _outcomes(
 
 
 def _submit(
-    pool: ProcessPoolExecutor, seed: int, args: argparse.Namespace, only: Any
+    pool: ProcessPoolExecutor, seed: int, args: argparse.Namespace, only: list[int] | None
 ) -> Future[SeedOutcome]:
     return pool.submit(
         run_seed,
         seed,
         seconds=args.seconds,
-        transactions=args.transactions,
-        typed=args.typed,
-        proof=args.proof,
-        disks=args.disks,
         only=only,
+        **{name: getattr(args, name) for name in WITH},
     )
 
 
 def _explain(
-    pool: ProcessPoolExecutor, outcome: SeedOutcome, args: argparse.Namespace, only: Any
+    pool: ProcessPoolExecutor, outcome: SeedOutcome, args: argparse.Namespace
 ) -> dict[str, Any]:
     """Shrink a failing seed's faults and print what is left."""
     numbers = [fault.number for fault in outcome.faults]
@@ -241,15 +212,12 @@ def _explain(
             return True
         return False
 
-    if only is None:
+    if args.faults is None:
         report_line(f"seed {outcome.seed} failed: leaving out faults one by one")
         numbers = shrink(numbers, fails)
     replay = (
         f"headrace simulate --seed {outcome.seed} --seconds {args.seconds}"
-        f"{'' if args.transactions else ' --no-transactions'}"
-        f"{'' if args.typed else ' --no-typed'}"
-        f"{'' if args.proof else ' --no-proof'}"
-        f"{'' if args.disks else ' --no-disks'}"
+        f"{''.join(f' --no-{name}' for name in WITH if not getattr(args, name))}"
         f" --faults {','.join(map(str, numbers)) or ','} --trace"
     )
     if not args.json:
@@ -275,9 +243,6 @@ def _explain(
     }
 
 
-# --- showing ---
-
-
 class _Progress:
     """Shows the progress: on a terminal in one line that changes, elsewhere in a line a minute."""
 
@@ -287,9 +252,9 @@ class _Progress:
 
     def show(self, total: _Total) -> None:
         now_s = time.monotonic()
-        rate = total.seeds / max(0.001, now_s - self._began_s)
+        rate = total.sums["seeds"] / max(0.001, now_s - self._began_s)
         failed = f", {len(total.failures)} failed" if total.failures else ""
-        line = f"{total.seeds} of {self._seeds} seeds, {rate:.1f}/s{failed}"
+        line = f"{total.sums['seeds']} of {self._seeds} seeds, {rate:.1f}/s{failed}"
         if sys.stderr.isatty():
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
         elif now_s - self._printed_s >= LOGGED_PROGRESS_S:
@@ -305,23 +270,16 @@ def _clear_progress() -> None:
 def _print_tables(total: _Total, elapsed_s: float) -> None:
     print_table(["fault", "times"], sorted(total.faults.items()))
     write_line("")
+    sums, counts = total.sums, total.counts
     print_table(
-        [
-            "seeds",
-            "events",
-            "simulated s",
-            "acknowledged",
-            *total.counts,
-            "seconds",
-            "failed",
-        ],
+        ["seeds", "events", "simulated s", "acknowledged", *counts, "seconds", "failed"],
         [
             [
-                total.seeds,
-                total.events,
-                total.simulated_ms // 1000,
-                total.acknowledged,
-                *total.counts.values(),
+                sums["seeds"],
+                sums["events"],
+                sums["simulated_ms"] // 1000,
+                sums["acknowledged"],
+                *counts.values(),
                 round(elapsed_s, 1),
                 len(total.failures),
             ]
@@ -333,10 +291,7 @@ def _print_tables(total: _Total, elapsed_s: float) -> None:
 
 def _as_json(total: _Total, elapsed_s: float) -> dict[str, Any]:
     return {
-        "seeds": total.seeds,
-        "events": total.events,
-        "simulated_ms": total.simulated_ms,
-        "acknowledged": total.acknowledged,
+        **total.sums,
         **{what.replace(" ", "_"): count for what, count in total.counts.items()},
         "elapsed_s": round(elapsed_s, 3),
         "faults": dict(sorted(total.faults.items())),

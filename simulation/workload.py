@@ -1,27 +1,25 @@
 """Clients of the simulated cluster: producers of each kind, and consumers that remember everything.
 
 A client sends to any broker that claims to lead, a former leader too; every answer that it got must
-stay true.
-
-Source: R-REP3, R-REP5, R-REP6, R-CLI7.
+stay true. Source: R-REP3, R-REP5, R-REP6, R-CLI7.
 """
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from simulation.checks.checkers import Checker
 from simulation.checks.ledger import InvariantViolation, PartitionRecord
-from simulation.world.cluster import SimulatedCluster
-from simulation.world.network import BASE_PORT, CLIENT, SimulatedTransport
+from simulation.shared import Run
+from simulation.world.network import CLIENT, SimulatedTransport, endpoint_of
 from simulation.world.requests import fetch_request, make_batch, produce_request
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Endpoint, TransportError
+from storage_engine.core.ports import TransportError
 from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.produce import ProduceResponse
 from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
-from storage_engine.protocol.records.record_batch import iter_headers, read_header
+from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers, read_header
 from storage_engine.protocol.typed.projection import TypedWant
 
 PRODUCE_VERSION = 8
@@ -45,14 +43,12 @@ _SEQUENCE_BROKEN = frozenset(
 class WorkloadClient:
     """The common part of producers and consumers."""
 
-    def __init__(
-        self, cluster: SimulatedCluster, checker: Checker, choose: random.Random, name: str
-    ) -> None:
-        self.cluster = cluster
-        self.checker = checker
+    def __init__(self, run: Run, choose: random.Random, name: str) -> None:
+        self.cluster = run.cluster
+        self.checker = run.checker
         self.choose = choose
         self.name = name
-        self._transport = SimulatedTransport(cluster.network, CLIENT)
+        self._transport = SimulatedTransport(run.cluster.network, CLIENT)
 
     def leader(self, tp: TopicPartition) -> int | None:
         """Return mostly the newest of the brokers that claim to lead; sometimes any of them."""
@@ -86,9 +82,8 @@ class WorkloadClient:
         channel: str = "",
     ) -> None:
         """Send a request; `channel` names another connection than the usual one."""
-        endpoint = Endpoint(broker_id=broker, host="simulated", port=BASE_PORT + broker)
         self._transport.request(
-            endpoint,
+            endpoint_of(broker),
             channel or self.name,
             spec,
             version,
@@ -127,17 +122,16 @@ class WorkloadProducer(WorkloadClient):
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
-        checker: Checker,
+        run: Run,
         choose: random.Random,
         partition: TopicPartition,
         *,
         number: int,
-        acks: int,
-        idempotent: bool,
         pause_ms: int,
+        acks: int = -1,
+        idempotent: bool = True,
     ) -> None:
-        super().__init__(cluster, checker, choose, f"producer {number}")
+        super().__init__(run, choose, f"producer {number}")
         self.partition = partition
         self.acks = acks
         self.acknowledged = 0
@@ -194,7 +188,7 @@ class WorkloadProducer(WorkloadClient):
             return -1, -1, -1
         return self._producer_id, self._producer_epoch, self._sequence
 
-    def _on_reply(self, leader: int, epoch: int, reply: Any) -> None:
+    def _on_reply(self, leader: int, epoch: int, reply: ProduceResponse | TransportError) -> None:
         if isinstance(reply, TransportError):
             self._failed()
             return
@@ -256,6 +250,29 @@ class WorkloadProducer(WorkloadClient):
         self.cluster.loop.call_later(delay_ms, self.run)
 
 
+class Workload:
+    """Topics of a run, their clients, and what must be true of them. Each may be left out, and
+    chooses from generators of its own: a seed without it is the same run as before, unless its
+    topics change what brokers do."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.producers: list[WorkloadProducer] = []
+        """The producers that are acknowledged once more in the end."""
+
+    def create_topics(self) -> None: ...
+
+    def start(self) -> None:
+        """Start the clients."""
+
+    def check_end(self) -> None:
+        """Check what must be true when all clients have done what they can."""
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts of what was done in the run."""
+        return {}
+
+
 class WorkloadReader(WorkloadClient):
     """Reads partitions in turn, each from its start again once in a while."""
 
@@ -264,15 +281,14 @@ class WorkloadReader(WorkloadClient):
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
-        checker: Checker,
+        run: Run,
         choose: random.Random,
         name: str,
         partitions: Sequence[TopicPartition],
         *,
         pause_ms: int,
     ) -> None:
-        super().__init__(cluster, checker, choose, name)
+        super().__init__(run, choose, name)
         self._partitions = partitions
         self.positions = dict.fromkeys(partitions, 0)
         self.stays = False
@@ -308,13 +324,20 @@ class WorkloadReader(WorkloadClient):
         """Return what the next fetch asks for of a typed topic."""
         return None
 
-    def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
+    def take(
+        self, tp: TopicPartition, leader: int, epoch: int, answer: FetchPartitionResponse
+    ) -> None:
         """Checks what a leader served, and moves the position. `epoch`: the leader's, when it was
         asked."""
         raise NotImplementedError
 
     def _on_reply(
-        self, tp: TopicPartition, leader: int, epoch: int, offset: int, reply: Any
+        self,
+        tp: TopicPartition,
+        leader: int,
+        epoch: int,
+        offset: int,
+        reply: FetchResponse | TransportError,
     ) -> None:
         self._later()
         if isinstance(reply, TransportError) or reply.error_code:
@@ -342,33 +365,36 @@ class WorkloadReader(WorkloadClient):
         self.cluster.loop.call_later(delay_ms, self.run)
 
 
+def records_of(answer: FetchPartitionResponse) -> memoryview:
+    records = answer.records or b""
+    assert isinstance(records, bytes | memoryview), "they come from a frame"
+    return memoryview(records)
+
+
 class WorkloadConsumer(WorkloadReader):
     """Reads all that is below the high watermark."""
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
-        checker: Checker,
+        run: Run,
         choose: random.Random,
         partitions: Sequence[TopicPartition],
         *,
         number: int,
         pause_ms: int,
     ) -> None:
-        super().__init__(
-            cluster, checker, choose, f"consumer {number}", partitions, pause_ms=pause_ms
-        )
+        super().__init__(run, choose, f"consumer {number}", partitions, pause_ms=pause_ms)
         self._high_watermarks: dict[tuple[TopicPartition, int, int], int] = {}
         """The high watermark in the last answer, by partition, broker and leader epoch."""
-        self.batches = 0
 
-    def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
+    def take(
+        self, tp: TopicPartition, leader: int, epoch: int, answer: FetchPartitionResponse
+    ) -> None:
         if self.epoch_of(leader, tp) == epoch:
             self._check_high_watermark(tp, leader, epoch, answer.high_watermark)
-        for _, header in iter_headers(answer.records or b""):
+        for _, header in iter_headers(records_of(answer)):
             self._check_served(tp, header, answer.high_watermark)
             self.positions[tp] = max(self.positions[tp], header.next_offset)
-            self.batches += 1
 
     def _check_high_watermark(
         self, tp: TopicPartition, leader: int, epoch: int, high_watermark: int
@@ -383,7 +409,7 @@ class WorkloadConsumer(WorkloadReader):
             )
         self._high_watermarks[key] = high_watermark
 
-    def _check_served(self, tp: TopicPartition, header: Any, high_watermark: int) -> None:
+    def _check_served(self, tp: TopicPartition, header: BatchHeader, high_watermark: int) -> None:
         if header.next_offset > high_watermark:
             raise InvariantViolation(
                 "consumers see only what is below the high watermark",

@@ -9,8 +9,8 @@ sure that nothing changed unnoticed.
 from collections.abc import Callable
 from pathlib import Path
 
-from simulation.checks.copies import BatchNote, NotedLog, noted
-from simulation.checks.ledger import InvariantViolation, PartitionRecord
+from simulation.checks.copies import NotedLog, noted
+from simulation.checks.ledger import ExpectedTopic, InvariantViolation, OnCommitted, PartitionRecord
 from simulation.checks.lives import Life, ReplicaSeen
 from simulation.checks.trace import Trace
 from simulation.world.broker import SimulatedBroker
@@ -43,9 +43,7 @@ class Checker:
         self._cluster = cluster
         self._trace = trace
         self.records: dict[TopicPartition, PartitionRecord] = {}
-        self._topics: dict[str, tuple[bool, int]] = {}
-        self._durable: set[str] = set()
-        self._compacted: set[str] = set()
+        self._topics: dict[str, ExpectedTopic] = {}
         self._registered_since: dict[int, int] = {}
         """For brokers that lost their power and have registered since, the first incarnation."""
         self._knows_registration: set[int] = set()
@@ -64,9 +62,9 @@ class Checker:
         over a change of leaders."""
         self._lost_power: set[int] = set()
         """The brokers whose logs may be shorter than they were."""
-        self.on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
+        self.on_committed: list[OnCommitted] = []
         """Called with each committed batch, partition by partition in order, and the broker whose
-        log has it in that event; set before the first batch."""
+        log has it in that event."""
         self.on_leader: Callable[[HostedPartition], None] | None = None
         """Called with leaders whose logs, high watermarks or epochs have changed."""
 
@@ -79,26 +77,17 @@ class Checker:
         durable: bool = False,
         compacted: bool = False,
     ) -> None:
-        """Announce a topic that may be created; `durable`: it loses nothing when the power is
-        lost."""
-        self._topics[topic] = (unclean, min_in_sync)
-        if compacted:
-            self._compacted.add(topic)
-        if durable:
-            self._durable.add(topic)
+        """Announce a topic that may be created."""
+        self._topics[topic] = ExpectedTopic(unclean, min_in_sync, durable, compacted)
 
     def record(self, tp: TopicPartition) -> PartitionRecord:
         record = self.records.get(tp)
         if record is None:
-            unclean, min_in_sync = self._topics[tp.topic]
+            topic = self._topics[tp.topic]
             record = PartitionRecord(
-                tp,
-                unclean=unclean,
-                min_in_sync=min_in_sync,
-                is_compacted=tp.topic in self._compacted,
+                tp, topic.unclean, topic.min_in_sync, topic.is_compacted, self.on_committed
             )
-            record.on_committed = self.on_committed
-            if tp.topic not in self._durable:
+            if not topic.is_durable:
                 # The partition was created while their old sessions live: they are in its ISR
                 # though they lost the power.
                 record.cut = self._lost_power - self._registered_since.keys()
@@ -111,7 +100,7 @@ class Checker:
         self._registered_since.pop(broker.id, None)
         self._knows_registration.discard(broker.id)
         for record in self.records.values():
-            if record.partition.topic not in self._durable:
+            if not self._topics[record.partition.topic].is_durable:
                 record.lose_power(broker.id)
 
     def started(self, broker: SimulatedBroker) -> None:
@@ -404,7 +393,8 @@ class Checker:
             ):
                 # It was killed before it received that registration: it has held nothing since.
                 for record in self.records.values():
-                    if broker in record.assigned and record.partition.topic not in self._durable:
+                    is_durable = self._topics[record.partition.topic].is_durable
+                    if broker in record.assigned and not is_durable:
                         record.cut.add(broker)
             self._registered_since[broker] = node.czxid if is_first else epoch
 

@@ -8,7 +8,6 @@ all that its leader had one look before.
 """
 
 from simulation.checks.checkers import DELETIONS_PATH, Checker
-from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
@@ -29,12 +28,26 @@ class Convergence:
 
     def open_ends(self) -> list[str]:
         """Return what is still missing; nothing when the cluster has converged."""
-        found = _open_ends_beside_logs(self._cluster, self._checker)
-        ends = {tp: self._ends_of(tp) for tp in _partitions(self._cluster)}
-        for tp, (shortest, longest) in ends.items():
-            if shortest < self._wanted_end(tp, longest):
-                found.append(f"the replicas of {tp} end between {shortest} and {longest}")
-        self._ends = {tp: longest for tp, (_, longest) in ends.items()}
+        zookeeper = self._cluster.zookeeper
+        topics = {}
+        for topic in zookeeper.children(TopicZNode.PARENT):
+            data = zookeeper.data(TopicZNode.path(topic))
+            assert data is not None
+            assignment = TopicZNode.decode(topic, data).assignment
+            topics[topic] = {TopicPartition(topic, p): each for p, each in assignment.items()}
+        found = self._open_ends_of_brokers(sorted(topics))
+        ends: dict[TopicPartition, int] = {}
+        for partitions in topics.values():
+            for tp, assigned in partitions.items():
+                found += self._open_ends_of(tp, assigned)
+                of_replicas = [
+                    self._checker.record(tp).copy(replica).end_offset
+                    for replica in self._checker.record(tp).assigned
+                ]
+                shortest, ends[tp] = min(of_replicas, default=0), max(of_replicas, default=0)
+                if shortest < self._wanted_end(tp, ends[tp]):
+                    found.append(f"the replicas of {tp} end between {shortest} and {ends[tp]}")
+        self._ends = ends
         return found
 
     def _wanted_end(self, tp: TopicPartition, longest: int) -> int:
@@ -42,109 +55,56 @@ class Convergence:
             return longest
         return min(longest, self._ends.get(tp, longest))
 
-    def _ends_of(self, tp: TopicPartition) -> tuple[int, int]:
+    def _open_ends_of_brokers(self, topics: list[str]) -> list[str]:
+        brokers = [broker for broker in self._cluster.brokers if broker.serving]
+        loaded = [
+            broker.id
+            for broker in brokers
+            if (acting := broker.parts.cluster.controller.acting) is not None and acting.loaded
+        ]
+        found = [] if len(loaded) == 1 else [f"controllers that have loaded everything: {loaded}"]
+        deleting = self._cluster.zookeeper.children(DELETIONS_PATH)
+        found += [f"topic {topic} is still being deleted" for topic in deleting]
+        found += [f"broker {b.id} is not up" for b in self._cluster.brokers if b not in brokers]
+        for broker in brokers:
+            if broker.broker_epoch == -1:
+                found.append(f"broker {broker.id} is fenced or not registered")
+            for tp in broker.logs.logs:
+                if tp.topic not in topics:
+                    found.append(f"broker {broker.id} still has {tp}, which was deleted")
+                elif broker.id not in self._checker.record(tp).assigned:
+                    found.append(f"broker {broker.id} still has {tp}, which is on others")
+            known = sorted(broker.metadata.topics())
+            if known != topics:
+                found.append(f"broker {broker.id} knows the topics {known}, not {topics}")
+        return found
+
+    def _open_ends_of(self, tp: TopicPartition, assigned: tuple[int, ...]) -> list[str]:
         record = self._checker.record(tp)
-        ends = [record.copy(replica).end_offset for replica in record.assigned]
-        return min(ends, default=0), max(ends, default=0)
-
-
-def _partitions(cluster: SimulatedCluster) -> list[TopicPartition]:
-    found = []
-    for topic in cluster.zookeeper.children(TopicZNode.PARENT):
-        data = cluster.zookeeper.data(TopicZNode.path(topic))
-        assert data is not None
-        numbers = TopicZNode.decode(topic, data).assignment
-        found += [TopicPartition(topic, number) for number in numbers]
-    return found
-
-
-def _open_ends_beside_logs(cluster: SimulatedCluster, checker: Checker) -> list[str]:
-    """Return what is missing apart from the ends of logs."""
-    found = _controllers(cluster)
-    found += [f"broker {b.id} is fenced or not registered" for b in _absent(cluster)]
-    topics = cluster.zookeeper.children(TopicZNode.PARENT)
-    deleting = cluster.zookeeper.children(DELETIONS_PATH)
-    found += [f"topic {topic} is still being deleted" for topic in deleting]
-    for topic in topics:
-        found += _topic(cluster, checker, topic)
-    for broker in cluster.brokers:
-        if not broker.serving:
-            found.append(f"broker {broker.id} is not up")
-            continue
-        for tp in broker.logs.logs:
-            if tp.topic not in topics:
-                found.append(f"broker {broker.id} still has {tp}, which was deleted")
-            elif broker.id not in checker.record(tp).assigned:
-                found.append(f"broker {broker.id} still has {tp}, which is on others")
-        known = set(broker.metadata.topics())
-        if known != set(topics):
-            found.append(f"broker {broker.id} knows the topics {sorted(known)}, not {topics}")
-    return found
-
-
-def _controllers(cluster: SimulatedCluster) -> list[str]:
-    loaded = [
-        broker.id
-        for broker in cluster.brokers
-        if broker.serving
-        and (acting := broker.parts.cluster.controller.acting) is not None
-        and acting.loaded
-    ]
-    return [] if len(loaded) == 1 else [f"controllers that have loaded everything: {loaded}"]
-
-
-def _absent(cluster: SimulatedCluster) -> list[SimulatedBroker]:
-    return [b for b in cluster.brokers if b.serving and b.broker_epoch == -1]
-
-
-def _topic(cluster: SimulatedCluster, checker: Checker, topic: str) -> list[str]:
-    found = []
-    data = cluster.zookeeper.data(TopicZNode.path(topic))
-    assert data is not None
-    for partition, assigned in TopicZNode.decode(topic, data).assignment.items():
-        tp = TopicPartition(topic, partition)
-        if checker.record(tp).move is not None:
-            found.append(f"{tp} is on the move")
-        state_data = cluster.zookeeper.data(PartitionStateZNode.path(topic, partition))
-        if state_data is None:
-            found.append(f"{tp} has no leader yet")
-            continue
-        state = PartitionStateZNode.decode(topic, partition, state_data)
+        found = [f"{tp} is on the move"] if record.move is not None else []
+        path = PartitionStateZNode.path(tp.topic, tp.partition)
+        data = self._cluster.zookeeper.data(path)
+        if data is None:
+            return [*found, f"{tp} has no leader yet"]
+        state = PartitionStateZNode.decode(tp.topic, tp.partition, data)
         if state.leader == -1:
-            found.append(f"{tp} has no leader")
-        elif set(state.isr) != set(assigned):
-            found.append(f"{tp} has the ISR {list(state.isr)} of {list(assigned)}")
-        else:
-            found += _replicas(cluster, checker, tp, state, assigned)
-    return found
-
-
-def _replicas(
-    cluster: SimulatedCluster,
-    checker: Checker,
-    tp: TopicPartition,
-    state: PartitionStateZNode,
-    assigned: tuple[int, ...],
-) -> list[str]:
-    found = []
-    for replica in assigned:
-        broker = cluster[replica]
-        partition = broker.replicas.get(tp) if broker.serving else None
-        if partition is None:
-            found.append(f"broker {replica} does not have {tp}")
-        elif (partition.leader_id, partition.leader_epoch) != (state.leader, state.leader_epoch):
-            found.append(f"broker {replica} has not heard of the newest leader of {tp}")
-    for broker in cluster.brokers:
-        if broker.serving:
-            known = (broker.metadata.partitions(tp.topic) or {}).get(tp.partition)
-            if known is None or (known.leader, known.leader_epoch) != (
-                state.leader,
-                state.leader_epoch,
-            ):
-                found.append(f"broker {broker.id} tells clients of an old leader of {tp}")
-    record = checker.record(tp)
-    if not record.unclean and not all(
-        record.copy(replica).holds(record.committed) for replica in assigned
-    ):
-        found.append(f"a replica of {tp} lacks what is committed")
-    return found
+            return [*found, f"{tp} has no leader"]
+        if set(state.isr) != set(assigned):
+            return [*found, f"{tp} has the ISR {list(state.isr)} of {list(assigned)}"]
+        newest = state.leader, state.leader_epoch
+        for broker in self._cluster.brokers:
+            partition = broker.replicas.get(tp) if broker.serving else None
+            if broker.id in assigned:
+                if partition is None:
+                    found.append(f"broker {broker.id} does not have {tp}")
+                elif (partition.leader_id, partition.leader_epoch) != newest:
+                    found.append(f"broker {broker.id} has not heard of the newest leader of {tp}")
+            if broker.serving:
+                known = (broker.metadata.partitions(tp.topic) or {}).get(tp.partition)
+                if known is None or (known.leader, known.leader_epoch) != newest:
+                    found.append(f"broker {broker.id} tells clients of an old leader of {tp}")
+        if not record.unclean and not all(
+            record.copy(replica).holds(record.committed) for replica in assigned
+        ):
+            found.append(f"a replica of {tp} lacks what is committed")
+        return found

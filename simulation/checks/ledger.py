@@ -6,12 +6,15 @@ election off it stays so for ever, and every member of the true ISR holds it (St
 R-REP5, R-REP7.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from simulation.checks.copies import BatchNote, NotedLog
 from storage_engine.core.ids import TopicPartition
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode
+
+OnCommitted = Callable[[TopicPartition, BatchNote, int], None]
 
 
 class InvariantViolation(Exception):
@@ -21,6 +24,16 @@ class InvariantViolation(Exception):
         super().__init__(f"{rule}: {what}")
         self.rule = rule
         """The name of the invariant, the same for all of its violations."""
+
+
+class ExpectedTopic(NamedTuple):
+    """A topic that may be created."""
+
+    unclean: bool
+    min_in_sync: int
+    is_durable: bool
+    """It loses nothing when the power is lost."""
+    is_compacted: bool
 
 
 @dataclass(slots=True)
@@ -33,6 +46,8 @@ class PartitionRecord:
     lost their power."""
     min_in_sync: int
     is_compacted: bool = False
+    on_committed: "Sequence[OnCommitted]" = ()
+    """Called with each committed batch, in order, and the broker that leads."""
     state: PartitionStateZNode | None = None
     """The state in ZooKeeper."""
     assigned: tuple[int, ...] = ()
@@ -57,8 +72,6 @@ class PartitionRecord:
     batch."""
     last_ends: dict[tuple[int, int], int] = field(default_factory=dict)
     """(producer id, producer epoch) -> the end offset of the producer's last committed batch."""
-    on_committed: Callable[[TopicPartition, BatchNote, int], None] | None = None
-    """Called with each committed batch, in order, and the broker that leads."""
 
     def history(self) -> NotedLog | None:
         """Everything that was ever committed, where replicas may lack some of it because they are
@@ -142,8 +155,8 @@ class PartitionRecord:
                 break
             self._check_sequence(note, copy)
             self.committed.add(note)
-            if self.on_committed is not None:
-                self.on_committed(self.partition, note, broker)
+            for hear in self.on_committed:
+                hear(self.partition, note, broker)
         if self.committed.end_offset != high_watermark:
             raise InvariantViolation(
                 "a high watermark is the end of a batch in the log",

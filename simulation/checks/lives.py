@@ -1,5 +1,6 @@
 """What the checker remembers of one life of a broker's process."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulation.world.broker import SimulatedBroker
@@ -7,34 +8,28 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.log.partition_log import PartitionLog
 
 
+@dataclass(slots=True, eq=False)
 class ReplicaSeen:
     """The state of a replica at its last check."""
 
-    __slots__ = ("end_offset", "high_watermark", "leader_epoch", "leading", "log", "session")
-
-    def __init__(self) -> None:
-        self.end_offset = -1
-        self.log: PartitionLog | None = None
-        self.high_watermark = 0
-        self.leader_epoch = -1
-        self.leading = False
-        self.session = 0
-        """The session in which it began its present leader epoch."""
+    end_offset: int = -1
+    log: PartitionLog | None = None
+    high_watermark: int = 0
+    leader_epoch: int = -1
+    leading: bool = False
+    session: int = 0
+    """The session in which it began its present leader epoch."""
 
 
+@dataclass(slots=True, eq=False)
 class Life:
-    """The checker's view of one life of a broker's process."""
-
-    __slots__ = ("announced_epochs", "broker", "brokers_known", "logs", "replicas", "saved")
-
-    def __init__(self, broker: SimulatedBroker) -> None:
-        self.broker = broker
-        self.logs: dict[TopicPartition, PartitionLog] = {}
-        """The logs at the last check, hosted or not."""
-        self.replicas: dict[TopicPartition, ReplicaSeen] = {}
-        self.brokers_known: object = None
-        """The metadata's brokers, an object that each UpdateMetadata replaces."""
-        self.announced_epochs: dict[tuple[str, int], int] = {}
-        """The leader epoch in the broker's answers to clients, by partition."""
-        self.saved: dict[TopicPartition, dict[Path, int]] = {}
-        """The high watermarks at the start, in each log dir that has one of the partition."""
+    broker: SimulatedBroker
+    logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+    """The logs at the last check, hosted or not."""
+    replicas: dict[TopicPartition, ReplicaSeen] = field(default_factory=dict)
+    brokers_known: object = None
+    """The metadata's brokers, an object that each UpdateMetadata replaces."""
+    announced_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The leader epoch in the broker's answers to clients, by partition."""
+    saved: dict[TopicPartition, dict[Path, int]] = field(default_factory=dict)
+    """The high watermarks at the start, in each log dir that has one of the partition."""

@@ -7,13 +7,11 @@ Requests go to the controller only; one that is impossible now is dropped.
 import random
 from collections.abc import Sequence
 
-from simulation.checks.checkers import Checker
-from simulation.checks.trace import Trace
 from simulation.faults.faults import Fault, FaultKind
-from simulation.world.cluster import SimulatedCluster
-from simulation.world.requests import create_topic_request, delete_topic_request
+from simulation.shared import Run
+from simulation.world.requests import create_topic_request
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.messages import create_partitions, create_topics, delete_topics
+from storage_engine.protocol.messages import create_partitions, create_topics
 
 GROWN_PARTITIONS = 4
 """The most partitions that are requested."""
@@ -31,19 +29,11 @@ WISHES = (
 class Administrator:
     """The administrator of one run."""
 
-    def __init__(
-        self,
-        cluster: SimulatedCluster,
-        checker: Checker,
-        trace: Trace,
-        *,
-        growing_topic: str,
-        partitions: Sequence[TopicPartition],
-    ) -> None:
+    def __init__(self, run: Run, growing_topic: str, partitions: Sequence[TopicPartition]) -> None:
         """`partitions` are those for elections and reassignments."""
-        self._cluster = cluster
-        self._checker = checker
-        self._trace = trace
+        self._cluster = run.cluster
+        self._checker = run.checker
+        self._trace = run.trace
         self._growing_topic = growing_topic
         self._about = partitions
         self._topics: list[str] = []
@@ -61,15 +51,12 @@ class Administrator:
             case FaultKind.DELETE_TOPIC:
                 if not self._topics:
                     return False
-                name = self._topics.pop(fault.seed % len(self._topics))
-                request = delete_topic_request(name)
-                self._cluster.ask(controller.id, delete_topics.API, 4, request)
+                self._cluster.delete_topic(self._topics.pop(fault.seed % len(self._topics)))
             case FaultKind.GROW_TOPIC:
                 if self._partitions == GROWN_PARTITIONS:
                     return False
                 self._partitions += 1
-                request = _growth(self._growing_topic, self._partitions)
-                self._cluster.ask(controller.id, create_partitions.API, 1, request)
+                self._grow()
             case FaultKind.ELECT_PREFERRED:
                 self._cluster.elect_preferred(self._about[fault.seed % len(self._about)])
             case _:
@@ -84,6 +71,14 @@ class Administrator:
             request = create_topic_request(name, partitions, {})
             self._cluster.ask(controller.id, create_topics.API, 5, request)
 
+    def _grow(self) -> None:
+        request = create_partitions.CreatePartitionsRequest
+        topic = request.CreatePartitionsTopic(
+            name=self._growing_topic, count=self._partitions, assignments=None
+        )
+        growth = request(topics=[topic], timeout_ms=10_000, validate_only=False)
+        self._cluster.ask_controller(create_partitions.API, 1, growth)
+
     def _reassign(self, fault: Fault) -> None:
         choose = random.Random(fault.seed)
         tp = choose.choice(self._about)
@@ -94,15 +89,3 @@ class Administrator:
             target = choose.sample(brokers, choose.choice((2, 3, 3)))
         self._trace.note(f"{tp} is to go to {target or 'where it was'}")
         self._cluster.reassign(tp, target)
-
-
-def _growth(topic: str, count: int) -> create_partitions.CreatePartitionsRequest:
-    return create_partitions.CreatePartitionsRequest(
-        topics=[
-            create_partitions.CreatePartitionsRequest.CreatePartitionsTopic(
-                name=topic, count=count, assignments=None
-            )
-        ],
-        timeout_ms=10_000,
-        validate_only=False,
-    )

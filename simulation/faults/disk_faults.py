@@ -4,13 +4,12 @@ begins, and what time it is.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
-from simulation.checks.trace import Trace
 from simulation.faults.faults import Fault, FaultKind
+from simulation.shared import Run
 from simulation.world.broker import SimulatedBroker
-from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages import alter_replica_log_dirs, delete_records
@@ -24,7 +23,8 @@ STAYS = 0.1
 DELETED = TopicPartition("d", 0)
 """The partition whose records are deleted, by requests and by retention."""
 
-End = Callable[[], None]
+Course = Generator[None, None, None]
+"""A fault: what begins it, and after a `yield` what ends it."""
 
 
 class DiskFaults:
@@ -32,17 +32,15 @@ class DiskFaults:
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
-        trace: Trace,
-        *,
+        run: Run,
         restart: Callable[[SimulatedBroker], None],
         later: Callable[[int, Callable[[], None]], None],
     ) -> None:
-        self._cluster = cluster
-        self._trace = trace
+        self._cluster = run.cluster
+        self._trace = run.trace
         self._restart = restart
         self._later = later
-        self.ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], End | None]] = {
+        self.ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], Course]] = {
             FaultKind.MOVE_LOG: self._move,
             FaultKind.BROKEN_LOG_DIR: self._break,
             FaultKind.FAILED_SYNCS: self._fail_syncs,
@@ -59,22 +57,22 @@ class DiskFaults:
             if broker.up and broker.logs.dirs.unusable_count:
                 broker.kill(session_ends_at_once=True)
 
-    def _move(self, fault: Fault, broker: SimulatedBroker) -> End | None:
+    def _move(self, fault: Fault, broker: SimulatedBroker) -> Course:
         choose = random.Random(fault.seed)
         logs = broker.logs.logs
         if not logs:
-            return None
+            return
         tp = choose.choice(sorted(logs))
         here = logs[tp].directory.parent
         others = [path for path in broker.config.log_dirs if path != here]
         path = here if choose.random() < STAYS else choose.choice(others)
         self._trace.note(f"broker {broker.id} is to move {tp} to {path.name}")
         self._cluster.ask(broker.id, alter_replica_log_dirs.API, 1, _move_request(path, tp))
-        return nothing
+        yield
 
-    def _break(self, fault: Fault, broker: SimulatedBroker) -> End | None:
+    def _break(self, fault: Fault, broker: SimulatedBroker) -> Course:
         if self._one_fails():
-            return None
+            return
         choose = random.Random(fault.seed)
         log_dir = choose.choice(list(broker.config.log_dirs))
         disk = _disk_of(broker)
@@ -88,26 +86,20 @@ class DiskFaults:
                     self._restart_when_it_runs(broker)
 
             self._later(choose.randint(1, max(1, fault.for_ms)), restart_without)
+        yield
+        disk.broken.discard(log_dir)
+        self._restart_when_it_runs(broker)
 
-        def end() -> None:
-            disk.broken.discard(log_dir)
-            self._restart_when_it_runs(broker)
-
-        return end
-
-    def _fail_syncs(self, fault: Fault, broker: SimulatedBroker) -> End | None:
+    def _fail_syncs(self, fault: Fault, broker: SimulatedBroker) -> Course:
         if self._one_fails():
-            return None
+            return
         log_dir = random.Random(fault.seed).choice(list(broker.config.log_dirs))
         disk = _disk_of(broker)
         disk.broken_syncs.add(log_dir)
         self._trace.note(f"syncs in {log_dir.name} of broker {broker.id} fail")
-
-        def end() -> None:
-            disk.broken_syncs.discard(log_dir)
-            self._restart_when_it_runs(broker)
-
-        return end
+        yield
+        disk.broken_syncs.discard(log_dir)
+        self._restart_when_it_runs(broker)
 
     def _one_fails(self) -> bool:
         """Return True when a directory of some broker fails: a broker without any can't start."""
@@ -121,7 +113,7 @@ class DiskFaults:
         elif broker.up:
             self._restart(broker)
 
-    def _delete_records(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+    def _delete_records(self, fault: Fault, _broker: SimulatedBroker) -> Course:
         for broker in self._cluster.brokers:
             partition = broker.replicas.get(DELETED) if broker.serving else None
             if partition is not None and partition.leader is not None:
@@ -130,17 +122,17 @@ class DiskFaults:
                 offset = choose.choice((-1, end, choose.randint(min(start, end), end)))
                 self._trace.note(f"{DELETED} is to begin at {offset}")
                 self._cluster.ask(broker.id, delete_records.API, 2, _deletion(DELETED, offset))
-                return nothing
-        return None
+                yield
+                return
 
-    def _set_clock(self, fault: Fault, broker: SimulatedBroker) -> End | None:
+    def _set_clock(self, fault: Fault, broker: SimulatedBroker) -> Course:
         """Set the clock of the broker's machine, as long as this process lives."""
         choose = random.Random(fault.seed)
         step_ms = choose.choice(STEPS_MS) * choose.choice((-1, 1))
         wall_ms = broker.loop.wall_ms
         broker.loop.wall_ms = _disk_of(broker).wall_ms = lambda: wall_ms() + step_ms
         self._trace.note(f"the wall clock of broker {broker.id} is set by {step_ms} ms")
-        return nothing
+        yield
 
 
 def _disk_of(broker: SimulatedBroker) -> SimulatedDisk:
@@ -163,7 +155,3 @@ def _deletion(tp: TopicPartition, offset: int) -> delete_records.DeleteRecordsRe
     return delete_records.DeleteRecordsRequest(
         topics=[topic(name=tp.topic, partitions=[row])], timeout_ms=5_000
     )
-
-
-def nothing() -> None:
-    """Do nothing: the fault has no end."""

@@ -8,85 +8,114 @@ import enum
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+
+from simulation.shared import profile_of
+
+
+class Trait(enum.Flag):
+    """What the kinds of faults have in common."""
+
+    NONE = 0
+    RUNNING = enum.auto()
+    """It befalls a broker only while it runs."""
+    AT_ONCE = enum.auto()
+    """It does not last."""
+    BETWEEN_TWO = enum.auto()
+    SCRIPT = enum.auto()
+    """See `scripts`."""
+    TRANSACTIONS = enum.auto()
+    """It is scheduled only with transactions."""
+    PROOF = enum.auto()
+    """It is scheduled only with `broker.death.proof=port`."""
+    DISKS = enum.auto()
+    """It is scheduled only with `disks`."""
 
 
 class FaultKind(enum.Enum):
-    """The kinds of faults, with their names in output."""
+    """The kinds of faults, with their names in output and their weights in schedules."""
 
-    KILL = "kill"
+    weight: int
+    traits: Trait
+
+    def __new__(cls, text: str, weight: int, traits: Trait = Trait.NONE) -> "FaultKind":
+        made = object.__new__(cls)
+        made._value_, made.weight, made.traits = text, weight, traits
+        return made
+
+    KILL = "kill", 10, Trait.RUNNING
     """SIGKILL: the page cache is kept, the session lives until its timeout."""
-    QUICK_RESTART = "quick restart"
+    QUICK_RESTART = "quick restart", 8, Trait.RUNNING | Trait.AT_ONCE
     """SIGKILL and a restart at once: the new incarnation ends the session of the old one."""
-    POWER_LOSS = "power loss"
+    POWER_LOSS = "power loss", 0, Trait.RUNNING
     """Unflushed bytes may be lost."""
-    POWER_LOSS_OF_ALL = "power loss of all"
-    POWER_LOSS_OF_ALL_BUT_ONE = "power loss of all but one"
+    POWER_LOSS_OF_ALL = "power loss of all", 0
+    POWER_LOSS_OF_ALL_BUT_ONE = "power loss of all but one", 0
     """One broker is killed only, and starts after the others."""
-    LEAVE = "controlled shutdown"
-    PAUSE = "pause"
+    LEAVE = "controlled shutdown", 3, Trait.RUNNING
+    PAUSE = "pause", 8, Trait.RUNNING
     """SIGSTOP and SIGCONT."""
-    SLOW_DISK = "slow disk"
+    SLOW_DISK = "slow disk", 3, Trait.RUNNING
     """Background work (flushes, deletions) begins only at the end of the fault."""
-    CUT = "cut"
+    CUT = "cut", 8, Trait.BETWEEN_TWO
     """The connections between two brokers break, and none can be opened."""
-    RESET = "reset"
+    RESET = "reset", 5, Trait.BETWEEN_TWO | Trait.AT_ONCE
     """The connections between two brokers break."""
-    GIVE_UP = "give up"
+    GIVE_UP = "give up", 6, Trait.BETWEEN_TWO | Trait.AT_ONCE
     """One broker gives up its connections to the other; what it has sent still arrives."""
-    PARTITION = "partition"
+    PARTITION = "partition", 8, Trait.BETWEEN_TWO
     """Nothing gets through between two brokers; what is sent arrives afterwards."""
-    ONE_WAY_PARTITION = "one-way partition"
-    SLOW_NETWORK = "slow network"
-    SESSION_CUT = "session cut"
+    ONE_WAY_PARTITION = "one-way partition", 8, Trait.BETWEEN_TWO
+    SLOW_NETWORK = "slow network", 3
+    SESSION_CUT = "session cut", 10, Trait.RUNNING
     """The broker has no connection to ZooKeeper; if that lasts longer than the timeout, it loses
     the session."""
-    LOST_ANSWERS = "lost answers"
+    LOST_ANSWERS = "lost answers", 8, Trait.RUNNING | Trait.AT_ONCE
     """ZooKeeper carries out some writes, and their answers are lost."""
-    SLOW_ZOOKEEPER = "slow zookeeper"
-    SLOW_SESSION = "slow session"
+    SLOW_ZOOKEEPER = "slow zookeeper", 4
+    SLOW_SESSION = "slow session", 6, Trait.RUNNING
     """One broker's messages to and from ZooKeeper are slow."""
-    CONTROLLER_CHANGE = "controller change"
+    CONTROLLER_CHANGE = "controller change", 5, Trait.AT_ONCE
     """/controller is removed by hand; the controller hears of it later."""
-    STALE_ORDERS = "stale orders"
+    STALE_ORDERS = "stale orders", 6
     """The controller's orders to one broker are held up, while another broker restarts twice, the
     controller gives its connection up, and perhaps is replaced; then old orders arrive together
     with new ones."""
-    STALE_FETCHES = "stale fetches"
-    """This fault and the next three are scripts, see `scripts`."""
-    MISSED_LEADERSHIP = "missed leadership"
-    STALE_ANSWERS = "stale answers"
-    UNNOTICED_RESTART = "unnoticed restart"
-    LATE_MARKERS = "late markers"
+    STALE_FETCHES = "stale fetches", 5, Trait.SCRIPT
+    MISSED_LEADERSHIP = "missed leadership", 5, Trait.SCRIPT
+    STALE_ANSWERS = "stale answers", 5, Trait.SCRIPT
+    UNNOTICED_RESTART = "unnoticed restart", 5, Trait.SCRIPT
+    LATE_MARKERS = "late markers", 0, Trait.TRANSACTIONS
     """The markers of a transaction coordinator's broker are slow; it gives these connections up and
-    sends them again, and the old markers arrive after the new ones. This fault and the next two are
-    scheduled only with transactions."""
-    LOST_MARKERS = "lost markers"
+    sends them again, and the old markers arrive after the new ones."""
+    LOST_MARKERS = "lost markers", 0, Trait.TRANSACTIONS
     """Markers are slow, and the coordinator's broker is restarted meanwhile."""
-    SLOW_LOAD = "slow load"
+    SLOW_LOAD = "slow load", 0, Trait.TRANSACTIONS
     """A coordinator's broker is restarted, and all background work is slow for a while, including
     the load of the next coordinator."""
-    REFUSED_PORT = "refused port"
+    REFUSED_PORT = "refused port", 0, Trait.RUNNING | Trait.PROOF
     """A firewall between a living broker and all others breaks their connections, and refuses new
-    ones in its name; clients reach it. It is scheduled only with `broker.death.proof=port`."""
-    MOVE_LOG = "move of a log"
-    """A replica is to move to another log dir of its broker. This fault and those up to
-    `CLOCK_STEP` are scheduled only with `disks`."""
-    BROKEN_LOG_DIR = "broken log dir"
+    ones in its name; clients reach it."""
+    MOVE_LOG = "move of a log", 0, Trait.RUNNING | Trait.AT_ONCE | Trait.DISKS
+    """A replica is to move to another log dir of its broker."""
+    BROKEN_LOG_DIR = "broken log dir", 0, Trait.RUNNING | Trait.DISKS
     """Every call on a log dir fails; the broker may be restarted without it, and is restarted
     when it works again."""
-    FAILED_SYNCS = "failed syncs"
+    FAILED_SYNCS = "failed syncs", 0, Trait.RUNNING | Trait.DISKS
     """Syncs in a log dir fail, as Linux fails them; then the broker is restarted."""
-    DELETE_RECORDS = "delete records"
-    CLOCK_STEP = "step of the wall clock"
-    ELECT_PREFERRED = "elect preferred"
+    DELETE_RECORDS = "delete records", 0, Trait.AT_ONCE | Trait.DISKS
+    CLOCK_STEP = "step of the wall clock", 0, Trait.RUNNING | Trait.AT_ONCE | Trait.DISKS
+    ELECT_PREFERRED = "elect preferred", 3, Trait.AT_ONCE
     """An administrator asks for it."""
-    REASSIGN = "reassign"
+    REASSIGN = "reassign", 6, Trait.AT_ONCE
     """Replicas move to other brokers, or elsewhere while a reassignment is under way."""
-    CANCEL_REASSIGNMENT = "cancel reassignment"
-    CREATE_TOPIC = "create topic"
-    DELETE_TOPIC = "delete topic"
-    GROW_TOPIC = "grow topic"
+    CANCEL_REASSIGNMENT = "cancel reassignment", 2, Trait.AT_ONCE
+    CREATE_TOPIC = "create topic", 2, Trait.AT_ONCE
+    DELETE_TOPIC = "delete topic", 2, Trait.AT_ONCE
+    GROW_TOPIC = "grow topic", 2, Trait.AT_ONCE
+
+    @classmethod
+    def having(cls, trait: Trait) -> "tuple[FaultKind, ...]":
+        return tuple(kind for kind in cls if kind.traits & trait)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,61 +134,13 @@ class Fault:
 
     def __str__(self) -> str:
         who = f" broker {self.broker}" if self.broker else ""
-        if self.kind in BETWEEN_TWO:
+        if self.kind.traits & Trait.BETWEEN_TWO:
             who += f" and {f'broker {self.other}' if self.other else 'the clients'}"
         return f"{self.kind.value}{who}" + (f" for {self.for_ms} ms" if self.for_ms else "")
 
 
-BETWEEN_TWO = frozenset(
-    {
-        FaultKind.CUT,
-        FaultKind.RESET,
-        FaultKind.GIVE_UP,
-        FaultKind.PARTITION,
-        FaultKind.ONE_WAY_PARTITION,
-    }
-)
-
-SCRIPT_KINDS = (
-    FaultKind.STALE_FETCHES,
-    FaultKind.MISSED_LEADERSHIP,
-    FaultKind.STALE_ANSWERS,
-    FaultKind.UNNOTICED_RESTART,
-)
-"""The kinds that are scripts."""
-SCRIPTED = frozenset(SCRIPT_KINDS)
 SCRIPT_AT_MS = 1000
 """The time at which a script begins that is the only fault of its seed."""
-
-_WEIGHTS = {
-    FaultKind.KILL: 10,
-    FaultKind.QUICK_RESTART: 8,
-    FaultKind.LEAVE: 3,
-    FaultKind.PAUSE: 8,
-    FaultKind.SLOW_DISK: 3,
-    FaultKind.CUT: 8,
-    FaultKind.RESET: 5,
-    FaultKind.GIVE_UP: 6,
-    FaultKind.PARTITION: 8,
-    FaultKind.ONE_WAY_PARTITION: 8,
-    FaultKind.SLOW_NETWORK: 3,
-    FaultKind.SESSION_CUT: 10,
-    FaultKind.LOST_ANSWERS: 8,
-    FaultKind.SLOW_ZOOKEEPER: 4,
-    FaultKind.SLOW_SESSION: 6,
-    FaultKind.CONTROLLER_CHANGE: 5,
-    FaultKind.STALE_ORDERS: 6,
-    FaultKind.STALE_FETCHES: 5,
-    FaultKind.MISSED_LEADERSHIP: 5,
-    FaultKind.STALE_ANSWERS: 5,
-    FaultKind.UNNOTICED_RESTART: 5,
-    FaultKind.ELECT_PREFERRED: 3,
-    FaultKind.REASSIGN: 6,
-    FaultKind.CANCEL_REASSIGNMENT: 2,
-    FaultKind.CREATE_TOPIC: 2,
-    FaultKind.DELETE_TOPIC: 2,
-    FaultKind.GROW_TOPIC: 2,
-}
 _POWER_WEIGHTS = {FaultKind.POWER_LOSS: 12, FaultKind.POWER_LOSS_OF_ALL: 4}
 _LOSSY_POWER_WEIGHTS = {
     FaultKind.POWER_LOSS: 12,
@@ -168,60 +149,9 @@ _LOSSY_POWER_WEIGHTS = {
 }
 """The weights without `flush.before.ack`: once all have lost their power little is promised any
 more."""
-
-OF_RUNNING = frozenset(
-    {
-        FaultKind.KILL,
-        FaultKind.QUICK_RESTART,
-        FaultKind.POWER_LOSS,
-        FaultKind.LEAVE,
-        FaultKind.PAUSE,
-        FaultKind.SLOW_DISK,
-        FaultKind.SESSION_CUT,
-        FaultKind.LOST_ANSWERS,
-        FaultKind.SLOW_SESSION,
-        FaultKind.REFUSED_PORT,
-        FaultKind.MOVE_LOG,
-        FaultKind.BROKEN_LOG_DIR,
-        FaultKind.FAILED_SYNCS,
-        FaultKind.CLOCK_STEP,
-    }
-)
-"""The kinds that befall a broker only while it runs."""
-
-OF_TRANSACTIONS = (FaultKind.LATE_MARKERS, FaultKind.LOST_MARKERS, FaultKind.SLOW_LOAD)
-"""The kinds that are scheduled only with transactions."""
-
-OF_PROOF = (FaultKind.REFUSED_PORT,)
-"""The kinds that are scheduled only where a refused port counts as proof."""
-
-OF_DISKS = (
-    FaultKind.BROKEN_LOG_DIR,
-    FaultKind.FAILED_SYNCS,
-    FaultKind.DELETE_RECORDS,
-    FaultKind.CLOCK_STEP,
-    FaultKind.MOVE_LOG,
-)
-"""The kinds that are scheduled only where brokers have two log dirs."""
-
-_AT_ONCE = frozenset(
-    {
-        FaultKind.MOVE_LOG,
-        FaultKind.DELETE_RECORDS,
-        FaultKind.CLOCK_STEP,
-        FaultKind.QUICK_RESTART,
-        FaultKind.RESET,
-        FaultKind.GIVE_UP,
-        FaultKind.LOST_ANSWERS,
-        FaultKind.CONTROLLER_CHANGE,
-        FaultKind.ELECT_PREFERRED,
-        FaultKind.REASSIGN,
-        FaultKind.CANCEL_REASSIGNMENT,
-        FaultKind.CREATE_TOPIC,
-        FaultKind.DELETE_TOPIC,
-        FaultKind.GROW_TOPIC,
-    }
-)
+OF_TRANSACTIONS = FaultKind.having(Trait.TRANSACTIONS)
+OF_PROOF = FaultKind.having(Trait.PROOF)
+OF_DISKS = FaultKind.having(Trait.DISKS)
 
 MEAN_PAUSE_MS = (150, 300, 300, 600)
 """The mean pauses between two faults, of which each seed has one."""
@@ -249,57 +179,14 @@ SCRIPT_MS = 6000
 """The time for a whole script."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """The properties that a seed chooses for the whole run."""
-
-    brokers: int
-    min_insync_replicas: int
-    durable: bool
-    """The setting `flush.before.ack`."""
-    network_delay_max_ms: int
-    zookeeper_delay_max_ms: int
-    power_fails: bool
-
-    def __str__(self) -> str:
-        return (
-            f"{self.brokers} brokers, min.insync.replicas={self.min_insync_replicas}"
-            f"{', flush.before.ack' if self.durable else ''}"
-            f"{', power fails' if self.power_fails else ''}, network up to"
-            f" {self.network_delay_max_ms} ms, zookeeper up to {self.zookeeper_delay_max_ms} ms"
-        )
-
-
-def profile_of(seed: int) -> Profile:
-    choose = random.Random(f"profile {seed}")
-    if seed < 0:
-        # This is one more than the script needs: another broker is the controller.
-        return Profile(
-            brokers=4,
-            min_insync_replicas=choose.choice((1, 2)),
-            durable=False,
-            network_delay_max_ms=choose.choice((1, 3, 10)),
-            zookeeper_delay_max_ms=choose.choice((1, 3, 10)),
-            power_fails=False,
-        )
-    return Profile(
-        brokers=choose.choice((3, 3, 3, 4)),
-        min_insync_replicas=choose.choice((1, 2, 2)),
-        durable=(durable := choose.random() < 0.25),
-        network_delay_max_ms=choose.choice((1, 3, 10, 40)),
-        zookeeper_delay_max_ms=choose.choice((1, 3, 10, 40)),
-        power_fails=durable or choose.random() < 0.25,
-    )
-
-
 def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
     """Return the faults of a seed's run, by time; those of a longer run begin with those of a
     shorter one. Each seed below 0 has one script alone, a different one in turn."""
     profile = profile_of(seed)
     choose = random.Random(f"faults {seed}")
     if seed < 0:
-        kind = SCRIPT_KINDS[-seed % len(SCRIPT_KINDS)]
-        script_seed = choose.getrandbits(32)
+        scripts = FaultKind.having(Trait.SCRIPT)
+        kind, script_seed = scripts[-seed % len(scripts)], choose.getrandbits(32)
         return [
             Fault(
                 number=1,
@@ -310,7 +197,7 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
                 seed=script_seed,
             )
         ]
-    weights = dict(_WEIGHTS)
+    weights = {kind: kind.weight for kind in FaultKind if kind.weight}
     if profile.power_fails:
         weights |= _POWER_WEIGHTS if profile.durable else _LOSSY_POWER_WEIGHTS
     kinds = list(weights)
@@ -319,119 +206,101 @@ def schedule_of(seed: int, *, seconds: int) -> list[Fault]:
     if not any(likely):
         likely = [1.0] * len(kinds)
     brokers = range(1, profile.brokers + 1)
-    faults: list[Fault] = []
-    at_ms = 0
     mean_pause_ms = choose.choice(MEAN_PAUSE_MS)
-    while True:
-        at_ms += int(choose.expovariate(1 / mean_pause_ms))
-        if at_ms >= seconds * 1000:
-            return faults
+
+    def made() -> _Drawn:
         (kind,) = choose.choices(kinds, likely)
         broker = choose.choice(brokers)
         others = [b for b in (0, *brokers, *brokers) if b != broker]
-        faults.append(
-            Fault(
-                number=len(faults) + 1,
-                at_ms=at_ms,
-                kind=kind,
-                broker=broker,
-                other=choose.choice(others),
-                for_ms=_duration_ms(kind, choose),
-                seed=choose.getrandbits(32),
-            )
-        )
+        return kind, broker, choose.choice(others), _duration_ms(kind, choose)
+
+    return _spread(choose, 1, made, pause_ms=mean_pause_ms, seconds=seconds)
 
 
 def marker_faults_of(seed: int, *, seconds: int) -> list[Fault]:
     """Return the faults that are added with transactions, from a generator of its own, so that the
     rest of the schedule is the same without."""
     choose = random.Random(f"marker faults {seed}")
-    return _evenly(
+    return _spread(
         choose,
         FIRST_OF_TRANSACTIONS,
-        MARKERS_PAUSE_MS,
+        lambda: (choose.choice(OF_TRANSACTIONS), 1, 0, choose.randint(200, 4000)),
+        pause_ms=MARKERS_PAUSE_MS,
         seconds=seconds,
-        kind_of=lambda: choose.choice(OF_TRANSACTIONS),
-        duration_ms=lambda _: choose.randint(200, 4000),
     )
 
 
 def port_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
-    """Return the faults that are added where a refused port counts as proof, from a generator of
-    its own."""
+    """Return the faults that are added where a refused port counts as proof."""
     choose = random.Random(f"port faults {seed}")
-    return _evenly(
+    kind = FaultKind.REFUSED_PORT
+    return _spread(
         choose,
         FIRST_OF_PORTS,
-        PORTS_PAUSE_MS,
+        lambda: (kind, choose.randint(1, brokers), 0, choose.randint(500, 3000)),
+        pause_ms=PORTS_PAUSE_MS,
         seconds=seconds,
-        kind_of=lambda: FaultKind.REFUSED_PORT,
-        duration_ms=lambda _: choose.randint(500, 3000),
-        brokers=brokers,
     )
 
 
 def disk_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
-    """Return the faults that are added where brokers have two log dirs, from generators of
-    their own. Power is lost during all of them."""
+    """Return the faults that are added where brokers have two log dirs. Power is lost during all
+    of them."""
     kinds = [FaultKind.POWER_LOSS, *(kind for kind in OF_DISKS if kind is not FaultKind.MOVE_LOG)]
     choose, movers = random.Random(f"disk faults {seed}"), random.Random(f"moves {seed}")
     likely = [choose.choice((0.3, 1, 3)) for _ in kinds]
-    found: list[Fault] = []
-    for generator, first, pause_ms, kind_of in (
-        (choose, FIRST_OF_DISKS, DISKS_PAUSE_MS, lambda: choose.choices(kinds, likely)[0]),
-        (movers, FIRST_OF_MOVES, movers.choice(MOVES_PAUSES_MS), lambda: FaultKind.MOVE_LOG),
-    ):
-        found += _evenly(
-            generator,
-            first,
-            pause_ms,
-            seconds=seconds,
-            kind_of=kind_of,
-            duration_ms=partial(_duration_ms, choose=generator),
-            brokers=brokers,
-            least_pause_ms=1,
-        )
-    return found
+
+    def fault() -> _Drawn:
+        (kind,) = choose.choices(kinds, likely)
+        return kind, choose.randint(1, brokers), 0, _duration_ms(kind, choose)
+
+    def move() -> _Drawn:
+        return FaultKind.MOVE_LOG, movers.randint(1, brokers), 0, 0
+
+    pause_ms = movers.choice(MOVES_PAUSES_MS)
+    return [
+        *_spread(choose, FIRST_OF_DISKS, fault, pause_ms=DISKS_PAUSE_MS, seconds=seconds, least=1),
+        *_spread(movers, FIRST_OF_MOVES, move, pause_ms=pause_ms, seconds=seconds, least=1),
+    ]
 
 
-def _evenly(
+_Drawn = tuple[FaultKind, int, int, int]
+"""The kind, the broker, the other broker and the duration."""
+
+
+def _spread(
     choose: random.Random,
     first: int,
-    pause_ms: int,
+    made: Callable[[], _Drawn],
     *,
+    pause_ms: int,
     seconds: int,
-    kind_of: Callable[[], FaultKind],
-    duration_ms: Callable[[FaultKind], int],
-    brokers: int = 0,
-    least_pause_ms: int = 0,
+    least: int = 0,
 ) -> list[Fault]:
-    """Return faults, numbered from `first`, with that mean pause; `brokers` 0: all of the first
-    broker."""
+    """Return faults numbered from `first`, with that mean pause and `least` more between two."""
     faults: list[Fault] = []
     at_ms = 0
-    while True:
-        at_ms += least_pause_ms + int(choose.expovariate(1 / pause_ms))
-        if at_ms >= seconds * 1000:
-            return faults
-        kind = kind_of()
+    while (at_ms := at_ms + least + int(choose.expovariate(1 / pause_ms))) < seconds * 1000:
+        kind, broker, other, for_ms = made()
         faults.append(
             Fault(
                 number=first + len(faults),
                 at_ms=at_ms,
                 kind=kind,
-                broker=choose.randint(1, brokers) if brokers else 1,
-                for_ms=duration_ms(kind),
+                broker=broker,
+                other=other,
+                for_ms=for_ms,
                 seed=choose.getrandbits(32),
             )
         )
+    return faults
 
 
 def _duration_ms(kind: FaultKind, choose: random.Random) -> int:
     """Return a duration: mostly a short one, sometimes longer than a session lives."""
-    if kind in _AT_ONCE:
+    if kind.traits & Trait.AT_ONCE:
         return 0
-    if kind in SCRIPTED:
+    if kind.traits & Trait.SCRIPT:
         return SCRIPT_MS
     duration_ms = min(LONGEST_MS, 5 + int(choose.lognormvariate(5.8, 1.3)))
     if kind is FaultKind.SESSION_CUT and duration_ms % 2:

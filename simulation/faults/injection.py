@@ -1,27 +1,20 @@
 """Carries out the faults of a schedule on a cluster.
 
-A fault that is impossible just then (its broker is down already, say) does nothing; a fault is
-ended only by itself, or by `heal`, which ends all.
+A fault is a generator, which goes on from its `yield` when its time is over. One that is impossible
+just then (its broker is down already, say) yields nothing. Only itself ends it, or `heal`, which
+ends all.
 """
 
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from simulation.checks.checkers import Checker
-from simulation.checks.trace import Trace
 from simulation.faults.administrator import WISHES, Administrator
-from simulation.faults.disk_faults import DiskFaults, End, nothing
-from simulation.faults.faults import (
-    BETWEEN_TWO,
-    OF_RUNNING,
-    Fault,
-    FaultKind,
-    Profile,
-)
+from simulation.faults.disk_faults import Course, DiskFaults
+from simulation.faults.faults import Fault, FaultKind, Trait
 from simulation.faults.scripts import SCRIPTS, Condition, Scene, Script
+from simulation.shared import Run
 from simulation.world.broker import SimulatedBroker
-from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
 from storage_engine.broker.transactions.marker_sender import CHANNEL
 from storage_engine.core.ids import (
@@ -54,33 +47,27 @@ class Injector:
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
-        checker: Checker,
-        trace: Trace,
-        profile: Profile,
-        choose: random.Random,
+        run: Run,
         *,
         growing_topic: str,
         partitions: Sequence[TopicPartition],
     ) -> None:
         """`partitions` are those for scripts and reassignments."""
-        self._cluster = cluster
-        self._checker = checker
-        self._trace = trace
-        self._profile = profile
-        self._choose = choose
+        self._cluster = cluster = run.cluster
+        self._checker = run.checker
+        self._trace = run.trace
+        self._profile = run.profile
+        self._choose = choose = run.chooser("delays")
         self._about = partitions
         self._scripts: list[Script] = []
         """The scripts under way."""
         self._slow_network = 0
         self._slow_zookeeper = 0
         self._healed = False
-        self._administrator = Administrator(
-            cluster, checker, trace, growing_topic=growing_topic, partitions=partitions
-        )
-        self._disks = DiskFaults(cluster, trace, restart=self._restart, later=self._later)
+        self._administrator = Administrator(run, growing_topic, partitions)
+        self._disks = DiskFaults(run, self._restart, self._later)
         self.done: Counter[FaultKind] = Counter()
-        self._ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], End | None]] = {
+        self._ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], Course]] = {
             FaultKind.KILL: self._kill,
             FaultKind.POWER_LOSS: self._kill,
             FaultKind.POWER_LOSS_OF_ALL: self._kill_all,
@@ -102,7 +89,7 @@ class Injector:
             FaultKind.SLOW_ZOOKEEPER: self._slow_down_zookeeper,
             **dict.fromkeys(WISHES, self._request),
             **dict.fromkeys(SCRIPTS, self._run_script),
-            **dict.fromkeys(BETWEEN_TWO, self._between_two),
+            **dict.fromkeys(FaultKind.having(Trait.BETWEEN_TWO), self._between_two),
             **self._disks.ways,
         }
         cluster.network.resend_ms = lambda: choose.randint(0, RESEND_MAX_MS)
@@ -153,8 +140,11 @@ class Injector:
         self._cluster.loop.call_later(delay_ms, lambda: None if self._healed else what())
 
     def _begin(self, fault: Fault) -> None:
-        end = self._carry_out(fault, self._cluster[fault.broker])
-        if end is None:
+        broker = self._cluster[fault.broker]
+        if fault.kind.traits & Trait.RUNNING and not _runs(broker):
+            return
+        course = self._ways[fault.kind](fault, broker)
+        if next(course, _IMPOSSIBLE) is _IMPOSSIBLE:
             return
         self.done[fault.kind] += 1
         self._trace.note(f"fault {fault.number}: {fault}")
@@ -162,49 +152,41 @@ class Injector:
 
             def over() -> None:
                 self._trace.note(f"fault {fault.number} is over: {fault}")
-                end()
+                next(course, None)
 
             self._later(fault.for_ms, over)
 
-    def _carry_out(self, fault: Fault, broker: SimulatedBroker) -> End | None:
-        """Begin a fault; return what ends it, None when it is impossible."""
-        if fault.kind in OF_RUNNING and (not broker.serving or broker.loop.paused):
-            return None
-        return self._ways[fault.kind](fault, broker)
-
-    def _restart_quickly(self, _fault: Fault, broker: SimulatedBroker) -> End:
+    def _restart_quickly(self, _fault: Fault, broker: SimulatedBroker) -> Course:
         self._restart(broker)
-        return nothing
+        yield
 
     def _restart(self, broker: SimulatedBroker) -> None:
         broker.kill(session_ends_at_once=True)
         self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
 
-    def _kill(self, fault: Fault, broker: SimulatedBroker) -> End:
+    def _kill(self, fault: Fault, broker: SimulatedBroker) -> Course:
         if fault.kind is FaultKind.POWER_LOSS:
             broker.lose_machine()
             self._lose_power(fault, broker)
         else:
             broker.kill()
-        return lambda: self._start_if_down(broker)
+        yield
+        self._start_if_down(broker)
 
-    def _kill_all(self, fault: Fault, spared: SimulatedBroker) -> End:
+    def _kill_all(self, fault: Fault, spared: SimulatedBroker) -> Course:
         but_one = fault.kind is FaultKind.POWER_LOSS_OF_ALL_BUT_ONE
         for broker in self._cluster.brokers:
             if broker.up:
                 broker.lose_machine()
             if not (but_one and broker is spared):
                 self._lose_power(fault, broker)
-
-        def start_all() -> None:
-            for broker in self._cluster.brokers:
-                if not (but_one and broker is spared):
-                    self._start_if_down(broker)
-            if but_one:
-                late_ms = random.Random(fault.seed).randint(1, LATE_MAX_MS)
-                self._later(late_ms, lambda: self._start_if_down(spared))
-
-        return start_all
+        yield
+        for broker in self._cluster.brokers:
+            if not (but_one and broker is spared):
+                self._start_if_down(broker)
+        if but_one:
+            late_ms = random.Random(fault.seed).randint(1, LATE_MAX_MS)
+            self._later(late_ms, lambda: self._start_if_down(spared))
 
     def _lose_power(self, fault: Fault, broker: SimulatedBroker) -> None:
         assert isinstance(broker.disk, SimulatedDisk)
@@ -220,12 +202,12 @@ class Injector:
         broker.begin()
         self._checker.started(broker)
 
-    def _leave(self, _fault: Fault, broker: SimulatedBroker) -> End | None:
+    def _leave(self, _fault: Fault, broker: SimulatedBroker) -> Course:
         """Begin a controlled shutdown; after a while the broker stops in order, whether that is
         done or not."""
         controller = self._cluster.controller
         if controller is None:
-            return None
+            return
         life = broker.life
         broker.parts.cluster.registration.leave()
         request = controlled_shutdown.ControlledShutdownRequest(
@@ -234,48 +216,39 @@ class Injector:
         answers = self._cluster.ask(controller.id, controlled_shutdown.API, 0, request)
 
         def stop() -> None:
-            if broker.life == life and broker.serving and not broker.loop.paused:
+            if broker.life == life and _runs(broker):
                 self._trace.note(f"broker {broker.id} stops {'after' if answers else 'without'} it")
                 broker.stop()
 
         self._later(LEAVE_MS, stop)
+        yield
+        if broker.life == life and broker.up:
+            if _runs(broker):
+                broker.stop()
+            else:
+                broker.kill()
+        self._start_if_down(broker)
 
-        def start() -> None:
-            if broker.life == life and broker.up:
-                if broker.serving and not broker.loop.paused:
-                    broker.stop()
-                else:
-                    broker.kill()
-            self._start_if_down(broker)
-
-        return start
-
-    def _pause(self, _fault: Fault, broker: SimulatedBroker) -> End:
+    def _pause(self, _fault: Fault, broker: SimulatedBroker) -> Course:
         life = broker.life
         broker.pause()
+        yield
+        if broker.life == life and broker.up:
+            broker.resume()
 
-        def resume() -> None:
-            if broker.life == life and broker.up:
-                broker.resume()
-
-        return resume
-
-    def _slow_disk(self, _fault: Fault, broker: SimulatedBroker) -> End | None:
+    def _slow_disk(self, _fault: Fault, broker: SimulatedBroker) -> Course:
         loop = broker.loop
         if loop.held is not None:
-            return None
+            return
         loop.held = []
+        yield
+        if broker.up and broker.loop is loop:
+            loop.release()
 
-        def release() -> None:
-            if broker.up and broker.loop is loop:
-                loop.release()
-
-        return release
-
-    def _cut_session(self, fault: Fault, broker: SimulatedBroker) -> End | None:
+    def _cut_session(self, fault: Fault, broker: SimulatedBroker) -> Course:
         session = broker.session
         if session.state is not SessionState.CONNECTED:
-            return None
+            return
         session.cut_off(arrives=fault.seed % 2 == 0)
 
         def reconnect() -> None:
@@ -286,32 +259,30 @@ class Injector:
             elif session.state is SessionState.SUSPENDED:
                 session.reconnect()
 
-        return reconnect
+        yield
+        reconnect()
 
-    def _lose_answers(self, fault: Fault, broker: SimulatedBroker) -> End:
+    def _lose_answers(self, fault: Fault, broker: SimulatedBroker) -> Course:
         broker.session.lose_answers = 1 + fault.seed % 3
-        return nothing
+        yield
 
-    def _slow_session(self, _fault: Fault, broker: SimulatedBroker) -> End:
+    def _slow_session(self, _fault: Fault, broker: SimulatedBroker) -> Course:
         session = broker.session
         session.delay_ms = lambda: self._choose.randint(1, SLOW_ZOOKEEPER_MAX_MS)
+        yield
+        session.delay_ms = self._zookeeper_delay_ms
 
-        def end() -> None:
-            session.delay_ms = self._zookeeper_delay_ms
-
-        return end
-
-    def _change_controller(self, _fault: Fault, _broker: SimulatedBroker) -> End | None:
+    def _change_controller(self, _fault: Fault, _broker: SimulatedBroker) -> Course:
         if self._cluster.zookeeper.data(ControllerZNode.PATH) is None:
-            return None
+            return
         self._cluster.zookeeper.drop(ControllerZNode.PATH)
-        return nothing
+        yield
 
-    def _delay_orders(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+    def _delay_orders(self, fault: Fault, _broker: SimulatedBroker) -> Course:
         controller = self._cluster.controller
         others = [b for b in self._cluster.brokers if b is not controller]
         if controller is None or len(others) < 2:
-            return None
+            return
         receiver, restarted = random.Random(fault.seed).sample(others, 2)
         direction = (controller.id, receiver.id)
         network, zookeeper = self._cluster.network, self._cluster.zookeeper
@@ -322,7 +293,7 @@ class Injector:
         )
 
         def restart() -> None:
-            if restarted.serving and not restarted.loop.paused:
+            if _runs(restarted):
                 self._restart(restarted)
 
         def replace() -> None:
@@ -337,19 +308,16 @@ class Injector:
         self._later(2 * step_ms, lambda: network.give_up(*direction))
         if fault.seed % 2:
             self._later(3 * step_ms, replace)
+        yield
+        network.held_up.discard(direction)
+        network.release()
 
-        def end() -> None:
-            network.held_up.discard(direction)
-            network.release()
-
-        return end
-
-    def _delay_markers(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+    def _delay_markers(self, fault: Fault, _broker: SimulatedBroker) -> Course:
         """Delay markers. Late ones are sent again when the first ones are still under way; lost
         ones are lost with their sender."""
         broker = self._coordinator(fault, TRANSACTION_STATE_TOPIC)
-        if broker is None or not broker.serving or broker.loop.paused:
-            return None
+        if broker is None or not _runs(broker):
+            return
         self._trace.note(f"markers of broker {broker.id} take {fault.for_ms} ms")
         network, way = self._cluster.network, (broker.id, CHANNEL)
         network.late_ms[way] = self._cluster.loop.now_ms + fault.for_ms
@@ -358,26 +326,23 @@ class Injector:
             network.late_ms.pop(way, None)
             if fault.kind is FaultKind.LATE_MARKERS:
                 network.give_up_channel(*way)
-            elif broker.serving and not broker.loop.paused:
-                self._restart_quickly(fault, broker)
+            elif _runs(broker):
+                self._restart(broker)
 
         self._later(fault.for_ms // 3, go_on)
-        return nothing
+        yield
 
-    def _slow_load(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+    def _slow_load(self, fault: Fault, _broker: SimulatedBroker) -> Course:
         topic = GROUP_OFFSETS_TOPIC if fault.for_ms % 3 else TRANSACTION_STATE_TOPIC
         broker = self._coordinator(fault, topic)
-        if broker is None or not broker.serving or broker.loop.paused:
-            return None
+        if broker is None or not _runs(broker):
+            return
         loop = self._cluster.loop
         # A load consists of three pieces of work, one after another.
         loop.work_ms = max(loop.work_ms, fault.for_ms // 3)
-        self._restart_quickly(fault, broker)
-
-        def end() -> None:
-            loop.work_ms = 1
-
-        return end
+        self._restart(broker)
+        yield
+        loop.work_ms = 1
 
     def _coordinator(self, fault: Fault, topic: str) -> SimulatedBroker | None:
         """Return the leader of a coordinators' partition, according to ZooKeeper."""
@@ -389,63 +354,53 @@ class Injector:
         leader = PartitionStateZNode.decode(tp.topic, tp.partition, data).leader
         return self._cluster[leader] if leader != -1 else None
 
-    def _slow_down_network(self, _fault: Fault, _broker: SimulatedBroker) -> End:
+    def _slow_down_network(self, _fault: Fault, _broker: SimulatedBroker) -> Course:
         self._slow_network += 1
+        yield
+        self._slow_network -= 1
 
-        def end() -> None:
-            self._slow_network -= 1
-
-        return end
-
-    def _slow_down_zookeeper(self, _fault: Fault, _broker: SimulatedBroker) -> End:
+    def _slow_down_zookeeper(self, _fault: Fault, _broker: SimulatedBroker) -> Course:
         self._slow_zookeeper += 1
+        yield
+        self._slow_zookeeper -= 1
 
-        def end() -> None:
-            self._slow_zookeeper -= 1
-
-        return end
-
-    def _refuse_port(self, _fault: Fault, broker: SimulatedBroker) -> End:
+    def _refuse_port(self, _fault: Fault, broker: SimulatedBroker) -> Course:
         network, others = self._cluster.network, self._cluster.brokers
         pairs = {frozenset((broker.id, other.id)) for other in others if other is not broker}
         network.refused |= pairs
         for pair in pairs:
             network.cut(*pair)
+        yield
+        network.refused -= pairs
+        network.cuts -= pairs
 
-        def end() -> None:
-            network.refused -= pairs
-            network.cuts -= pairs
-
-        return end
-
-    def _between_two(self, fault: Fault, _broker: SimulatedBroker) -> End:
+    def _between_two(self, fault: Fault, _broker: SimulatedBroker) -> Course:
         network, one, other = self._cluster.network, fault.broker, fault.other
         match fault.kind:
             case FaultKind.RESET:
                 network.reset(one, other)
+                yield
             case FaultKind.GIVE_UP:
                 network.give_up(one, other)
+                yield
             case FaultKind.CUT:
-                pair = frozenset((one, other))
                 network.cut(one, other)
-                return lambda: network.cuts.discard(pair)
+                yield
+                network.cuts.discard(frozenset((one, other)))
             case _:
                 directions = {(one, other), (other, one)}
                 if fault.kind is FaultKind.ONE_WAY_PARTITION:
                     directions = {(one, other) if fault.seed % 2 else (other, one)}
                 network.held_up |= directions
+                yield
+                network.held_up -= directions
+                network.release()
 
-                def heal() -> None:
-                    network.held_up -= directions
-                    network.release()
+    def _request(self, fault: Fault, _broker: SimulatedBroker) -> Course:
+        if self._administrator.request(fault):
+            yield
 
-                return heal
-        return nothing
-
-    def _request(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
-        return nothing if self._administrator.request(fault) else None
-
-    def _run_script(self, fault: Fault, _broker: SimulatedBroker) -> End | None:
+    def _run_script(self, fault: Fault, _broker: SimulatedBroker) -> Course:
         tp = self._about[fault.seed % len(self._about)]
 
         def order() -> None:
@@ -454,16 +409,11 @@ class Injector:
         scene = Scene(self._cluster, tp, self._restart, order)
         cast = scene.cast()
         if cast is None:
-            return None
+            return
         script = SCRIPTS[fault.kind](scene, cast)
         self._scripts.append(script)
 
         condition: Condition = _at_once
-
-        def end() -> None:
-            if script in self._scripts:
-                self._scripts.remove(script)
-                script.close()
 
         def go_on() -> None:
             nonlocal condition
@@ -479,8 +429,18 @@ class Injector:
             self._later(POLL_MS, go_on)
 
         go_on()
-        return end
+        yield
+        if script in self._scripts:
+            self._scripts.remove(script)
+            script.close()
+
+
+_IMPOSSIBLE = object()
 
 
 def _at_once() -> bool:
     return True
+
+
+def _runs(broker: SimulatedBroker) -> bool:
+    return broker.serving and not broker.loop.paused

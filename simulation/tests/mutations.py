@@ -76,7 +76,7 @@ def truncate_to_the_high_watermark(stack: ExitStack) -> None:
 
 @mutation
 def no_truncation_at_all(stack: ExitStack) -> None:
-    set_attribute(stack, fetch_reads, "_diverging", lambda _partition, _wanted: None)
+    set_attribute(stack, fetch_reads, "_diverging", lambda *_args, **_how: None)
 
 
 @mutation

@@ -7,8 +7,7 @@ unstable ones. Source: KIP-98, KIP-447, KIP-890.
 from collections.abc import Callable
 from typing import Any
 
-from simulation.transactions.actor import Actor, Then
-from simulation.transactions.asker import GROUP_KEY, Asker, Way, World
+from simulation.transactions.clients import GROUP_KEY, Actor, Asker, Then, Way, World
 from simulation.transactions.group_ledger import GROUP, GROUP_STATE, OffsetCommit
 from simulation.transactions.ledger import ObservedTransaction
 from storage_engine.core.errors import ErrorCode

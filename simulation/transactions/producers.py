@@ -10,8 +10,7 @@ for each transaction need not ask (KIP-890).
 
 from collections.abc import Sequence
 
-from simulation.transactions.actor import Actor, Then
-from simulation.transactions.asker import World
+from simulation.transactions.clients import Actor, Then, World
 from simulation.transactions.group_offsets import OffsetSender
 from simulation.transactions.ledger import ObservedTransaction
 from simulation.transactions.state_log import state_partition_of

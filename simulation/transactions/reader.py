@@ -5,17 +5,15 @@ It must get no record above the last stable offset, and in the end all records b
 KIP-98.
 """
 
-import random
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
-from simulation.checks.checkers import Checker
 from simulation.checks.ledger import InvariantViolation
+from simulation.shared import Run
 from simulation.transactions.ledger import TransactionLedger
-from simulation.workload import WorkloadReader
-from simulation.world.cluster import SimulatedCluster
+from simulation.workload import WorkloadReader, records_of
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.fetch import FetchPartitionResponse
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import iter_headers
 
@@ -28,19 +26,15 @@ class CommittedReader(WorkloadReader):
     committed_only = True
 
     def __init__(
-        self,
-        cluster: SimulatedCluster,
-        checker: Checker,
-        choose: random.Random,
-        ledger: TransactionLedger,
-        partitions: Sequence[TopicPartition],
+        self, run: Run, ledger: TransactionLedger, partitions: Sequence[TopicPartition]
     ) -> None:
-        super().__init__(
-            cluster, checker, choose, "committed reader", partitions, pause_ms=PAUSE_MS
-        )
+        choose = run.chooser("reader")
+        super().__init__(run, choose, "committed reader", partitions, pause_ms=PAUSE_MS)
         self._ledger = ledger
 
-    def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
+    def take(
+        self, tp: TopicPartition, leader: int, epoch: int, answer: FetchPartitionResponse
+    ) -> None:
         if self.checker.record(tp).unclean:
             return
         if self.epoch_of(leader, tp) == epoch:
@@ -48,11 +42,11 @@ class CommittedReader(WorkloadReader):
             self._ledger.is_stable(self.name, tp, epoch, stable, answer.high_watermark)
         self._check_served(tp, answer)
 
-    def _check_served(self, tp: TopicPartition, answer: Any) -> None:
+    def _check_served(self, tp: TopicPartition, answer: FetchPartitionResponse) -> None:
         record = self.checker.record(tp)
         coming = deque(sorted(answer.aborted_transactions or (), key=lambda each: each[1]))
         aborting: set[int] = set()
-        data = memoryview(answer.records or b"")
+        data = records_of(answer)
         for position, header in iter_headers(data):
             offset = header.base_offset
             if header.next_offset > answer.last_stable_offset:

@@ -1,44 +1,31 @@
-"""The rows of the typed topics that were ever committed, by offset, and the checks against them.
+"""The rows of the typed topics that were ever committed, by offset, and the checks against them."""
 
-Rows are taken from the log of the leader that commits them, in that event, when no pass of
-compaction can have touched them yet.
-"""
+from collections.abc import Iterator, Sequence
+from functools import cache
 
-from collections.abc import Callable, Sequence
-from uuid import UUID
-
-from simulation.checks.checkers import Checker
-from simulation.checks.compacted import CompactedReplicas
 from simulation.checks.copies import BatchNote
 from simulation.checks.ledger import InvariantViolation
+from simulation.compaction import CompactedReplicas
+from simulation.shared import Run
 from simulation.typed.rows import (
     ReadRow,
     TypedRow,
     rows_of_typed,
     typed_batches,
 )
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.partition_log import PartitionLog
 
 WHOLE = "a typed topic has the rows that were written, at their offsets"
 OWN_SCHEMA = "a typed topic takes only batches of its own schema"
-COMPACTED = "a compacted log says what was written"
 
 
 class TypedLedger(CompactedReplicas):
     """The rows of one run."""
 
-    def __init__(
-        self,
-        cluster: SimulatedCluster,
-        checker: Checker,
-        topic_id: Callable[[str], UUID],
-        compacted: Sequence[TopicPartition],
-    ) -> None:
-        super().__init__(cluster, checker, compacted)
-        self.topic_id = topic_id
+    def __init__(self, run: Run, compacted: Sequence[TopicPartition]) -> None:
+        super().__init__(run, compacted)
+        self.topic_id = cache(run.cluster.topic_id)
         self._sent: dict[int, TypedRow] = {}
         """By their numbers, what producers have sent."""
         self._rows: dict[TopicPartition, dict[int, ReadRow]] = {}
@@ -54,7 +41,7 @@ class TypedLedger(CompactedReplicas):
 
     def on_committed(self, tp: TopicPartition, note: BatchNote, broker: int) -> None:
         """Take the rows of a batch that is committed now."""
-        rows = self._read(tp, memoryview(self.committed_batch(tp, note, broker)))
+        rows = self._read(tp, memoryview(self.batch(tp, note, broker)))
         if [row.offset for row in rows] != list(range(note.base_offset, note.end_offset)):
             raise InvariantViolation(WHOLE, f"{tp} at {note}: {rows}")
         self._rows.setdefault(tp, {}).update((row.offset, row) for row in rows)
@@ -100,26 +87,17 @@ class TypedLedger(CompactedReplicas):
             if name is None or (row.name == name and not row.is_tombstone):
                 raise InvariantViolation(WHOLE, f"{tp}: {reader} was not served {row}")
 
-    def compare(self, broker: int, tp: TopicPartition, log: PartitionLog) -> None:
-        end = self.checker.record(tp).committed.end_offset
-        found = [
-            row for piece in self.pieces(log, 0, end) for row in self._read(tp, memoryview(piece))
-        ]
+    def _lost(self, tp: TopicPartition, pieces: Iterator[bytes]) -> str | None:
         known = self._rows.get(tp, {})
-        for row in found:
+        left: dict[str, ReadRow] = {}
+        for row in (row for piece in pieces for row in self._read(tp, memoryview(piece))):
             if known.get(row.offset) != row:
-                raise InvariantViolation(
-                    COMPACTED,
-                    f"{tp} on broker {broker} has {row}, committed was {known.get(row.offset)}",
-                )
-        left = {row.name: row for row in found}
+                return f"{row}, committed was {known.get(row.offset)}"
+            left[row.name] = row
         for name, newest in {row.name: row for row in known.values()}.items():
             if left.get(name) != newest and not (newest.is_tombstone and name not in left):
-                raise InvariantViolation(
-                    COMPACTED,
-                    f"{tp} on broker {broker}, clean up to {log.cleaning.first_dirty_offset}, has"
-                    f" {left.get(name)} of {name}, the newest is {newest}",
-                )
+                return f"{left.get(name)} of {name}, the newest is {newest}"
+        return None
 
     def _read(self, tp: TopicPartition, data: memoryview) -> list[ReadRow]:
         """Return the rows of whole batches, each of which must be as its producer wrote it."""

@@ -1,11 +1,10 @@
 """Producers of typed topics: of columns, of JSON records, and one whose batches nobody may take."""
 
 import random
-from collections.abc import Callable
 from uuid import UUID
 
-from simulation.checks.checkers import Checker
 from simulation.checks.ledger import InvariantViolation
+from simulation.shared import Run
 from simulation.typed.ledger import TypedLedger
 from simulation.typed.rows import (
     LATER,
@@ -17,7 +16,6 @@ from simulation.typed.rows import (
     typed_batch,
 )
 from simulation.workload import WorkloadProducer
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import Codec
 
@@ -33,10 +31,11 @@ TIMESTAMP_MS = 1000
 class TypedProducer(WorkloadProducer):
     """An idempotent producer of rows, which it sends as columns and as JSON records in turn."""
 
+    is_idempotent = True
+
     def __init__(
         self,
-        cluster: SimulatedCluster,
-        checker: Checker,
+        run: Run,
         choose: random.Random,
         partition: TopicPartition,
         *,
@@ -45,14 +44,12 @@ class TypedProducer(WorkloadProducer):
         ledger: TypedLedger,
     ) -> None:
         super().__init__(
-            cluster,
-            checker,
+            run,
             choose,
             partition,
             number=number,
-            acks=-1,
-            idempotent=True,
             pause_ms=pause_ms,
+            idempotent=self.is_idempotent,
         )
         self._ledger = ledger
         self._written = 0
@@ -87,40 +84,18 @@ class TypedProducer(WorkloadProducer):
             self._ledger.check_acknowledged(self.partition, offset, self._rows, self.name)
 
 
-class WrongProducer(WorkloadProducer):
+class WrongProducer(TypedProducer):
     """It sends batches that every leader must refuse: of another topic, or of a version of the
     schema that is not known."""
 
-    def __init__(
-        self,
-        cluster: SimulatedCluster,
-        checker: Checker,
-        choose: random.Random,
-        partition: TopicPartition,
-        *,
-        number: int,
-        pause_ms: int,
-        topic_id: Callable[[str], UUID],
-    ) -> None:
-        super().__init__(
-            cluster,
-            checker,
-            choose,
-            partition,
-            number=number,
-            acks=-1,
-            idempotent=False,
-            pause_ms=pause_ms,
-        )
-        self._pause = pause_ms
-        self._topic_id = topic_id
+    is_idempotent = False
 
     def next_batch(self, count: int, sent: int) -> memoryview:
         rows = [TypedRow(NAMES[0], -number) for number in range(1, count + 1)]
         is_of_another = self.choose.random() < 0.5
         return typed_batch(
             rows,
-            UUID(int=sent) if is_of_another else self._topic_id(self.partition.topic),
+            UUID(int=sent) if is_of_another else self._ledger.topic_id(self.partition.topic),
             Producing(),
             timestamp_ms=TIMESTAMP_MS,
             schema=SCHEMA if is_of_another else LATER,
@@ -134,4 +109,4 @@ class WrongProducer(WorkloadProducer):
 
     def _later(self, delay_ms: int) -> None:
         # A refusal is what it wants: it does not hurry to send the next one.
-        super()._later(max(delay_ms, self._pause))
+        super()._later(max(delay_ms, self._pause_ms))

@@ -2,11 +2,9 @@
 filter, and for JSON records, as the clients of others do.
 """
 
-import random
 from collections.abc import Sequence
-from typing import Any
 
-from simulation.checks.checkers import Checker
+from simulation.shared import Run
 from simulation.typed.ledger import TypedLedger
 from simulation.typed.rows import (
     NAMES,
@@ -16,10 +14,10 @@ from simulation.typed.rows import (
     rows_of_typed,
     typed_batches,
 )
-from simulation.workload import WorkloadReader
-from simulation.world.cluster import SimulatedCluster
+from simulation.workload import WorkloadReader, records_of
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.comparisons import Comparison, Operator
+from storage_engine.protocol.apis.fetch import FetchPartitionResponse
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.typed.frames import iter_frames
 from storage_engine.protocol.typed.projection import WANT_FRAMES, WANT_STORED, TypedWant
@@ -35,16 +33,14 @@ class TypedReader(WorkloadReader):
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
-        checker: Checker,
-        choose: random.Random,
+        run: Run,
         ledger: TypedLedger,
         partitions: Sequence[TopicPartition],
         compacted: Sequence[TopicPartition],
     ) -> None:
-        super().__init__(
-            cluster, checker, choose, "typed reader", [*partitions, *compacted], pause_ms=PAUSE_MS
-        )
+        name = "typed reader"
+        everything = [*partitions, *compacted]
+        super().__init__(run, run.chooser(name), name, everything, pause_ms=PAUSE_MS)
         self._ledger = ledger
         self._compacted = compacted
         self._want: TypedWant | None = None
@@ -60,8 +56,10 @@ class TypedReader(WorkloadReader):
         self._wanted_name = name if is_filtered else None
         return self._want
 
-    def take(self, tp: TopicPartition, leader: int, epoch: int, answer: Any) -> None:
-        data = memoryview(answer.records or b"")
+    def take(
+        self, tp: TopicPartition, leader: int, epoch: int, answer: FetchPartitionResponse
+    ) -> None:
+        data = records_of(answer)
         start = self.positions[tp]
         if self._want is None:
             next_offset, rows = self._of_batches(data, start)

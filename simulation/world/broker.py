@@ -15,10 +15,10 @@ from simulation.world.network import (
     SimulatedNetwork,
     SimulatedTransport,
 )
-from simulation.world.peer_ports import SimulatedPeerPorts
 from simulation.world.processes import (
     SimulatedForeignSessions,
     SimulatedMachine,
+    SimulatedPeerPorts,
     SimulatedProcess,
     SimulatedProcesses,
 )

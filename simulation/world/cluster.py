@@ -12,16 +12,14 @@ from uuid import UUID
 from simulation.world.broker import SimulatedBroker
 from simulation.world.clock import SimulatedLoop
 from simulation.world.disk import SimulatedDisk
-from simulation.world.network import CLIENT, SimulatedNetwork
+from simulation.world.network import CLIENT, OnReply, SimulatedNetwork
 from simulation.world.processes import SimulatedMachine
 from simulation.world.requests import (
+    ANSWER_MS,
     create_topic_request,
-    delete_topic_request,
-    elect_preferred_request,
     fetch_request,
     make_batch,
     produce_request,
-    reassign_request,
 )
 from simulation.world.zookeeper import SimulatedZooKeeper
 from storage_engine.core.ids import TopicPartition
@@ -30,8 +28,9 @@ from storage_engine.core.security.principal import Principal
 from storage_engine.log.files.disk import REAL_DISK, Disk
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
+from storage_engine.protocol.messages import alter_partition_reassignments as reassignments
 from storage_engine.protocol.messages import (
-    alter_partition_reassignments,
     create_topics,
     delete_topics,
     elect_leaders,
@@ -40,6 +39,8 @@ from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, To
 
 CLIENT_TIMEOUT_MS = 120_000
 
+Answers = list[Any]
+"""Of one request: its response, or a TransportError, once it has come."""
 PRODUCE_TRIES = 300
 PRODUCE_PAUSE_MS = 100
 
@@ -132,25 +133,25 @@ class SimulatedCluster:
         assert topic_id is not None, "brokers give each topic one"
         return topic_id
 
-    def ask(self, broker: int, spec: Any, version: int, message: Any) -> list[Any]:
+    def ask(self, broker: int, spec: ApiSpec[Req, Resp], version: int, message: Req) -> Answers:
         """Send a client's request; its answer will be in the list."""
-        answers: list[Any] = []
-        self.network.send(
-            CLIENT,
-            broker,
-            spec,
-            version,
-            message,
-            timeout_ms=CLIENT_TIMEOUT_MS,
-            on_reply=answers.append,
-        )
+        answers: Answers = []
+        self._send(broker, spec, version, message, answers.append)
         return answers
 
-    def answer(self, answers: list[Any], *, limit_ms: int = 60_000) -> Any:
+    def _send(
+        self, broker: int, spec: ApiSpec[Req, Resp], version: int, message: Req, on_reply: OnReply
+    ) -> None:
+        timeout_ms = CLIENT_TIMEOUT_MS
+        self.network.send(
+            CLIENT, broker, spec, version, message, timeout_ms=timeout_ms, on_reply=on_reply
+        )
+
+    def answer(self, answers: Answers, *, limit_ms: int = 60_000) -> Any:
         self.loop.run_until(lambda: bool(answers), limit_ms=limit_ms)
         return answers[0]
 
-    def ask_controller(self, spec: Any, version: int, request: Any) -> list[Any]:
+    def ask_controller(self, spec: ApiSpec[Req, Resp], version: int, request: Req) -> Answers:
         self.loop.run_until(lambda: self.controller is not None)
         assert self.controller is not None
         return self.ask(self.controller.id, spec, version, request)
@@ -162,24 +163,34 @@ class SimulatedCluster:
         request = create_topic_request(topic, partitions, settings)
         return self.answer(self.ask_controller(create_topics.API, 5, request)).topics[0]
 
-    def delete_topic(self, topic: str, *, timeout_ms: int = 30_000) -> list[Any]:
-        request = delete_topic_request(topic, timeout_ms=timeout_ms)
+    def delete_topic(self, topic: str, *, timeout_ms: int = ANSWER_MS) -> Answers:
+        request = delete_topics.DeleteTopicsRequest(topic_names=[topic], timeout_ms=timeout_ms)
         return self.ask_controller(delete_topics.API, 4, request)
 
-    def elect_preferred(self, tp: TopicPartition) -> list[Any]:
+    def elect_preferred(self, tp: TopicPartition) -> Answers:
         """Have the first assigned replica lead, now."""
-        request = elect_preferred_request(tp.topic, tp.partition)
+        named = elect_leaders.ElectLeadersRequest.TopicPartitions(
+            topic=tp.topic, partitions=[tp.partition]
+        )
+        request = elect_leaders.ElectLeadersRequest(
+            election_type=0, topic_partitions=[named], timeout_ms=ANSWER_MS
+        )
         return self.ask_controller(elect_leaders.API, 2, request)
 
-    def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> list[Any]:
+    def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> Answers:
         """Move the partition to other replicas; None cancels the move."""
-        request = reassign_request(tp.topic, tp.partition, target)
-        return self.ask_controller(alter_partition_reassignments.API, 0, request)
+        of_topic = reassignments.AlterPartitionReassignmentsRequest.ReassignableTopic
+        replicas = None if target is None else list(target)
+        named = of_topic.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
+        request = reassignments.AlterPartitionReassignmentsRequest(
+            timeout_ms=ANSWER_MS, topics=[of_topic(name=tp.topic, partitions=[named])]
+        )
+        return self.ask_controller(reassignments.API, 0, request)
 
     def produce(
         self, broker: int, tp: TopicPartition, payload: bytes, *, acks: int = -1
-    ) -> list[Any]:
-        answers: list[Any] = []
+    ) -> Answers:
+        answers: Answers = []
         self.send_produce(broker, tp, payload, answers.append, acks=acks)
         return answers
 
@@ -188,14 +199,12 @@ class SimulatedCluster:
         broker: int,
         tp: TopicPartition,
         payload: bytes,
-        on_reply: Callable[[Any], None],
+        on_reply: OnReply,
         *,
         acks: int = -1,
     ) -> None:
         request = produce_request(tp.topic, tp.partition, make_batch(payload=payload), acks=acks)
-        self.network.send(
-            CLIENT, broker, PRODUCE, 8, request, timeout_ms=CLIENT_TIMEOUT_MS, on_reply=on_reply
-        )
+        self._send(broker, PRODUCE, 8, request, on_reply)
 
     def produced(self, tp: TopicPartition, payload: bytes) -> int:
         """Produce with acks=all and retries; return the offset acknowledged."""
@@ -216,7 +225,7 @@ class SimulatedCluster:
 
     def fetch(
         self, broker: int, tp: TopicPartition, offset: int, *, wait_ms: int = 0, rack: str = ""
-    ) -> list[Any]:
+    ) -> Answers:
         request = fetch_request(tp.topic, tp.partition, offset, wait_ms=wait_ms, rack=rack)
         return self.ask(broker, FETCH, 11, request)
 

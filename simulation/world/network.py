@@ -15,12 +15,13 @@ Not modelled: corrupt bytes (the CRC of a batch and TCP's own see to those), par
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from simulation.world.clock import ProcessLoop, ScheduledCall, SimulatedLoop
 from storage_engine.core.control.cluster_state import ONLY_LISTENER
 from storage_engine.core.ports import Endpoint, PortAnswer, TransportError
 from storage_engine.core.security.principal import ANONYMOUS, Principal
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.framing import (
     encode_request_frame,
     parse_response,
@@ -36,6 +37,11 @@ CLIENT = 0
 """The number of a sender that is no broker."""
 
 OnReply = Callable[[Any], None]
+"""Gets the response, of whatever API, or a TransportError."""
+
+
+def endpoint_of(broker: int) -> Endpoint:
+    return Endpoint(broker_id=broker, host="simulated", port=BASE_PORT + broker)
 
 
 class Host(Protocol):
@@ -80,19 +86,14 @@ def _view(piece: Any) -> Any:
     return piece.view() if hasattr(piece, "view") else piece
 
 
-class _Request:
+class _Request(NamedTuple):
     """A request that its sender waits for."""
 
-    __slots__ = ("correlation_id", "on_reply", "spec", "timer", "version")
-
-    def __init__(
-        self, correlation_id: int, spec: Any, version: int, on_reply: OnReply, timer: ScheduledCall
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.spec = spec
-        self.version = version
-        self.on_reply = on_reply
-        self.timer = timer
+    correlation_id: int
+    spec: Any
+    version: int
+    on_reply: OnReply
+    timer: ScheduledCall
 
 
 class _Pipe:
@@ -158,7 +159,7 @@ class SimulatedConnection:
         channel: str = "",
     ) -> None:
         self._network = network
-        self.number = network.next_connection_number()
+        self.number = next(network.connection_numbers)
         self.channel = channel
         self.sender = sender
         self.receiver = receiver
@@ -184,16 +185,16 @@ class SimulatedConnection:
 
     def send(
         self,
-        spec: Any,
+        spec: ApiSpec[Req, Resp],
         version: int,
-        message: Any,
+        message: Req,
         *,
         timeout_ms: int,
-        on_reply: OnReply | None,
+        on_reply: Callable[[Resp | TransportError], None] | None,
     ) -> None:
         """`on_reply` is None for a request that is never answered (acks=0)."""
         network = self._network
-        correlation_id = network.next_correlation_id()
+        correlation_id = next(network.correlation_ids)
         buffers = encode_request_frame(spec, version, correlation_id, "simulation", message)
         frame = memoryview(bytearray().join([bytes(_view(p)) for p in buffers]))[SIZE_BYTES:]
         if on_reply is not None:
@@ -314,7 +315,8 @@ class SimulatedConnection:
         """End the receiver's side."""
         self.closed = True
         self._exchanges.clear()
-        self._network.forget(self)
+        if self in self._network.connections:
+            self._network.connections.remove(self)
 
 
 class SimulatedNetwork:
@@ -344,18 +346,8 @@ class SimulatedNetwork:
         self.delay_ms: Callable[[], int] = lambda: NETWORK_DELAY_MS
         self.resend_ms: Callable[[], int] = lambda: 0
         """The delay after a partition until a connection sends again what was lost."""
-        self._correlation_ids = itertools.count(1)
-        self._connection_numbers = itertools.count()
-
-    def next_connection_number(self) -> int:
-        return next(self._connection_numbers)
-
-    def next_correlation_id(self) -> int:
-        return next(self._correlation_ids)
-
-    def forget(self, connection: SimulatedConnection) -> None:
-        if connection in self.connections:
-            self.connections.remove(connection)
+        self.correlation_ids = itertools.count(1)
+        self.connection_numbers = itertools.count()
 
     def cut(self, one: int, other: int) -> None:
         """Break all connections between two, and prevent new ones until `heal`."""
@@ -429,17 +421,17 @@ class SimulatedNetwork:
         self,
         sender: int,
         receiver: int,
-        spec: Any,
+        spec: ApiSpec[Req, Resp],
         version: int,
-        message: Any,
+        message: Req,
         *,
         timeout_ms: int,
-        on_reply: OnReply,
+        on_reply: Callable[[Resp | TransportError], None],
     ) -> SimulatedConnection:
         """One request on a connection of its own."""
         connection = SimulatedConnection(self, sender, None, receiver)
 
-        def last(reply: Any) -> None:
+        def last(reply: Resp | TransportError) -> None:
             connection.give_up("it has served")
             on_reply(reply)
 
@@ -462,12 +454,12 @@ class SimulatedTransport:
         self,
         endpoint: Endpoint,
         channel: str,
-        spec: Any,
+        spec: ApiSpec[Req, Resp],
         version: int,
-        message: Any,
+        message: Req,
         *,
         timeout_ms: int,
-        on_reply: OnReply | None,
+        on_reply: Callable[[Resp | TransportError], None] | None,
     ) -> None:
         """Send a request as core.ports.Transport does; `on_reply` None asks for no answer."""
         receiver = endpoint.port - BASE_PORT

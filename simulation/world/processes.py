@@ -1,4 +1,5 @@
-"""Simulated machines, the processes on them, and the ends of foreign sessions.
+"""Simulated machines, the processes on them, and what a broker learns of the processes, ports and
+sessions of others.
 
 Fault model: each machine numbers its processes from 1 on, so that numbers of different machines
 mean different processes, and a number is used again after a restart. The end of a process is
@@ -9,8 +10,9 @@ has another boot id when it is back.
 from collections.abc import Callable
 
 from simulation.world.clock import ProcessLoop
+from simulation.world.network import SimulatedNetwork, endpoint_of
 from simulation.world.zookeeper import SimulatedZooKeeper
-from storage_engine.core.ports import ProcessIdentity
+from storage_engine.core.ports import Endpoint, PortAnswer, ProcessIdentity
 
 NOTICED_MS = 1
 
@@ -115,3 +117,24 @@ class SimulatedForeignSessions:
 
         # To connect takes a round trip before; once sent, it arrives though the sender is gone.
         server.loop.call_later(server.delay_ms() + server.delay_ms() + server.delay_ms(), arrive)
+
+
+class SimulatedPeerPorts:
+    """`core.ports.PeerPorts` of one life of a broker: what it learns of the ports of others."""
+
+    def __init__(self, network: SimulatedNetwork, sender: int, owner: ProcessLoop) -> None:
+        self._network = network
+        self._sender = sender
+        self._owner = owner
+
+    def on_closed(self, listener: Callable[[Endpoint], None]) -> None:
+        self._network.on_closed[self._sender] = lambda receiver: listener(endpoint_of(receiver))
+
+    def probe(self, endpoint: Endpoint, on_done: Callable[[PortAnswer], None]) -> None:
+        network = self._network
+
+        def arrive() -> None:
+            answer = network.answer_of(self._sender, endpoint.broker_id)
+            self._owner.deliver_later(network.delay_ms(), lambda: on_done(answer))
+
+        network.loop.call_later(network.delay_ms(), arrive)

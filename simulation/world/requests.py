@@ -1,8 +1,9 @@
 """The messages of simulated clients: batches of records and the requests around them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
+from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -10,8 +11,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
 )
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.messages import alter_partition_reassignments as reassignments
-from storage_engine.protocol.messages import create_topics, delete_topics, elect_leaders
+from storage_engine.protocol.messages import add_partitions_to_txn, create_topics
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
@@ -115,22 +115,26 @@ def create_topic_request(topic: str, partitions: int, config: dict[str, str]) ->
     )
 
 
-def delete_topic_request(topic: str, *, timeout_ms: int = ANSWER_MS) -> Any:
-    return delete_topics.DeleteTopicsRequest(topic_names=[topic], timeout_ms=timeout_ms)
-
-
-def elect_preferred_request(topic: str, partition: int) -> Any:
-    named = elect_leaders.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
-    return elect_leaders.ElectLeadersRequest(
-        election_type=0, topic_partitions=[named], timeout_ms=ANSWER_MS
+def enlist_request(
+    transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+) -> add_partitions_to_txn.AddPartitionsToTxnRequest:
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return add_partitions_to_txn.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=[
+            add_partitions_to_txn.AddPartitionsToTxnTopic(name=topic, partitions=some)
+            for topic, some in numbers.items()
+        ],
     )
 
 
-def reassign_request(topic: str, partition: int, target: Sequence[int] | None) -> Any:
-    """Return a request to move a partition; `target` None cancels the move under way."""
-    of_topic = reassignments.AlterPartitionReassignmentsRequest.ReassignableTopic
-    replicas = None if target is None else list(target)
-    named = of_topic.ReassignablePartition(partition_index=partition, replicas=replicas)
-    return reassignments.AlterPartitionReassignmentsRequest(
-        timeout_ms=ANSWER_MS, topics=[of_topic(name=topic, partitions=[named])]
-    )
+def enlisted_codes(answer: add_partitions_to_txn.AddPartitionsToTxnResponse) -> list[int]:
+    return [
+        row.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for row in topic.results_by_partition
+    ]

@@ -8,9 +8,8 @@ it runs again.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from simulation.world.zookeeper import SimulatedZooKeeper, Watches
+from simulation.world.zookeeper import Node, SimulatedZooKeeper, Watches
 from storage_engine.core.ports import (
     Scheduler,
     SessionState,
@@ -207,39 +206,27 @@ class SimulatedSession:
         self._listeners.append(listener)
 
     def get(self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None) -> None:
-        def do(_session_id: int) -> ZkReply:
-            node = self.server.nodes.get(path)
-            if node is None:
-                return ZkReply(status=ZkStatus.NO_NODE)
-            self._watch(self.server.data_watches, path, watch)
+        def answer(node: Node) -> ZkReply:
             return ZkReply(status=ZkStatus.OK, data=node.data, stat=node.stat)
 
-        self._submit(path, do, on_reply)
+        self._read(path, self.server.data_watches, watch, answer, on_reply)
 
     def children(
         self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
     ) -> None:
-        def do(_session_id: int) -> ZkReply:
-            node = self.server.nodes.get(path)
-            if node is None:
-                return ZkReply(status=ZkStatus.NO_NODE)
-            self._watch(self.server.child_watches, path, watch)
+        def answer(node: Node) -> ZkReply:
             names = self.server.children(path)
             return ZkReply(status=ZkStatus.OK, children=names, stat=node.stat)
 
-        self._submit(path, do, on_reply)
+        self._read(path, self.server.child_watches, watch, answer, on_reply)
 
     def exists(
         self, path: str, on_reply: ZkCallback, watch: Callable[[], None] | None = None
     ) -> None:
-        def do(_session_id: int) -> ZkReply:
-            self._watch(self.server.data_watches, path, watch)
-            node = self.server.nodes.get(path)
-            if node is None:
-                return ZkReply(status=ZkStatus.NO_NODE)
+        def answer(node: Node) -> ZkReply:
             return ZkReply(status=ZkStatus.OK, stat=node.stat)
 
-        self._submit(path, do, on_reply)
+        self._read(path, self.server.data_watches, watch, answer, on_reply, watches_absent=True)
 
     def create(
         self,
@@ -275,9 +262,23 @@ class SimulatedSession:
         paths = " ".join(op.path for op in wanted)
         self._submit(paths, lambda own: self.server.multi(wanted, own), on_reply, writes=True)
 
-    def _watch(self, watches: Watches, path: str, watch: Any) -> None:
-        if watch is not None:
-            watches.setdefault(path, []).append((self, watch))
+    def _read(
+        self,
+        path: str,
+        watches: Watches,
+        watch: Callable[[], None] | None,
+        answer: Callable[[Node], ZkReply],
+        on_reply: ZkCallback,
+        *,
+        watches_absent: bool = False,
+    ) -> None:
+        def do(_session_id: int) -> ZkReply:
+            node = self.server.nodes.get(path)
+            if watch is not None and (node is not None or watches_absent):
+                watches.setdefault(path, []).append((self, watch))
+            return ZkReply(status=ZkStatus.NO_NODE) if node is None else answer(node)
+
+        self._submit(path, do, on_reply)
 
     def _receive(self, callback: Callable[[], None]) -> None:
         """Receive something from the server, after what it sent before."""

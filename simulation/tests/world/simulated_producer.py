@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from simulation.world.cluster import SimulatedCluster
-from simulation.world.requests import ANSWER_MS, make_batch
+from simulation.world.requests import ANSWER_MS, enlist_request, enlisted_codes, make_batch
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
@@ -28,8 +28,6 @@ TRIES = 600
 TRANSACTION = 1
 EPOCH_BUMP = 5
 """The first version of EndTxn that bumps the epoch."""
-
-_Topic = add_partitions_to_txn.AddPartitionsToTxnTopic
 
 
 class SimulatedProducer:
@@ -64,21 +62,8 @@ class SimulatedProducer:
 
     def add(self, *partitions: TopicPartition) -> None:
         """Enlist partitions."""
-        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[_Topic(name=t, partitions=[p]) for t, p in partitions],
-        )
-
-        def codes(answer: add_partitions_to_txn.AddPartitionsToTxnResponse) -> Sequence[int]:
-            return [
-                row.partition_error_code
-                for topic in answer.results_by_topic_v3_and_below
-                for row in topic.results_by_partition
-            ]
-
-        self.ask_coordinator(add_partitions_to_txn.API, 3, request, codes)
+        request = enlist_request(self.transactional_id, self.producer_id, self.epoch, partitions)
+        self.ask_coordinator(add_partitions_to_txn.API, 3, request, enlisted_codes)
 
     def end(self, *, commits: bool) -> None:
         request = self.end_request(commits=commits)

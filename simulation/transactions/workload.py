@@ -2,35 +2,25 @@
 one sink, readers of records and of a group's offsets, and the ledgers of their transactions.
 
 The logs of the coordinators have small segments and are compacted all the time.
-
-All choices here come from generators of their own, so that the same seed without transactions is
-the same run as before.
 """
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from simulation.checks.checkers import Checker
 from simulation.checks.copies import BatchNote
-from simulation.checks.trace import Trace
-from simulation.faults.faults import Profile
-from simulation.transactions.asker import RETRY_MS
+from simulation.shared import Profile, Run
+from simulation.transactions.clients import World
 from simulation.transactions.copied_rows import CopiedRows
-from simulation.transactions.drivers import Query
-from simulation.transactions.group_ledger import GROUP_STATE, GroupLedger
+from simulation.transactions.group_ledger import GROUP_STATE
 from simulation.transactions.group_offsets import OffsetReader
-from simulation.transactions.ledger import TransactionLedger
-from simulation.transactions.members import SINK
 from simulation.transactions.producers import TransactionalProducer, WritingProducer
 from simulation.transactions.reader import CommittedReader
-from simulation.transactions.state_history import StateHistory
+from simulation.transactions.sink import SINK, Query
 from simulation.transactions.state_log import (
     PARTITIONS,
-    CommittedDecisions,
+    StateHistory,
     state_partition_of,
 )
 from simulation.workload import WorkloadClient
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.ports import TransportError
@@ -43,8 +33,6 @@ STATE_PARTITIONS = [
 BEGIN_MS = (1, 500)
 COPYING = 0.5
 """The share of runs with queries that copy one source."""
-CHECK_MS = 500
-"""How often compacted replicas are compared."""
 TOPIC_CONFIG = 2
 """The resource_type of IncrementalAlterConfigs."""
 COMPACTED = {
@@ -71,51 +59,22 @@ def settings_of(profile: Profile) -> dict[str, str]:
     return found
 
 
-class TransactionalWorld:
-    """The transactional clients and ledgers of one run."""
+class Transactions(World):
+    """The transactional clients of one run, and their checks."""
 
-    def __init__(
-        self,
-        cluster: SimulatedCluster,
-        checker: Checker,
-        trace: Trace,
-        profile: Profile,
-        seed: int,
-        partitions: Sequence[TopicPartition],
-    ) -> None:
-        self.cluster = cluster
-        self.checker = checker
-        self.trace = trace
-        self.choose = random.Random(f"transactions {seed}")
-        self.partitions = partitions
-        self.over = False
-        self.hurries = False
-        self.waiting: set[str] = set()
-        self._numbers = 0
-        self.ledger = TransactionLedger(checker.record)
-        self.groups = GroupLedger(checker.record)
-        self.decisions = CommittedDecisions(checker)
-        self.history = StateHistory(cluster, checker, STATE_PARTITIONS)
+    def __init__(self, run: Run, partitions: Sequence[TopicPartition]) -> None:
+        super().__init__(run, partitions)
+        self.history = StateHistory(run, STATE_PARTITIONS)
         self.offset_reader = OffsetReader(self)
-        self.copied = CopiedRows(lambda: checker.record(state_partition_of(SINK)).unclean)
+        self.copied = CopiedRows(lambda: self.checker.record(state_partition_of(SINK)).unclean)
         self.ledger.on_won = self.copied.on_won
-        self.reader = CommittedReader(
-            cluster, checker, random.Random(f"reader {seed}"), self.ledger, partitions
-        )
+        self.reader = CommittedReader(run, self.ledger, partitions)
         self._ends: dict[TopicPartition, int] | None = None
         """The offsets that the reader has to reach, once all is decided."""
-        checker.expect_topic(
-            TRANSACTION_STATE_TOPIC,
-            unclean=False,
-            min_in_sync=profile.min_insync_replicas,
-            durable=profile.durable,
-            compacted=True,
-        )
-        checker.expect_topic(
-            GROUP_STATE.topic, unclean=False, min_in_sync=1, durable=profile.durable, compacted=True
-        )
-        checker.on_committed = self._on_committed
-        checker.on_leader = self._on_leader
+        run.expect_topic(TRANSACTION_STATE_TOPIC, compacted=True)
+        run.expect_topic(GROUP_STATE.topic, min_in_sync=1, compacted=True)
+        run.checker.on_committed.append(self._on_committed)
+        run.checker.on_leader = self._on_leader
 
     def start(self) -> None:
         for name in ("o", "p"):
@@ -129,7 +88,7 @@ class TransactionalWorld:
         self.later(self.offset_reader.run, within_ms=BEGIN_MS)
         for topic in COMPACTED:
             self.later(lambda topic=topic: self._make_segments_small(topic))  # type: ignore[misc]
-        self.cluster.loop.call_later(CHECK_MS, self._compare_replicas)
+        self.history.start()
 
     def finish(self) -> None:
         """Begin nothing new; transactions without a living client time out."""
@@ -177,13 +136,6 @@ class TransactionalWorld:
             "compactions": self.history.passes,
         }
 
-    def number(self) -> int:
-        self._numbers += 1
-        return self._numbers
-
-    def later(self, act: Callable[[], None], *, within_ms: tuple[int, int] = RETRY_MS) -> None:
-        self.cluster.loop.call_later(self.choose.randint(*within_ms), act)
-
     def _on_committed(self, tp: TopicPartition, note: BatchNote, broker: int) -> None:
         if tp in self.partitions:
             self.ledger.on_committed(tp, note)
@@ -228,10 +180,6 @@ class TransactionalWorld:
                     found.append(f"{tp} is stable up to {stable}, and ends at {end}")
         return found
 
-    def _compare_replicas(self) -> None:
-        self.history.check_compacted()
-        self.cluster.loop.call_later(CHECK_MS, self._compare_replicas)
-
     def _make_segments_small(self, topic: str) -> None:
         """Alter the topic's settings, as an administrator does, with retries."""
         resource = incremental_alter_configs.IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -249,5 +197,5 @@ class TransactionalWorld:
                 self.later(lambda: self._make_segments_small(topic))
 
         broker = self.choose.choice(self.cluster.brokers).id
-        administrator = WorkloadClient(self.cluster, self.checker, self.choose, "settings")
+        administrator = WorkloadClient(self.run, self.choose, "settings")
         administrator.request(broker, incremental_alter_configs.API, 1, request, on_reply)

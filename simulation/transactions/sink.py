@@ -9,17 +9,20 @@ and a replay has the same records of it. Source: R-SPARK2, R-SPARK3.
 
 from collections.abc import Callable, Iterable
 from typing import Any
+from uuid import UUID
 
-from simulation.transactions import sink_requests
-from simulation.transactions.actor import way_to
-from simulation.transactions.asker import Asker, World
+from simulation.transactions.clients import Actor, Asker, Then, World, way_to
 from simulation.transactions.copied_rows import SOURCES, CopiedRows, Ranges
-from simulation.transactions.members import SINK, TIMEOUT_MS, Attempt
-from simulation.transactions.sink_requests import BatchName, SinkRequest
+from simulation.transactions.ledger import MicroBatch
+from simulation.transactions.state_log import state_partition_of
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import member_transactional_id
+from storage_engine.protocol.apis import abort_members, batch_heartbeat, commit_batch, join_batch
+from storage_engine.protocol.apis.spec import ApiSpec, Req
 
+SINK = "sink"
+TIMEOUT_MS = 3000
 PAUSE_MS = (50, 700)
 MOST_TASKS = 3
 LOSERS = 0.25
@@ -50,6 +53,86 @@ RECORDS_A_SECOND = 100
 """The records that come to each partition of the source."""
 MOST_RECORDS = 400
 """The most records of a source partition in one batch."""
+
+
+class Attempt(Actor):
+    """One attempt of one task of one driver."""
+
+    def __init__(
+        self, world: World, batch: MicroBatch, name: str, copied: CopiedRows, rows: Ranges
+    ) -> None:
+        """`rows` come from a source that other queries copy, too."""
+        super().__init__(world, member_transactional_id(SINK), name)
+        self._batch = batch
+        self._copied = copied
+        self._rows = rows
+        self.transaction = world.ledger.begin(
+            f"<{batch} by {self.name}>", state_partition_of(SINK), batch
+        )
+
+    @property
+    def member(self) -> tuple[int, int]:
+        return self.producer_id, self.epoch
+
+    @property
+    def has_joined(self) -> bool:
+        return self.producer_id != -1
+
+    @property
+    def highest(self) -> dict[TopicPartition, int]:
+        """Return the last offset that it writes of each source partition, inclusive."""
+        return {source: offsets[-1] for source, offsets in self._rows.items()}
+
+    def work(self, partitions: list[TopicPartition], then: Then) -> None:
+        """Join, enlist and write; `then` gets the outcome."""
+
+        def joined(code: ErrorCode) -> None:
+            if code or not partitions:
+                then(code)
+            else:
+                self.enlist(partitions, enlisted)
+
+        def enlisted(code: ErrorCode) -> None:
+            if code:
+                then(code)
+                return
+            self._batch.touched(self.answer_times)
+            self.write(self.transaction, partitions, then)
+
+        self._join(joined)
+
+    def _join(self, then: Then) -> None:
+        request = join_batch.JoinBatchRequest(
+            sink=SINK,
+            query=self._batch.query,
+            batch=self._batch.number,
+            timeout_ms=TIMEOUT_MS,
+            nonce=UUID(int=self.world.number()),
+        )
+        was_known = self._batch.is_known
+
+        def on_answer(answer: join_batch.JoinBatchResponse, code: ErrorCode) -> None:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            if code is ErrorCode.NONE:
+                self._joined(answer, was_known=was_known)
+            elif code is ErrorCode.ALREADY_COMMITTED:
+                self.world.ledger.note_known(self.transaction)
+                self.world.decisions.check_batch(SINK, self._batch.query, self._batch.number)
+            then(code)
+
+        self.ask(self.way, join_batch.API, 0, request, lambda a: [a.error_code], on_answer)
+
+    def _joined(self, answer: join_batch.JoinBatchResponse, *, was_known: bool) -> None:
+        if was_known:
+            self.world.ledger.check_replay(self.transaction, "JoinBatch")
+        self.transaction.joined_ms = self.answer_times.sent_ms
+        self._batch.touched(self.answer_times)
+        fresh = {
+            source: range(max(offsets.start, answer.origins.get(source, -1) + 1), offsets.stop)
+            for source, offsets in self._rows.items()
+        }
+        self._rows = {source: offsets for source, offsets in fresh.items() if offsets}
+        self._copied.writes(self.transaction, self._rows)
 
 
 class Query:
@@ -117,10 +200,6 @@ class Driver(Asker):
         self._winners: list[Attempt] = []
         self._losers: list[Attempt] = []
 
-    @property
-    def _name(self) -> BatchName:
-        return BatchName(SINK, self._batch.query, self._batch.number)
-
     def run(self) -> None:
         world, choose = self.world, self.choose
         tasks = range(choose.randint(1, MOST_TASKS))
@@ -161,13 +240,13 @@ class Driver(Asker):
             return []
         return choose.sample(partitions, choose.randint(1, len(partitions)))
 
-    def _asks(self, request: SinkRequest, then: Callable[[ErrorCode], None]) -> None:
-        spec, version, message = request
-
+    def _asks(
+        self, spec: ApiSpec[Req, Any], request: Req, then: Callable[[ErrorCode], None]
+    ) -> None:
         def on_answer(_answer: Any, code: ErrorCode) -> None:
             then(code)
 
-        self.ask(self._way, spec, version, message, lambda a: [a.error_code], on_answer)
+        self.ask(self._way, spec, 0, request, lambda a: [a.error_code], on_answer)
 
     def _keep_alive(self) -> None:
         if self._is_over or self.world.over:
@@ -178,7 +257,11 @@ class Driver(Asker):
                 self._batch.touched(self.answer_times)
             self.world.later(self._keep_alive, within_ms=HEARTBEAT_MS)
 
-        self._asks(sink_requests.heartbeat(self._name), on_answer)
+        batch = self._batch
+        request = batch_heartbeat.BatchHeartbeatRequest(
+            sink=SINK, query=batch.query, batch=batch.number
+        )
+        self._asks(batch_heartbeat.API, request, on_answer)
 
     def _done(self, code: ErrorCode) -> None:
         """Record the end of a task."""
@@ -237,13 +320,15 @@ class Driver(Asker):
             if not dies:
                 self._end_batch(is_committed=is_committed)
 
-        request = sink_requests.commit(
-            self._name,
-            frozenset(each.member for each in named),
+        request = commit_batch.CommitBatchRequest(
+            sink=SINK,
+            query=batch.query,
+            batch=batch.number,
+            members=frozenset(each.member for each in named),
             drained=drained,
             origins=origins,
         )
-        self._asks(request, on_answer)
+        self._asks(commit_batch.API, request, on_answer)
 
     def _end_batch(self, *, is_committed: bool) -> None:
         if not is_committed:
@@ -282,8 +367,11 @@ class Driver(Asker):
                         self.world.ledger.record_answer(transaction, commits=False)
             then(code)
 
-        request = sink_requests.abort(self._name, frozenset(each.member for each in named))
-        self._asks(request, on_answer)
+        members = frozenset(each.member for each in named)
+        request = abort_members.AbortMembersRequest(
+            sink=SINK, query=self._batch.query, members=members
+        )
+        self._asks(abort_members.API, request, on_answer)
 
     def _given_up(self, code: ErrorCode) -> None:
         if code is ErrorCode.NONE and self.choose.random() < COMMITS_YET:
