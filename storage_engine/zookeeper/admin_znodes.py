@@ -7,12 +7,14 @@ Source: the JSON of the design documents (admin), R-CTL6, R-CTL7, R-CTL8.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.zookeeper.znode_json import (
     BROKER_IDS,
     PARTITIONS,
+    Fields,
+    JsonValue,
     ZnodeFormatError,
     broker_ids,
     decode_object,
@@ -60,22 +62,30 @@ class DeleteTopicsZNode:
         return cls(topics=topics, problems=problems)
 
     @classmethod
-    def _entry(cls, item: object) -> str:
+    def _entry(cls, item: JsonValue) -> str:
         return legal_topic(cls.PATH, text(cls.PATH, "topics", item))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreferredReplicaElectionZNode:
-    """/admin/preferred_replica_election: partitions whose preferred replica shall lead."""
-
-    PATH: ClassVar[str] = "/admin/preferred_replica_election"
+class _Partitions:
+    """A list of partitions, as two of the nodes have it."""
 
     partitions: tuple[TopicPartition, ...]
     problems: tuple[str, ...] = ()
     """The problems of the entries that can't be decoded; these entries are left out."""
 
     def encode(self) -> bytes:
-        return _encode_partitions(self.partitions)
+        named: list[Fields] = [
+            {"topic": tp.topic, "partition": tp.partition} for tp in self.partitions
+        ]
+        return encode_object({"version": 1, "partitions": named})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreferredReplicaElectionZNode(_Partitions):
+    """/admin/preferred_replica_election: partitions whose preferred replica shall lead."""
+
+    PATH: ClassVar[str] = "/admin/preferred_replica_election"
 
     @classmethod
     def decode(cls, data: bytes) -> "PreferredReplicaElectionZNode":
@@ -123,7 +133,7 @@ class ReassignPartitionsZNode:
         return cls(target_replicas=targets, problems=reported(problems))
 
     @classmethod
-    def _entry(cls, item: object) -> tuple[TopicPartition, tuple[BrokerId, ...]]:
+    def _entry(cls, item: JsonValue) -> tuple[TopicPartition, tuple[BrokerId, ...]]:
         tp, fields = _partition(cls.PATH, item)
         replicas = broker_ids(
             cls.PATH, f"replicas of {tp}", required_value(cls.PATH, fields, "replicas")
@@ -134,23 +144,16 @@ class ReassignPartitionsZNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChangeZNode:
+class IsrChangeZNode(_Partitions):
     """/isr_change_notification/isr_change_<n>, sequential: a leader has changed these ISRs."""
 
     PARENT: ClassVar[str] = "/isr_change_notification"
     PREFIX: ClassVar[str] = "/isr_change_notification/isr_change_"
     """The path to which ZooKeeper appends the number."""
 
-    partitions: tuple[TopicPartition, ...]
-    problems: tuple[str, ...] = ()
-    """The problems of the entries that can't be decoded; these entries are left out."""
-
     @classmethod
     def path(cls, child: str) -> str:
         return f"{cls.PARENT}/{child}"
-
-    def encode(self) -> bytes:
-        return _encode_partitions(self.partitions)
 
     @classmethod
     def decode(cls, child: str, data: bytes) -> "IsrChangeZNode":
@@ -208,22 +211,13 @@ class ConfigChangeZNode:
         return cls(entity_path=str_field(path, decode_object(path, data), "entity_path"))
 
 
-def _encode_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
-    return encode_object(
-        {
-            "version": 1,
-            "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in partitions],
-        }
-    )
-
-
 def _decode_partitions(
     path: str, data: bytes
 ) -> tuple[tuple[TopicPartition, ...], tuple[str, ...]]:
     return _readable(path, data, "partitions", lambda item: _partition(path, item)[0])
 
 
-def _partition(path: str, item: object) -> tuple[TopicPartition, dict[str, Any]]:
+def _partition(path: str, item: JsonValue) -> tuple[TopicPartition, Fields]:
     """Return the partition of an entry of 'partitions', and all its fields."""
     if not isinstance(item, dict):
         raise ZnodeFormatError(f"znode {path}: 'partitions' must be a list of objects")
@@ -232,7 +226,7 @@ def _partition(path: str, item: object) -> tuple[TopicPartition, dict[str, Any]]
 
 
 def _readable(
-    path: str, data: bytes, key: str, read: Callable[[object], Entry]
+    path: str, data: bytes, key: str, read: Callable[[JsonValue], Entry]
 ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """Return the entries of a list, each once, and the problems of those that can't be decoded."""
     found: dict[Entry, None] = {}

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kazoo.interfaces import IAsyncResult
+
 from storage_engine.core.ports import Clock, ZkCallback, ZkReply, ZkStatus
 from storage_engine.zookeeper import replies
 
@@ -28,7 +30,7 @@ class PendingCall:
 
     name: str
     path: str
-    send: Callable[[], Any]
+    send: Callable[[], IAsyncResult]
     """Passes it to kazoo; returns kazoo's asynchronous result."""
     decode: Callable[[Any], ZkReply]
     on_reply: ZkCallback
@@ -95,7 +97,7 @@ class CallWindow:
             self._in_flight.add(call)
             self.send_now(call)
 
-    def _on_result(self, call: PendingCall, result: Any) -> None:
+    def _on_result(self, call: PendingCall, result: IAsyncResult) -> None:
         error = result.exception
         answered = error is None or replies.is_answer(error)
         if answered:

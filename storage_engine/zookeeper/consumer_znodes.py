@@ -15,7 +15,7 @@ import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.zookeeper.znode_json import (
@@ -89,7 +89,7 @@ class ConsumerIdZNode:
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> "ConsumerIdZNode":
-        fields: dict[str, Any] = decode_object(path, data)
+        fields = decode_object(path, data)
         return cls({topic: int_field(path, fields, topic, _STREAMS) for topic in fields})
 
 

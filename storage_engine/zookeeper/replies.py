@@ -1,6 +1,6 @@
 """kazoo's results and exceptions as `ZkReply`. Any result that is not a clear answer is UNKNOWN."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from kazoo.exceptions import (
     BadArgumentsError,
@@ -17,6 +17,7 @@ from kazoo.exceptions import (
     SessionMovedError,
     ZookeeperError,
 )
+from kazoo.protocol.states import ZnodeStat
 
 from storage_engine.core.ports import ZkReply, ZkStat, ZkStatus
 
@@ -51,37 +52,37 @@ def from_error(error: Exception) -> ZkReply:
     return ZkReply(status=_status(error))
 
 
-def from_get(result: Any) -> ZkReply:
+def from_get(result: tuple[bytes | None, ZnodeStat]) -> ZkReply:
     data, stat = result
     # A node made by another program may have no data at all: null, not empty.
     return ZkReply(status=ZkStatus.OK, data=bytes(data or b""), stat=_stat(stat))
 
 
-def from_children(result: Any) -> ZkReply:
+def from_children(result: tuple[Sequence[str], ZnodeStat]) -> ZkReply:
     children, stat = result
     return ZkReply(status=ZkStatus.OK, children=sorted(children), stat=_stat(stat))
 
 
-def from_exists(result: Any) -> ZkReply:
+def from_exists(result: ZnodeStat | None) -> ZkReply:
     if result is None:
         return ZkReply(status=ZkStatus.NO_NODE)
     return ZkReply(status=ZkStatus.OK, stat=_stat(result))
 
 
-def from_create(result: Any) -> ZkReply:
+def from_create(result: tuple[str, ZnodeStat]) -> ZkReply:
     path, stat = result
     return ZkReply(status=ZkStatus.OK, path=path, stat=_stat(stat))
 
 
-def from_set(result: Any) -> ZkReply:
+def from_set(result: ZnodeStat) -> ZkReply:
     return ZkReply(status=ZkStatus.OK, stat=_stat(result))
 
 
-def from_delete(_result: Any) -> ZkReply:
+def from_delete(_result: bool) -> ZkReply:
     return ZkReply(status=ZkStatus.OK)
 
 
-def from_multi(results: Any) -> ZkReply:
+def from_multi(results: Sequence[str | bool | ZnodeStat | Exception]) -> ZkReply:
     """Return the reply to a commit; kazoo returns the failures in the list of results."""
     failures = [(index, item) for index, item in enumerate(results) if isinstance(item, Exception)]
     for index, failure in failures:
@@ -96,7 +97,7 @@ def _status(error: Exception) -> ZkStatus:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), ZkStatus.UNKNOWN)
 
 
-def _stat(stat: Any) -> ZkStat:
+def _stat(stat: ZnodeStat) -> ZkStat:
     return ZkStat(
         version=stat.version,
         czxid=stat.czxid,

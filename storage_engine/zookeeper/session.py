@@ -25,8 +25,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.protocol.states import KazooState
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.interfaces import IAsyncResult
+from kazoo.protocol.states import KazooState, WatchedEvent
 
 from storage_engine.core.ports import (
     Clock,
@@ -278,7 +279,7 @@ class ZooKeeperSession:
         self,
         name: str,
         path: str,
-        send: Callable[[], Any],
+        send: Callable[[], IAsyncResult],
         decode: Callable[[Any], ZkReply],
         on_reply: ZkCallback,
         *,
@@ -311,12 +312,12 @@ class ZooKeeperSession:
     def _on_answer(self, sent_monotonic_ms: int) -> None:
         self._last_answer_monotonic_ms = max(self._last_answer_monotonic_ms, sent_monotonic_ms)
 
-    def _watcher(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
+    def _watcher(self, watch: Callable[[], None] | None) -> Callable[[WatchedEvent], None] | None:
         if watch is None:
             return None
         armed = True
 
-        def fire(_event: Any) -> None:
+        def fire(_event: WatchedEvent) -> None:
             nonlocal armed
             if armed and not self._closed:
                 armed = False
@@ -435,7 +436,7 @@ class ZooKeeperSession:
             log.debug("callback dropped, the event loop is closed")
 
 
-def _add(transaction: Any, operation: ZkOp, access: ZooKeeperAccess) -> None:
+def _add(transaction: TransactionRequest, operation: ZkOp, access: ZooKeeperAccess) -> None:
     match operation.kind:
         case ZkOpKind.CHECK:
             transaction.check(operation.path, operation.version)

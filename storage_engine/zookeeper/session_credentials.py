@@ -45,13 +45,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from storage_engine.core.control.death_proof import is_same_process, may_be_local
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import OpenProcess, Processes, ProcessIdentity
 from storage_engine.zookeeper.znode_json import (
     BROKER_IDS,
+    JsonValue,
     ZnodeFormatError,
     decode_object,
     encode_object,
@@ -168,7 +169,7 @@ class SessionZNode:
         return None if number is None else BrokerId(number)
 
     def encode(self) -> bytes:
-        fields: dict[str, Any] = {"version": 1, "password": self.password.hex()}
+        fields: dict[str, JsonValue] = {"version": 1, "password": self.password.hex()}
         if self.process is not None:
             fields["process"] = {
                 "boot_id": self.process.boot_id,
@@ -195,7 +196,7 @@ class SessionZNode:
         return cls(password=bytes.fromhex(password), process=process)
 
 
-def _process(path: str, fields: object) -> ProcessIdentity:
+def _process(path: str, fields: JsonValue) -> ProcessIdentity:
     if not isinstance(fields, dict):
         raise ZnodeFormatError(f"znode {path}: 'process' must be an object")
     boot_id = str_field(path, fields, "boot_id", max_bytes=64)

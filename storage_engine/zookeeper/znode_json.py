@@ -6,12 +6,17 @@ no text without a form in UTF-8.
 """
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import topic_name_problem
 from storage_engine.core.printable import is_text
+
+JsonValue: TypeAlias = (
+    "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
+)
+Fields = Mapping[str, JsonValue]
 
 BROKER_IDS = range(2**31)
 PARTITIONS = range(2**31)
@@ -40,12 +45,12 @@ class ZnodeFormatError(StorageError):
         super().__init__(message)
 
 
-def encode_object(fields: dict[str, Any]) -> bytes:
+def encode_object(fields: Fields) -> bytes:
     """Encode compact JSON, with the keys in the given order."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-def decode_object(path: str, data: bytes) -> dict[str, Any]:
+def decode_object(path: str, data: bytes) -> dict[str, JsonValue]:
     """Return the JSON object in a znode."""
     try:
         decoded = json.loads(data)
@@ -60,10 +65,10 @@ def decode_object(path: str, data: bytes) -> dict[str, Any]:
     return decoded
 
 
-def int_field(path: str, fields: dict[str, Any], key: str, allowed: range) -> int:
+def int_field(path: str, fields: Fields, key: str, allowed: range) -> int:
     """Return a whole number of `allowed`, which must be there."""
-    value = _required(path, fields, key)
-    if not _is_int(value):
+    value = required_value(path, fields, key)
+    if not isinstance(value, int) or isinstance(value, bool):
         raise ZnodeFormatError(
             f"znode {path}: '{key}' is {_kind(value)} where a whole number is expected"
         )
@@ -79,14 +84,12 @@ def in_range(path: str, what: str, value: int, allowed: range) -> int:
     return value
 
 
-def str_field(
-    path: str, fields: dict[str, Any], key: str, *, max_bytes: int = MAX_NAME_BYTES
-) -> str:
+def str_field(path: str, fields: Fields, key: str, *, max_bytes: int = MAX_NAME_BYTES) -> str:
     """Return a string, which must be there."""
-    return text(path, key, _required(path, fields, key), max_bytes=max_bytes)
+    return text(path, key, required_value(path, fields, key), max_bytes=max_bytes)
 
 
-def text(path: str, key: str, value: object, *, max_bytes: int = MAX_NAME_BYTES) -> str:
+def text(path: str, key: str, value: JsonValue, *, max_bytes: int = MAX_NAME_BYTES) -> str:
     """Return `value` as a string of at most `max_bytes` in UTF-8."""
     if not isinstance(value, str):
         raise ZnodeFormatError(
@@ -99,7 +102,7 @@ def text(path: str, key: str, value: object, *, max_bytes: int = MAX_NAME_BYTES)
     return value
 
 
-def topic_field(path: str, fields: dict[str, Any], key: str) -> str:
+def topic_field(path: str, fields: Fields, key: str) -> str:
     """Return the name of a topic, which must be there. It becomes a part of other znodes' paths."""
     return legal_topic(path, str_field(path, fields, key))
 
@@ -121,7 +124,7 @@ def number_named(name: str, allowed: range) -> int | None:
     return number if number in allowed and str(number) == name else None
 
 
-def broker_ids(path: str, key: str, value: object) -> tuple[int, ...]:
+def broker_ids(path: str, key: str, value: JsonValue) -> tuple[int, ...]:
     """Return `value` as broker ids, each once."""
     if not isinstance(value, list) or not all(_is_int(item) for item in value):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be a list of whole numbers")
@@ -139,17 +142,17 @@ def reported(problems: Sequence[str]) -> tuple[str, ...]:
     return (*problems[:MAX_REPORTED], f"and {len(problems) - MAX_REPORTED} more of that znode")
 
 
-def entries(path: str, fields: dict[str, Any], key: str) -> list[Any]:
+def entries(path: str, fields: Fields, key: str) -> list[JsonValue]:
     """Return a list, which must be there; its reader checks the items one by one."""
-    value = _required(path, fields, key)
+    value = required_value(path, fields, key)
     if not isinstance(value, list):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be a list")
     return value
 
 
-def str_map(path: str, fields: dict[str, Any], key: str) -> dict[str, str]:
+def str_map(path: str, fields: Fields, key: str) -> dict[str, str]:
     """Return an object of strings, which must be there."""
-    value = _required(path, fields, key)
+    value = required_value(path, fields, key)
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise ZnodeFormatError(f"znode {path}: '{key}' must be an object of strings")
     if not all(is_text(name) and is_text(item) for name, item in value.items()):
@@ -157,22 +160,18 @@ def str_map(path: str, fields: dict[str, Any], key: str) -> dict[str, str]:
     return value
 
 
-def required_value(path: str, fields: dict[str, Any], key: str) -> Any:
+def required_value(path: str, fields: Fields, key: str) -> JsonValue:
     """Return a value of any type, which must be there."""
-    return _required(path, fields, key)
-
-
-def _required(path: str, fields: dict[str, Any], key: str) -> Any:
     if key not in fields:
         raise ZnodeFormatError(f"znode {path} lacks the key '{key}'")
     return fields[key]
 
 
-def _is_int(value: object) -> bool:
+def _is_int(value: JsonValue) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _kind(value: object) -> str:
+def _kind(value: JsonValue) -> str:
     match value:
         case None:
             return "null"

@@ -22,7 +22,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from storage_engine.core.control.cluster_state import BrokerEndpoint
 from storage_engine.core.ids import (
@@ -37,6 +37,8 @@ from storage_engine.zookeeper.znode_json import (
     BROKER_IDS,
     EPOCHS,
     PORTS,
+    Fields,
+    JsonValue,
     ZnodeFormatError,
     decode_object,
     encode_object,
@@ -69,7 +71,7 @@ class ControllerZNode:
     """The time of its election, for people only."""
 
     def encode(self) -> bytes:
-        fields: dict[str, Any] = {"version": 1, "brokerid": self.broker_id}
+        fields: dict[str, JsonValue] = {"version": 1, "brokerid": self.broker_id}
         if self.timestamp_ms is not None:
             fields["timestamp"] = str(self.timestamp_ms)
         return encode_object(fields)
@@ -159,7 +161,7 @@ class ProducerIdBlockZNode:
         )
 
     @classmethod
-    def _bound(cls, fields: dict[str, Any], key: str) -> int:
+    def _bound(cls, fields: Fields, key: str) -> int:
         bound = number_named(str_field(cls.PATH, fields, key), _PRODUCER_IDS)
         if bound is None:
             raise ZnodeFormatError(
@@ -261,7 +263,7 @@ class BrokerIdZNode:
         return [BrokerId(number) for number in numbers if number is not None]
 
     def encode(self) -> bytes:
-        fields: dict[str, Any] = {
+        fields: dict[str, JsonValue] = {
             "jmx_port": -1,
             "host": self.host,
             # The version says which of the fields are there.

@@ -12,7 +12,7 @@ Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from storage_engine.core.ids import (
     BrokerEpoch,
@@ -28,6 +28,8 @@ from storage_engine.zookeeper.znode_json import (
     EPOCHS,
     LEADERS,
     PARTITIONS,
+    Fields,
+    JsonValue,
     ZnodeFormatError,
     broker_ids,
     decode_object,
@@ -62,7 +64,7 @@ class TopicZNode:
         return f"{cls.PARENT}/{topic}"
 
     def encode(self) -> bytes:
-        fields: dict[str, Any] = {
+        fields: dict[str, JsonValue] = {
             "version": 1,
             "partitions": _replicas_to_json(self.assignment),
         }
@@ -102,7 +104,7 @@ def _replicas_to_json(replicas: Mapping[int, tuple[BrokerId, ...]]) -> dict[str,
 
 
 def _replicas_of(
-    path: str, fields: dict[str, Any], key: str, *, optional: bool = False
+    path: str, fields: Fields, key: str, *, optional: bool = False
 ) -> dict[int, tuple[BrokerId, ...]]:
     """Return partition id -> brokers, from an object whose keys are partition ids."""
     if optional and key not in fields:
@@ -139,7 +141,7 @@ class PartitionsZNode:
         return f"{TopicZNode.path(topic)}/partitions"
 
     def encode(self) -> bytes:
-        fields: dict[str, Any] = {
+        fields: dict[str, JsonValue] = {
             "version": 1,
             "topic_id": topic_id_to_text(self.topic_id),
             "topic_czxid": self.topic_czxid,
@@ -185,7 +187,7 @@ class PartitionStateZNode:
         return f"{cls.partition_path(topic, partition)}/state"
 
     def encode(self) -> bytes:
-        fields: dict[str, Any] = {
+        fields: dict[str, JsonValue] = {
             "controller_epoch": self.controller_epoch,
             "leader": self.leader,
             "version": 1,
@@ -206,7 +208,7 @@ class PartitionStateZNode:
         return cls._of_fields(path, decode_object(path, data))
 
     @classmethod
-    def _of_fields(cls, path: str, fields: dict[str, Any]) -> "PartitionStateZNode":
+    def _of_fields(cls, path: str, fields: Fields) -> "PartitionStateZNode":
         isr = broker_ids(path, "isr", required_value(path, fields, "isr"))
         return cls(
             leader=BrokerId(int_field(path, fields, "leader", LEADERS)),
@@ -217,7 +219,7 @@ class PartitionStateZNode:
         )
 
 
-def _joined_epochs(path: str, value: object) -> dict[BrokerId, BrokerEpoch]:
+def _joined_epochs(path: str, value: JsonValue) -> dict[BrokerId, BrokerEpoch]:
     if not isinstance(value, dict):
         raise ZnodeFormatError(f"znode {path}: 'joined_epochs' must be an object")
     found = {}
