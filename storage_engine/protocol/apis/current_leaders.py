@@ -8,8 +8,11 @@ Source: KIP-951.
 
 import struct
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from storage_engine.protocol.apis.fields import int32, name, nullable_name
+from storage_engine.protocol.apis.struct_codec import lay_out, read_struct, write_struct
 from storage_engine.protocol.apis.wire import Reader, Writer
 
 CurrentLeader = tuple[int, int]
@@ -29,6 +32,9 @@ class LeaderNode(NamedTuple):
     rack: str | None = None
 
 
+lay_out(LeaderNode, broker_id=int32(), host=name(), port=int32(), rack=nullable_name())
+
+
 def encode_leader(leader: CurrentLeader) -> bytes:
     """Encode the value of a partition's tagged field."""
     return _LEADER.pack(*leader, 0)
@@ -46,11 +52,7 @@ def encode_nodes(nodes: Sequence[LeaderNode]) -> bytes:
     value = Writer(flexible=True)
     value.count(len(nodes))
     for node in nodes:
-        value.int32(node.broker_id)
-        value.string(node.host)
-        value.int32(node.port)
-        value.nullable_string(node.rack)
-        value.tags()
+        write_struct(value, 0, node)
     writer = Writer(flexible=True)
     writer.tags([(_NODES_TAG, bytes(value.data))])
     return bytes(writer.data)
@@ -62,12 +64,6 @@ def decode_nodes(tags: Mapping[int, memoryview]) -> Sequence[LeaderNode]:
     if tag is None:
         return ()
     reader = Reader(tag, flexible=True)
-    nodes = reader.array(_LEAST_NODE_BYTES, lambda: _read_node(reader))
+    nodes = reader.array(_LEAST_NODE_BYTES, partial(read_struct, LeaderNode, 0, reader))
     reader.finish()
     return nodes
-
-
-def _read_node(reader: Reader) -> LeaderNode:
-    node = LeaderNode(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
-    reader.tags()
-    return node

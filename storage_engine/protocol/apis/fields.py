@@ -50,6 +50,7 @@ class Wire(NamedTuple):
     tag: int | None = None
     null_from: int = NEVER
     is_array: bool = False
+    is_by_topic: bool = False
 
 
 def _value(default: Value, *wire: str | type | int | None) -> Value:
@@ -174,6 +175,13 @@ def nullable_structs(
     is_null: bool = False,
 ) -> Sequence[Struct] | None:
     return _nullable_array(of, first, last, null_from, is_null)
+
+
+def rows_by_topic(of: type[Struct]) -> Sequence[Struct]:
+    """Rows that the wire has grouped: each has its `topic`, which is not among its own fields
+    there."""
+    wire = Wire(of, 0, NEWEST, is_by_topic=True)
+    return field(default_factory=list, metadata={WIRE: wire})
 
 
 def custom(

@@ -7,7 +7,7 @@ KIP-482; KIP-893 for structs that may be null.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -20,9 +20,11 @@ from storage_engine.protocol.apis.wire import (
     FLOAT64,
     INT16,
     INT32,
+    OfTopic,
     Reader,
     Writer,
     coded,
+    group_by_topic,
     uvarint,
 )
 
@@ -131,8 +133,9 @@ class _StructCodec:
         self._reads.append((names[0], names if len(run) > 1 else None, kind.read))
         self._writes.append((attrgetter(*names), kind.write))
 
-    def read(self, reader: Reader) -> Any:
-        values = self._absent.copy()
+    def read(self, reader: Reader, **known: str) -> Any:
+        """`known`: what the wire has elsewhere."""
+        values = {**self._absent, **known}
         for name, names, read in self._reads:
             if names is None:
                 values[name] = read(reader)
@@ -190,6 +193,8 @@ def _kind_of(wire: Wire, version: int, flexible: bool) -> Kind:
     if isinstance(wire.kind, str):
         kind = _PRIMITIVES.get(wire.kind) or _sized(wire.kind, nullable, flexible)
     else:
+        if wire.is_by_topic:
+            return _rows_by_topic(_codec(wire.kind, version, flexible), flexible)
         kind = struct_kind(wire.kind, version, flexible)
         if nullable and not wire.is_array:
             return _nullable_struct(kind)
@@ -230,6 +235,29 @@ def _array(kind: Kind, nullable: bool, flexible: bool) -> Kind:
         writer.count(len(items))
         for item in items:
             write_item(writer, item)
+
+    return Kind(read, write, 1 if flexible else 4)
+
+
+def _rows_by_topic(row: _StructCodec, flexible: bool) -> Kind:
+    def read(reader: Reader) -> list[OfTopic]:
+        rows = []
+        for _ in range(reader.count(3 if flexible else 6)):
+            topic = reader.name()
+            count = reader.count(row.least_bytes)
+            rows += [row.read(reader, topic=topic) for _ in range(count)]
+            reader.tags()
+        return rows
+
+    def write(writer: Writer, rows: Sequence[OfTopic]) -> None:
+        groups = group_by_topic(rows)
+        writer.count(len(groups))
+        for topic, of_topic in groups:
+            writer.string(topic)
+            writer.count(len(of_topic))
+            for each in of_topic:
+                row.write(writer, each)
+            writer.tags()
 
     return Kind(read, write, 1 if flexible else 4)
 
