@@ -11,7 +11,6 @@ Source: KIP-511.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from storage_engine.core.errors import ErrorCode, InvalidRequestError
 from storage_engine.protocol.apis.fields import int16, int32, int64, string, structs
@@ -21,8 +20,6 @@ from storage_engine.protocol.apis.struct_codec import api
 NO_FEATURES_EPOCH = -1
 
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
-_REMEMBERED_BYTES = 4096
-"""Longer answers are decoded each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +88,8 @@ def unsupported_version_response() -> ApiVersionsResponse:
 
 def _decode_response(version: int, body: memoryview) -> ApiVersionsResponse:
     """Decode a response; one with UNSUPPORTED_VERSION may have any form, and the caller asks again,
-    with version 0 if it has no `api_keys`.
-
-    The same bytes give the same object, which is not to be changed: each connection to each broker
-    begins with them.
-    """
+    with version 0 if it has no `api_keys`."""
     try:
-        if len(body) <= _REMEMBERED_BYTES:
-            return _remembered(version, bytes(body))
         return _API.decode_response(version, body)
     except InvalidRequestError:
         if bytes(body[:2]) != _UNSUPPORTED_VERSION:
@@ -108,11 +99,6 @@ def _decode_response(version: int, body: memoryview) -> ApiVersionsResponse:
     except InvalidRequestError:
         # The mock cluster of librdkafka answers in a form that belongs to no version.
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-
-
-@lru_cache(maxsize=32)
-def _remembered(version: int, body: bytes) -> ApiVersionsResponse:
-    return _API.decode_response(version, memoryview(body))
 
 
 _API = api(18, ApiVersionsRequest, ApiVersionsResponse)

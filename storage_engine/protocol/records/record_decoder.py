@@ -39,6 +39,7 @@ from storage_engine.protocol.records.record_chain import (
 from storage_engine.protocol.records.record_fields import (
     DamagedRecordError,
     RecordFields,
+    check_offset_deltas,
     read_fields,
 )
 from storage_engine.protocol.records.record_headers import (
@@ -309,7 +310,7 @@ def _decode(group: _Group, columns: _Columns) -> DecodedLogs:
     fields = read_fields(source, find_records(source, regions))
     per_batch = _PerBatch([part.section.header for part in group.parts], regions.counts)
     deltas = fields.offset_deltas
-    _check_offset_deltas(deltas, per_batch, regions.counts)
+    check_offset_deltas(deltas, per_batch.column("last_offset_delta"), regions.counts)
     offsets = per_batch.column("base_offset") + deltas
     timestamps = per_batch.timestamps(fields.timestamp_deltas)
     types = per_batch.column("timestamp_type").astype(np.int32)
@@ -405,18 +406,6 @@ class _PerBatch:
             return appended
         created = self.column("base_timestamp") + deltas
         return np.where(self.column("timestamp_type") == 1, appended, created)
-
-
-def _check_offset_deltas(deltas: Ints, per_batch: _PerBatch, counts: Ints) -> None:
-    """Check that they ascend within each batch, from at least 0 to at most the batch's last."""
-    bad = (deltas < 0) | (deltas > per_batch.column("last_offset_delta"))
-    descends = deltas[1:] <= deltas[:-1]
-    firsts = np.cumsum(counts)[:-1]
-    descends[firsts - 1] = False
-    bad[1:] |= descends
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise DamagedRecordError(row, f"its offset delta {int(deltas[row])} is out of order")
 
 
 def _plain_array(column: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:

@@ -99,3 +99,15 @@ def _read_lengths(source: Bytes, positions: Ints, stops: Ints, name: str) -> tup
             " left",
         )
     return lengths, starts
+
+
+def check_offset_deltas(deltas: Ints, last_deltas: Ints, counts: Ints) -> None:
+    """Check that they ascend within each batch, from at least 0 to at most the batch's last.
+    `counts`: of the records of each batch. DamagedRecordError."""
+    bad = (deltas < 0) | (deltas > last_deltas)
+    descends = deltas[1:] <= deltas[:-1]
+    descends[np.cumsum(counts)[:-1] - 1] = False
+    bad[1:] |= descends
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DamagedRecordError(row, f"its offset delta {int(deltas[row])} is out of order")

@@ -47,6 +47,7 @@ from storage_engine.protocol.records.record_chain import (
 from storage_engine.protocol.records.record_fields import (
     DamagedRecordError,
     RecordFields,
+    check_offset_deltas,
     read_fields,
 )
 from storage_engine.protocol.records.sections import corrupt_batch
@@ -148,6 +149,8 @@ class OpenBatches(BatchRows):
         try:
             self._spans = find_records(self._bytes, regions)
             self._fields: RecordFields = read_fields(self._bytes, self._spans)
+            last = self.per_record(self._of_headers("last_offset_delta"))
+            check_offset_deltas(self._fields.offset_deltas, last, self._counts)
         except BrokenChainError as error:
             raise corrupt_batch(batches[error.region].header, error.reason) from None
         except DamagedRecordError as error:
@@ -156,7 +159,6 @@ class OpenBatches(BatchRows):
         self._starts = np.empty_like(self._spans.stops)
         self._starts[1:] = self._spans.stops[:-1]
         self._starts[np.cumsum(self._counts) - self._counts] = regions.starts
-        self._check_offset_deltas()
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -251,20 +253,6 @@ class OpenBatches(BatchRows):
 
     def _of_headers(self, name: str) -> Ints:
         return np.array([getattr(batch.header, name) for batch in self.batches], np.int64)
-
-    def _check_offset_deltas(self) -> None:
-        """Check that they ascend within each batch, from at least 0 to at most the batch's last."""
-        deltas = self._fields.offset_deltas
-        bad = (deltas < 0) | (deltas > self.per_record(self._of_headers("last_offset_delta")))
-        descends = deltas[1:] <= deltas[:-1]
-        descends[np.cumsum(self._counts)[:-1] - 1] = False
-        bad[1:] |= descends
-        if bad.any():
-            row = int(np.argmax(bad))
-            region = int(np.searchsorted(np.cumsum(self._counts), row, side="right"))
-            raise corrupt_batch(
-                self.batches[region].header, f"offset delta {int(deltas[row])} is out of order"
-            )
 
 
 def emptied(header: BatchHeader) -> BytesLike:

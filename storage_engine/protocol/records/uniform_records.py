@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from storage_engine.protocol.records.arrow_binary import NULL_LENGTH, BinaryValues
-from storage_engine.protocol.records.batch_memory import BatchMemory
 from storage_engine.protocol.records.control_record import varint
 from storage_engine.protocol.records.record_batch import HEADER_BYTES
 from storage_engine.protocol.records.varints import VARINT_BYTES, Bytes, varint_size
@@ -29,8 +28,6 @@ from storage_engine.protocol.records.varints import VARINT_BYTES, Bytes, varint_
 _NOTHING_AND_NO_LATER = b"\x00\x00"
 """The attributes, and the timestamp delta."""
 _NO_HEADERS = b"\x00"
-
-_MEMORY = BatchMemory()
 
 _KEPT_BLANK_BYTES = 1 << 20
 """The largest blank that is kept, as a table's batches need the same ones again. Larger ones are
@@ -100,7 +97,7 @@ class UniformRows(NamedTuple):
         (key_length, keys), (value_length, values) = self
         count = stop - start
         blank = _blank(key_length, value_length, count)
-        batch = _MEMORY.take(HEADER_BYTES + len(blank))
+        batch = np.empty(HEADER_BYTES + len(blank), np.uint8)
         batch[:HEADER_BYTES] = 0
         batch[HEADER_BYTES:] = blank
         at = HEADER_BYTES

@@ -1,7 +1,6 @@
 """Rows that differ in their bytes alone become the same batches as any others, in less time
 (R-LOG6, R-CLI1)."""
 
-import gc
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -13,12 +12,6 @@ from hypothesis import strategies as st
 
 from storage_engine.protocol.records import record_encoder
 from storage_engine.protocol.records.arrow_binary import BinaryValues
-from storage_engine.protocol.records.batch_memory import (
-    KEPT_BYTES,
-    LEAST_BYTES,
-    MOST_BYTES,
-    BatchMemory,
-)
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.records.records import HEADERS_TYPE, encode_batches
 from storage_engine.protocol.records.uniform_records import UniformColumn, UniformRows
@@ -166,37 +159,3 @@ def test_batches_can_be_written_to_and_are_whole():
     (batch,) = encode_batches(column(100, 1000, 0))
     assert not batch.data.readonly
     assert [header.size_in_bytes for _, header in iter_headers(batch.data)] == [len(batch)]
-
-
-def test_memory_is_given_again_when_no_view_of_it_is_left():
-    memory = BatchMemory()
-    given = memory.take(LEAST_BYTES + 1)
-    address = given.ctypes.data
-    view = memoryview(given)[10:20]
-    inner = np.frombuffer(view, np.uint8)[2:]
-    del given, view
-    other = memory.take(2 * LEAST_BYTES)
-    assert other.ctypes.data != address
-    del inner
-    gc.collect()
-    assert memory.take(2 * LEAST_BYTES - 7).ctypes.data == address
-
-
-def test_a_view_of_the_array_alone_keeps_its_memory():
-    memory = BatchMemory()
-    part = memory.take(LEAST_BYTES)[5:]
-    part[:] = 1
-    memory.take(LEAST_BYTES)[:] = 2
-    assert (part == 1).all()
-
-
-def test_memory_that_is_not_used_is_given_back_but_for_some():
-    memory = BatchMemory()
-    held = [memory.take(MOST_BYTES) for _ in range(3 * KEPT_BYTES // MOST_BYTES)]
-    del held
-    assert memory.free_bytes() == KEPT_BYTES
-
-
-@pytest.mark.parametrize("size", [0, 1, LEAST_BYTES - 1, LEAST_BYTES, MOST_BYTES, MOST_BYTES + 1])
-def test_memory_has_the_size_asked_for(size):
-    assert len(BatchMemory().take(size)) == size
