@@ -1,21 +1,16 @@
-"""Events and effects of all coordinators with a log of their own; their driver appends for them and
-reports what is replicated. A request carries a number that the driver has given it, and gets
-exactly one answer with that number.
-
-    transactions   core/transactions/transactions.py         __transaction_state
-    groups         core/groups/coordinator.py   __consumer_offsets
-
-The log of a coordinator as its state machines see it: records are appended in order, and
+"""The log of a coordinator as its state machines see it: records are appended in order, and
 whatever depends on a record waits until that is replicated. No answer and no marker leaves before
-all records that it follows from are replicated.
+all records that it follows from are replicated: a batch whose answer leaves earlier is logged by
+Spark and lost by a failover.
 
-    number   0: all that was restored from the log; then 1, 2, ... for each record appended
+    transactions   core/transactions/transactions.py   __transaction_state
+    groups         core/groups/coordinator.py          __consumer_offsets
+    number         0: all that was restored from the log; then 1, 2, ... for each record appended
 
-Work on a whole table in pieces, with the turns of others between them. Its size is chosen by
-clients, so nothing that looks at all of it may be one step.
-
-Source: KIP-98, R-SPARK2, R-SPARK2 (an answer that leaves earlier is a batch that Spark logs and a
-failover loses).
+The driver appends for the coordinators and reports what is replicated. A request carries a number
+that the driver has given it, and gets exactly one answer with that number. Work on a whole table is
+done in pieces, with the turns of others between them: clients choose its size. Source: KIP-98,
+R-SPARK2.
 """
 
 from collections.abc import Callable, Iterable, Iterator

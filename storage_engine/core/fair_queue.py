@@ -1,4 +1,5 @@
-"""Work that waits for something that many share, such as a thread, and in which they take turns.
+"""Work that waits for something that many share, such as a thread, and in which they take turns;
+and room that many share, such as memory, which nobody can fill for the others.
 
     share    the one that the work is for: a principal, its address, its connection
     used     how much a share has used so far; the one that has used least comes next
@@ -6,15 +7,9 @@
 At each level the share that has used least is next, so that a principal with a thousand connections
 gets as much as one with a single connection, and one whose work is large waits longer than one
 whose work is small. A share that was idle begins where the others are: it has no credit for the
-time without work.
-
-Room that many share, such as memory for what waits: nobody can fill it for the others.
-
-At each level a share gets no more than is left free after it. One alone gets half, two a third
-each, and whoever comes new always finds some.
-
-Source: start-time fair queueing (Goyal, Vin and Cheng, 1996), dynamic thresholds (Choudhury and
-Hahne, 1998).
+time without work. Of room a share gets no more than is left free after it: one alone gets half, two
+a third each, and whoever comes new always finds some. Source: start-time fair queueing (Goyal, Vin
+and Cheng, 1996), dynamic thresholds (Choudhury and Hahne, 1998).
 """
 
 from collections import deque

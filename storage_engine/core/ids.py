@@ -1,12 +1,5 @@
-"""Names of things: brokers, epochs, partitions. A broker id never passes for an epoch.
-
-The topics that the brokers keep for themselves. Clients read and configure them, and do nothing
-else to them.
-
-With more partitions half of the keys would belong to other partitions; a deletion would lose the
-open transactions and the offsets of groups.
-
-Source: KIP-98.
+"""Names of things: brokers, epochs, partitions, the topics that brokers keep for themselves. A
+broker id never passes for an epoch.
 """
 
 import base64

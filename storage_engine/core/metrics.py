@@ -1,14 +1,8 @@
-"""A histogram with fixed buckets, as a plain list: to observe a value costs one search of a tuple.
-
-It knows no format; whoever shows it makes cumulative buckets of the counts.
-
-What a broker counts where it works: plain attributes, which a scrape reads.
+"""What a broker and its clients count where they work: plain attributes, which a scrape reads.
 
 Each figure only grows, from the start of the process on. Counting takes an addition or two where
-the work is done, whether anybody reads them or not.
-
-What a client counts: plain attributes of one connection to a cluster, which its thread changes
-and others read.
+the work is done, whether anybody reads them or not; to observe a value in a histogram costs one
+search of a tuple.
 """
 
 from bisect import bisect_left

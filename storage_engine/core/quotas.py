@@ -1,15 +1,5 @@
-"""Whom a quota is for, with its names in requests and in ZooKeeper.
-
-A user, a client id, both, or an address; each by name or as the default for those without one of
-their own.
-
-What can be bounded, by Kafka's names.
-
-Which quotas a request asks for (KIP-546).
-
-The quotas of all users and client ids, and which of them counts for a client.
-
-The most exact one counts, and says with whom the client shares it (KIP-55):
+"""Quotas: how much a user, a client id or an address may take. The most exact one counts, and says
+with whom the client shares it (KIP-55):
 
     /config/users/<user>/clients/<client-id>            both by name: this pair
     /config/users/<user>/clients/<default>              this pair
@@ -20,15 +10,10 @@ The most exact one counts, and says with whom the client shares it (KIP-55):
     /config/clients/<client-id>                         all users of this client id
     /config/clients/<default>                           all users of this client id
 
-A rate with bursts: credit that grows with time up to a bound.
-
-Kafka takes the average over a window of 11 s instead, and forgets what is older: a client begins
-with ten seconds' worth at once, and who sends more than a window's worth in one request never pays
-for all of it. Credit holds the rate over any time, but for one burst.
-
-The credit of those who share bounds, for as many of them as are active.
-
-Source: KIP-55, KIP-546, KIP-612, KIP-599.
+A rate is credit that grows with time up to a bound. Kafka takes the average over a window of 11 s
+instead, and forgets what is older: a client begins with ten seconds' worth at once, and who sends
+more than a window's worth in one request never pays for all of it. Credit holds the rate over any
+time, but for one burst. Source: KIP-13, KIP-55, KIP-124, KIP-219, KIP-546, KIP-599, KIP-612.
 """
 
 import enum

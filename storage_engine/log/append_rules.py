@@ -1,16 +1,10 @@
-"""Prepares producers' batches as the settings of their topic demand: checks keys (cleanup.policy
-with `compact`), compresses with another codec (compression.type), makes columns of the records of
-JSON that are sent to a typed topic.
-
-It uses no state of the log, so that it can run beside the event loop: other clients should not wait
-for decompression, checks and compression.
-
-The rules for appends that follow from a log's settings, computed once and not for each append:
+"""The rules for appends that follow from a log's settings, computed once and not for each append:
 which timestamps are taken, when a segment is rolled, what batches must be.
 
-The result of an append.
-
-Source: R-LOG7, R-LOG10, R-LOG2, R-LOG12, KIP-937.
+Batches that do not meet them yet are prepared: keys are checked (cleanup.policy with `compact`),
+batches compressed with another codec (compression.type), columns made of the records of JSON that
+are sent to a typed topic. That uses no state of the log, so that it can run beside the event loop.
+Source: R-LOG2, R-LOG7, R-LOG10, R-LOG12, KIP-937.
 """
 
 from dataclasses import dataclass

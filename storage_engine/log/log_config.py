@@ -1,9 +1,6 @@
-"""The settings of one log, as plain values. Nothing here is parsed or looked up.
-
-Names and defaults are Kafka's topic settings with dots as underscores.
-
-Finds the policy of deletion that `log.deletion.policy` names. A name that can't be loaded is an
-error when the broker starts.
+"""The settings of one log, as plain values, with Kafka's names and defaults; and the policy of
+deletion that `log.deletion.policy` names. A name that can't be loaded is an error when the broker
+starts.
 
     kafka               by retention.ms and retention.bytes
     <module>:<Class>    a class of the broker's Python path that has the method of

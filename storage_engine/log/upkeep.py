@@ -1,11 +1,5 @@
-"""Deletes the oldest segments of a log: those below its start, and those that a deletion policy
-gives up. A log that is only compacted loses nothing here.
-
-Compacts the closed segments of a log: only the newest record of each key is kept.
-
-Finds damage in the closed segments of a log, and repairs it.
-
-Source: R-LOG9, R-LOG10, R-LOG8.
+"""What becomes of the older segments of a log: retention deletes the oldest, compaction keeps only
+the newest record of each key, and damage is found and repaired. Source: R-LOG8 to R-LOG10.
 """
 
 import importlib

@@ -1,8 +1,5 @@
-"""Clock, scheduler and background work on an asyncio loop: the real side of core.ports.
-
-Every callback comes back on the loop.
-
-Chooses the event loop of a broker: uvloop's when that package is installed, else asyncio's.
+"""Clock, scheduler and background work on an asyncio loop: the real side of core.ports. Every
+callback comes back on the loop.
 """
 
 import asyncio

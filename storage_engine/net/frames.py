@@ -1,9 +1,5 @@
-"""The pieces of responses, and how they are written to a connection's socket.
-
-Up to SMALL_WRITE_BYTES are joined and sent at once. More goes piece by piece, without a copy while
-the transport has nothing of its own to send.
-
-Cuts a byte stream into frames.
+"""Frames: cut from what comes in, and written as responses, held back until all earlier requests
+are answered.
 
     field    bytes  meaning
     length   4      big endian; bytes that follow
@@ -13,15 +9,12 @@ A frame is delivered as soon as its last byte is there, all frames of one read i
 delivered view is valid during the call only, unless the frame was large (then it lives as long as a
 view of it is held).
 
-The responses of one connection: held back until all earlier requests are answered, then handed
-to the writer.
-
     respond, in any order -> released in request order -> one send per run
 
 What is answered within a run of requests goes out with it; what is answered later goes at once
-when it is all that is owed, else once per turn of the event loop.
-
-Source: R-NET1, R-NET3.
+when it is all that is owed, else once per turn of the event loop. Up to SMALL_WRITE_BYTES are
+joined and sent at once. More goes piece by piece, without a copy while the transport has nothing of
+its own to send. Source: R-NET1, R-NET3.
 """
 
 import errno

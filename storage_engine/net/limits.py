@@ -1,11 +1,6 @@
-"""Every bound of the network layer in one place, each with its reason.
-
-Memory for large frames, reused when no view of it is left.
-
-A buffer is handed out again only when no view of it is left, which its reference count shows; so a
-frame that somebody still holds is never overwritten.
-
-Source: R-NET1, R-NET3.
+"""Every bound of the network layer in one place, each with its reason; and memory for large frames,
+handed out again only when no view of it is left, which its reference count shows: a frame that
+somebody still holds is never overwritten. Source: R-NET1, R-NET3.
 """
 
 import mmap

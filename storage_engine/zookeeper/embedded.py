@@ -1,16 +1,8 @@
-"""Finds the Java that runs the embedded ZooKeeper.
-
-An error is reported in one line, with the remedy.
-
-Checks that a process has ended completely.
-
-A dying process loses its command line first and its ports, files and locks later. It has ended when
-it is gone, or a zombie of one thread that its parent has not waited for.
-
-The ZooKeeper that PySpark ships in its `jars/`, run as a child process, for one machine.
+"""The ZooKeeper that PySpark ships in its `jars/`, run as a child process, for one machine.
 
 The child outlives its parent and holds none of its descriptors; `stop` or SIGTERM stops it. It
-starts in 0.3 s with 60 MiB, because log4j is left off the class path.
+starts in 0.3 s with 60 MiB, because log4j is left off the class path. Where no Java is found, the
+error is one line, with the remedy.
 
 With `ServerTls` it has one port, for TLS, and serves those alone whose certificate it trusts: who
 else reaches a ZooKeeper can end everybody's session.

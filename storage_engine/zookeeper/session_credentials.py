@@ -1,6 +1,4 @@
-"""Files that only their owner may read, whatever the umask.
-
-What closes a broker's session with ZooKeeper, and where it is kept for others.
+"""What closes a broker's session with ZooKeeper, and where it is kept for others.
 
 A session's password is no secret: ZooKeeper computes it from the session's id, which stands in the
 stat of every node that the session owns. Whoever reaches a ZooKeeper can close all sessions there,
@@ -28,8 +26,6 @@ how ZooKeeper computes it is ZooKeeper's own affair.
 
 A session belongs to one incarnation, so its znode does, and never changes. The id of the session to
 close is that of the znode's owner: whoever writes such a node can name no session but its own.
-
-The session of somebody else in ZooKeeper, and the process that holds it.
 
 Only a process that was seen alive as the one that is named, and then ended, is proof that the
 session's owner is dead.

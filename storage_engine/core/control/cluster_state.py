@@ -1,21 +1,10 @@
 """The cluster as values: brokers, topics, their assignments, the states of partitions. They are
 frozen, and shared by the controller, the brokers and the messages between them.
 
-The controller's view of its cluster: a record for each topic, with a record for each partition.
-
-Everything that the controller knows of a partition is in its record, so that the deletion of a
-topic is one removal. Lists of work (`dirty`, and those of other modules) hold names; a name without
-a record is skipped.
-
-Chooses the partitions whose preferred replicas should lead again.
-
-Chooses the first leader epoch of a partition whose last one is unknown: its state was removed,
-or the partition is new to a controller that has just taken over.
-
-It is far below the maximum of 32 bits, so that many elections can follow, and, as long as there is
-room, above what earlier controllers are likely to have given out.
-
-Source: R-CTL2, R-CTL4, R-CTL8, R-CTL7, R-CTL10.
+The controller's view is a record for each topic, with a record for each partition, which has all
+that it knows of the partition: the deletion of a topic is one removal. Lists of work (`dirty`, and
+those of other modules) hold names; a name without a record is skipped. Source: R-CTL2, R-CTL4,
+R-CTL7, R-CTL8, R-CTL10.
 """
 
 from collections import Counter

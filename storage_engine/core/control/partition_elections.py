@@ -1,4 +1,5 @@
-"""Elections as pure functions: who leads a partition and who is in sync, given who lives.
+"""Elections of partitions: the decisions, as pure functions; their writes to ZooKeeper, and the
+outcomes of the writes.
 
 The first rule of `due_election` that asks for a change decides. With unclean election off, only a
 live member of the ISR becomes leader, and the ISR is never emptied.
@@ -12,14 +13,10 @@ follower joins, and an elected leader holds by definition what is committed from
 that may have lost its tail after that incarnation is a suspect. This compares two numbers in
 ZooKeeper, so that every controller decides alike.
 
-Elections of partitions: the decisions, their writes to ZooKeeper, and the outcomes of the
-writes.
-
 A dirty partition of which nothing is being written or read is compared with what it should be, and
 the difference becomes a conditional write. Only an accepted write is sent to brokers. After a
-refused one, or one without an answer, the state is read before the next decision.
-
-Source: R-CTL2, R-CTL4, R-CTL7 to R-CTL9, R-REP7, R-REP9, KIP-903, R-CTL1, R-CTL10.
+refused one, or one without an answer, the state is read before the next decision. Source: R-CTL1,
+R-CTL2, R-CTL4, R-CTL7 to R-CTL10, R-REP7, R-REP9, KIP-903.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set

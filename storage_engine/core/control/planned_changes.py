@@ -1,24 +1,18 @@
-"""All reassignments of a controller, from the request to the end.
+"""Changes that were asked for, from the request to the end: reassignments, deletions of topics,
+controlled shutdowns. All are level-triggered, as the controller is.
 
-The module is level-triggered, as the controller is. Requests are the content of the admin node,
-progress is the topics and states in ZooKeeper; the only other memory is which partitions have
-retired their old replicas under this controller. A new controller retires them again. The old
-replicas go only when every target has been in the ISR and a write of the partition's state has left
-the old ones out.
-
-Deletes topics, and handles topics that others removed from ZooKeeper.
+Requests of reassignments are the content of the admin node, progress is the topics and states in
+ZooKeeper; the only other memory is which partitions have retired their old replicas under this
+controller. The old replicas go only when every target has been in the ISR and a write of the
+partition's state has left the old ones out.
 
 A topic is deleted when every broker that held a replica has confirmed it, dead brokers included;
 then its nodes are removed, and its record. A request that can't be carried out is removed, since it
 would delete a later topic of that name.
 
-Brokers in controlled shutdown, and the partitions that they still have to give up.
-
-Partitions are given up in waves, those that the broker leads first; a wave begins when the leaders
-of the wave before know that they lead. So a partition is without a leader for no longer than its
-wave takes, however many the broker led.
-
-Source: R-CTL8, KIP-455 (cancelling, several at once), R-CTL6, R-CTL9.
+A broker in controlled shutdown gives its partitions up in waves, those that it leads first; a wave
+begins when the leaders of the wave before know that they lead. So a partition is without a leader
+for no longer than its wave takes. Source: R-CTL6, R-CTL8, R-CTL9, KIP-455.
 """
 
 from collections import deque

@@ -1,31 +1,19 @@
-"""The size of a group's record. A request that would make it larger than a batch of the log may be
-is refused before anything has changed; a coordinator whose record can't be stored is restored from
-the log, and would fail in the same way again.
-
-The lengths are those of GroupMetadataKey and GroupMetadataValue, which
-`protocol.state.group_records` writes.
-
-The topics in the metadata that a member of protocol type "consumer" joins with. Metadata that
-can't be read subscribes to no known topic, and is never an error of the group.
-
-    field     bytes  meaning
-    version     2
-    topics           int32 count, then strings (int16 length, UTF-8)
-    ...              user data and what later versions add
-
-One group: its members, its generation, and the state of its rebalance. It is data, with queries
+"""One group: its members, its generation, and the state of its rebalance. It is data, with queries
 on the data; the transitions are in `rebalances`.
-
-Whatever a request asks of the group as a whole is counted as members come and go, so that a request
-costs the same in a group of any size; only the turn from one generation to the next looks at all.
 
     EMPTY       no members                       -> PREPARING (a member joins)
     PREPARING   waiting for all members to join  -> COMPLETING | EMPTY (nobody is left)
     COMPLETING  waiting for the leader's word    -> STABLE | PREPARING
     STABLE      every member has its part        -> PREPARING
 
-Source: Kafka's ConsumerProtocolSubscription.json, Kafka's classic group protocol, KIP-62, KIP-345,
-KIP-394.
+Whatever a request asks of the group as a whole is counted as members come and go, so that a request
+costs the same in a group of any size; only the turn from one generation to the next looks at all.
+
+A request that would make the group's record larger than a batch of the log may be is refused before
+anything has changed: a coordinator whose record can't be stored is restored from the log, and would
+fail in the same way again. The lengths are those of GroupMetadataKey and GroupMetadataValue, which
+`protocol.state.group_records` writes. Source: Kafka's classic group protocol,
+ConsumerProtocolSubscription.json, KIP-62, KIP-345, KIP-394.
 """
 
 import enum

@@ -1,16 +1,11 @@
-"""The next deadline of each member and each group. A check may come too early, which is harmless,
-but never too late.
-
-A heartbeat only moves the deadline of its member; the entry here stays, and is corrected when it is
-due, so that heartbeats cost nothing here. Invariant: the heap has the entry of each key in
-`_planned`; its other entries are stale.
-
-Takes a group from one generation to the next. A generation begins when all members have joined,
+"""Takes a group from one generation to the next. A generation begins when all members have joined,
 or when the rebalance timeout of the others is over; and no member gets its assignment before the
 group's record is replicated.
 
-Source: Kafka's classic group protocol, KIP-62 (rebalance timeout), KIP-134 (the first members are
-gathered), KIP-345, KIP-394, KIP-447.
+A check of deadlines may come too early, which is harmless, but never too late. A heartbeat only
+moves the deadline of its member; the entry in `Deadlines` stays, and is corrected when it is due,
+so that heartbeats cost nothing there. Source: Kafka's classic group protocol, KIP-62 (rebalance
+timeout), KIP-134 (the first members are gathered), KIP-345, KIP-394, KIP-447.
 """
 
 import heapq

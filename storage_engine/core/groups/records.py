@@ -6,12 +6,8 @@ of open transactions, are all that a new coordinator needs.
     OffsetKey   OffsetRecord   it expires, its topic goes, or somebody deletes it (tombstone)
 
 An offset in a transaction counts once the transaction's marker commits it; of two for one partition
-the one that was written later counts, even if the marker of the other comes later.
-
-The offsets of one group. Of two offsets for a partition the one that was written later counts,
-and one in a transaction counts only once that is committed.
-
-Source: KIP-98, KIP-211, KIP-345, KIP-447.
+the one that was written later counts, even if the marker of the other comes later. Source: KIP-98,
+KIP-211, KIP-345, KIP-447.
 """
 
 from collections.abc import Collection, Mapping

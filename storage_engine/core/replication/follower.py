@@ -1,14 +1,8 @@
-"""Finds the offset to which a follower truncates its log so that it agrees with the leader's.
-
-Only leader epochs decide, never the follower's own high watermark (R-REP8).
-
-The quota for replication traffic of replicas that are not in sync, in bytes a second.
-
-The quota is a bucket that leaks at the rate. An excess is paid back by waiting, so that the rate
-holds on average however large one answer is. The caller passes the time.
-
-Source: KIP-101, KIP-279, KIP-595 (the leader names the divergence in its answer to a fetch),
-KIP-73.
+"""Finds the offset to which a follower truncates its log so that it agrees with the leader's: only
+leader epochs decide, never the follower's own high watermark (R-REP8). And the quota for the
+traffic of replicas that are not in sync, a bucket that leaks at the rate: an excess is paid back by
+waiting, so that the rate holds on average however large one answer is. Source: KIP-73, KIP-101,
+KIP-279, KIP-595 (the leader names the divergence in its answer to a fetch).
 """
 
 from dataclasses import dataclass

@@ -1,36 +1,22 @@
-"""Chooses the old segments that a log may delete. The oldest go first, and records that are not
-committed stay.
-
-A `DeletionPolicy` decides which segments are old: Kafka's, unless a broker's `log.deletion.policy`
-names another.
-
-The rules of compaction. A record is removed only when a newer one of its key, which can no
-longer be lost, has replaced it.
+"""Which old segments a log may delete, and which records compaction removes. The oldest segments go
+first, by a `DeletionPolicy`, and records that are not committed stay. A record is removed only when
+a newer one of its key, which can no longer be lost, has replaced it.
 
     |<---------- clean ---------->|<------ dirty ------>|<-- not yet -->|<- active ->|
     log start          first dirty offset      first uncleanable offset        log end
 
 A pass collects the newest offset of every key between the first dirty offset and its own end, then
 reads the log from its start and drops older records. Records are not yet cleaned at or above the
-high watermark (they may be truncated), while they are not on the medium, while they are younger
-than `min.compaction.lag.ms`, and in the active segment.
+high watermark (they may be truncated) or the last stable offset (their transactions may still end
+either way), while they are not on the medium, while they are younger than
+`min.compaction.lag.ms`, and in the active segment.
 
-Records at or above the last stable offset are not yet cleaned either: their transactions may still
-end either way. Records of aborted transactions are removed, whatever their keys. The marker of a
-transaction stays until a pass finds no data of the transaction, and `delete.retention.ms` after
-that.
-
-A tombstone (a key without a value) stays until `delete.retention.ms` after the pass that first kept
-it, so that a consumer that reads from the start within that time learns of the deletion.
-
-The aborted transactions of a log, and the markers that are still needed, during one pass from
-the log's start. The pass reports the batches in the order of their offsets, each once.
-
-A marker is needed as long as the log has a batch of its transaction, even an empty one that only
-keeps its producer's sequence: without it the transaction would be open again.
-
-Source: R-LOG9, R-LOG10, KIP-58 (lags), KIP-98 (transactions), KIP-354 (maximum lag), KIP-534
-(delete horizon), KIP-98, KIP-534.
+Records of aborted transactions are removed, whatever their keys. The marker of a transaction stays
+until a pass finds no batch of it, even an empty one that only keeps its producer's sequence (the
+transaction would be open again), and `delete.retention.ms` after that. A tombstone (a key without a
+value) stays until `delete.retention.ms` after the pass that first kept it, so that a consumer that
+reads from the start within that time learns of the deletion. Source: R-LOG9, R-LOG10, KIP-58
+(lags), KIP-98 (transactions), KIP-354 (maximum lag), KIP-534 (delete horizon).
 """
 
 from collections import deque

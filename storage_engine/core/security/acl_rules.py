@@ -1,10 +1,5 @@
-"""Resources, patterns, operations and permissions of access rules, with Kafka's numbers and names.
-
-The names are those of the JSON in ZooKeeper.
-
-Access rules, and filters that find them.
-
-Source: the Kafka protocol, KIP-4, KIP-140, KIP-290.
+"""Access rules, and filters that find them: resources, patterns, operations and permissions with
+Kafka's numbers, and the names of the JSON in ZooKeeper. Source: KIP-4, KIP-140, KIP-290.
 """
 
 import enum

@@ -1,13 +1,4 @@
-"""All access rules of a cluster, found by the resource that is asked for.
-
-    literal     type, name   -> rules          one look-up for the name, one for `*`
-    prefixed    type, prefix -> rules          one look-up for each length that a prefix has
-    rules of a pattern: (principal, host) -> operations that are allowed and denied, as bits
-
-So the time of a question depends neither on the number of resources with rules nor on the number of
-principals that a resource has rules for.
-
-Decides whether a principal may do something to a resource, as Kafka's AclAuthorizer does.
+"""Decides whether a principal may do something to a resource, as Kafka's AclAuthorizer does.
 
     a super user                              -> yes
     the rules were never read                 -> no
@@ -16,9 +7,15 @@ Decides whether a principal may do something to a resource, as Kafka's AclAuthor
     nobody has a rule about the resource      -> allow.everyone.if.no.acl.found
     otherwise                                 -> no
 
-Answers are cached until any rule changes.
+All rules are found by the resource that is asked for:
 
-Source: KIP-140, KIP-290, KIP-679.
+    literal     type, name   -> rules          one look-up for the name, one for `*`
+    prefixed    type, prefix -> rules          one look-up for each length that a prefix has
+    rules of a pattern: (principal, host) -> operations that are allowed and denied, as bits
+
+So the time of a question depends neither on the number of resources with rules nor on the number of
+principals that a resource has rules for. Answers are cached until any rule changes. Source:
+KIP-140, KIP-290, KIP-679.
 """
 
 import ipaddress

@@ -1,14 +1,9 @@
 """What a broker keeps of a SCRAM user: never the password.
 
 In ZooKeeper it stands in the settings of /config/users/<user>, under the mechanism's name, as Kafka
-writes it: `salt=<base64>,stored_key=<base64>,server_key=<base64>,iterations=<number>`.
-
-The library scramp, which takes salts of any length here.
-
-It refuses those below twelve bytes since 1.5. RFC 5802 does not, nor does Kafka, so that there are
-users with shorter ones.
-
-Source: RFC 5802, KIP-84, KIP-554.
+writes it: `salt=<base64>,stored_key=<base64>,server_key=<base64>,iterations=<number>`. The library
+scramp refuses salts below twelve bytes since 1.5; RFC 5802 does not, nor does Kafka, so that there
+are users with shorter ones, which are taken here. Source: RFC 5802, KIP-84, KIP-554.
 """
 
 import enum

@@ -1,6 +1,5 @@
-"""A password or key among the settings: whoever prints it sees that there is one, and no more.
-
-What a listener does before the first request: Kafka's four security protocols.
+"""What a listener does before the first request (Kafka's four security protocols), and passwords
+and keys among settings: whoever prints one sees that it is there, and no more.
 """
 
 import enum

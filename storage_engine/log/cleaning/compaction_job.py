@@ -1,7 +1,4 @@
-"""Writes the segment that replaces others, on any thread. Its files are on the medium when it is
-done, and removed when it fails.
-
-A job that replaces closed segments in steps: compaction, and the repair of damage. `work` does
+"""A job that replaces closed segments in steps: compaction, and the repair of damage. `work` does
 what takes long, on any thread; `advance` changes the log, on the log's own thread.
 
     step       work                                advance
@@ -13,17 +10,12 @@ what takes long, on any thread; `advance` changes the log, on the log's own thre
 
 Before anything else changes the segments of the log, it calls `stop`: a swap that was committed is
 brought to its end at once, everything before that is dropped. See swap_files for what a crash
-leaves.
-
-The extent to which a log is compacted, and the job that replaces its closed segments. There is
-one job at a time, and none goes on once the log was truncated.
+leaves. There is one job at a time, and none goes on once the log was truncated.
 
 `first_dirty_offset` is kept in the log dir's cleaner-offset-checkpoint; when that is lost,
 everything counts as dirty, which costs work. A value above 0 also says that offsets may be missing,
 even if the topic's policy has changed. A log with a damaged batch is uncleanable until it is opened
-again or truncated.
-
-Source: R-LOG8, R-LOG10.
+again or truncated. Source: R-LOG8, R-LOG10.
 """
 
 import enum

@@ -1,20 +1,14 @@
-"""A part of a segment that is known to be damaged.
-
-Checks a closed segment piece by piece, on any thread. It only reads.
+"""Checks a closed segment piece by piece, and copies a damaged one with good bytes in the place of
+bad ones; on any thread.
 
 A batch is good when it lies within the file, its CRC matches, and its offsets and leader epoch go
 on where those before it stopped. After a bad one the check goes on at the next good batch: where
 the bad one says that it ends, else where an index entry says that one begins. What lies between is
 a bad range.
 
-Copies a damaged segment with good bytes in the place of bad ones, on any thread. Every batch is
-checked before it is written.
-
 The good bytes wait in a file of the log's folder, `<base offset>.repair.tmp`, which is removed when
 the log is opened after a crash. No replica has what lay below the log's start: an empty batch takes
-its place, since a log without gaps must not get one.
-
-Source: R-LOG8.
+its place, since a log without gaps must not get one. Source: R-LOG8.
 """
 
 from bisect import bisect_right

@@ -1,24 +1,12 @@
-"""All file operations of the log, in one place. Nothing else in this package touches a file.
+"""All file operations of the log: nothing else in this package touches a file.
 
 A simulated disk implements `Disk` and runs under the real log code. Descriptors are plain integers,
 and the hot calls (`pwrite`, `pread`) are the system's own functions, so that the indirection costs
 nothing.
 
-Translates errors of the operating system. An OSError leaves this package only as
-LogStorageError.
-
-It names the action and the file, and its code has a client try another replica. Its class says how
-far the failure goes: this action only (no room, no descriptors), this log, or the whole log dir.
-What each number means is in `core.system_errors`.
-
-The free space of one log dir. Appends stop while a reserve is left, so that a full disk refuses
-them before a write, and not in the middle of one.
-
-The reserve is for writes that must not stop: indexes, checkpoints, epochs, and appends of other
-logs that are under way. An append only subtracts from an allowance; the operating system is asked
-when that is used up.
-
-Source: R-LOG8.
+An OSError leaves this package only as LogStorageError, whose code has a client try another replica.
+Its class says how far the failure goes: this action only (no room, no descriptors), this log, or
+the whole log dir. What each number means is in `core.system_errors`. Source: R-LOG8.
 """
 
 import errno

@@ -1,27 +1,12 @@
-"""The limit of the files that the log keeps open. The owner of an open file or mapping can lose it
-at any time, and then opens it again.
+"""Open files and mappings of segments. Their owner can lose one at any time, and opens it again.
 
 With thousands of segments not every file may stay open. The pool keeps the order of opening; over
 the limit the oldest is closed, unless it was used since its last turn (second chance).
 
-The mapped part of a segment file. A view keeps its own pages alive when the window moves on.
-
-A sequential reader needs one mapping per window rather than one per read, and the mappings of a
-broker stay small however large its logs are. A window ends at the end of the file at the time; a
-reader at the end gets a new one when the file has grown.
-
-Brings bytes of a file into the page cache. It may run on any thread, so it holds a descriptor of
-its own.
-
-A caller that must not wait for a disk gets a ColdBytesError, which has the job to run before the
-next try.
-
-The `.log` file of a segment. A failed write leaves nothing behind.
-
-Large runs are read as views of the page cache, small ones are copied; measurements decided the
-sizes.
-
-Source: R-LOG5, R-LOG4.
+Large runs of the `.log` file are read as views of the page cache, small ones are copied;
+measurements decided the sizes. A sequential reader needs one mapping per window rather than one per
+read, and a view keeps its own pages alive when the window moves on. A caller that must not wait for
+a disk gets a ColdBytesError, which has the job to run before the next try. Source: R-LOG4, R-LOG5.
 """
 
 import logging

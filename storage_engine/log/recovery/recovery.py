@@ -1,5 +1,6 @@
-"""Checks a segment after an unclean stop. Every intact batch before the first damage is kept, and
-nothing after it.
+"""Checks the segments of a log when it is opened. After an unclean stop those from the one with the
+recovery point on are checked batch by batch: every intact batch before the first damage is kept,
+and nothing after it.
 
 A batch is intact when it lies within the file, is of magic 2, its CRC matches and its offsets go on
 where the last ones stopped. Base offset and leader epoch lie outside the CRC; a batch in which they
@@ -10,12 +11,6 @@ brought its name back.
 What no flush is known to have brought to the medium is written anew, in place, before it is
 checked. After a failed fsync Linux counts the pages as clean: they are read as if nothing had
 happened, a later fsync succeeds without writing them, and the next loss of power takes them.
-
-Checks the segments of a log when it is opened, and recovers those that may be damaged.
-
-After an unclean stop the segments from the one with the recovery point on are checked batch by
-batch. What follows a cut is dropped.
-
 Source: R-LOG8.
 """
 

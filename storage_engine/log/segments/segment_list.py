@@ -1,13 +1,9 @@
-"""The folder `<topic>-<partition>` of one log, with the settings of its segments.
-
-The segments of one log, oldest first. The tuple is replaced, never changed, so that readers keep
+"""The segments of one log, oldest first. The tuple is replaced, never changed, so that readers keep
 theirs.
 
 Deleted files are renamed at once and removed `file.delete.delay.ms` later. Deletions at the end go
 from the newest segment to the oldest and at the beginning the other way round, so that a crash in
-between leaves a log without holes.
-
-Source: R-LOG1, R-LOG2, R-LOG9.
+between leaves a log without holes. Source: R-LOG1, R-LOG2, R-LOG9.
 """
 
 from bisect import bisect_right

@@ -1,12 +1,4 @@
-"""The byte positions at which recent reads ended. An entry is for one segment only, so that it is
-never used for another.
-
-A consumer or follower that keeps up asks next for the offset where its last read ended, and all
-reads are bounded by the same high watermark; both are found here without the index. Truncation
-clears all entries.
-
-A run of whole batches in a segment file, the result of a read. The bytes are read only when they
-are needed.
+"""Finds the bytes of a read: a run of whole batches of one segment, read only when they are needed.
 
 Small runs are copied with one `pread` (cheaper than mapping pages for them); larger ones are views
 of the page cache through the segment's mapped window. A slice from before a truncation refuses to
@@ -14,9 +6,9 @@ be viewed after it; a view taken before must not be touched after it, because th
 access to them would fault (a system call on them returns an error). Deleted segments do no harm,
 since the pages live as long as the view.
 
-Finds the bytes of a read: whole batches of one segment, never beyond the bound.
-
-Source: R-LOG5, R-LOG9, R-LOG3.
+A consumer or follower that keeps up asks next for the offset where its last read ended, and all
+reads are bounded by the same high watermark; both are found in `ReadPositions` without the index.
+Source: R-LOG3, R-LOG5, R-LOG9.
 """
 
 from collections.abc import Sequence

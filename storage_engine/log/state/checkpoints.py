@@ -1,5 +1,5 @@
-"""Small text files of offsets per partition, or of epochs. A file is replaced as a whole; a damaged
-entry is logged and counts as missing.
+"""Small text files of offsets per partition, of epochs, and of a topic's id. A file is replaced as
+a whole; a damaged entry is logged and counts as missing.
 
     recovery-point-offset-checkpoint, replication-offset-checkpoint,
     log-start-offset-checkpoint and cleaner-offset-checkpoint (one each per log dir),
@@ -13,6 +13,10 @@ entry is logged and counts as missing.
         <number of entries>
         <epoch> <start offset> <check>
 
+    partition.metadata (one per partition; the format is Kafka's):
+        version: 0
+        topic_id: <22 characters of base64>
+
 `check` is the CRC-32C of the line before it, as 8 hexadecimal digits. So a byte that is not as it
 was written costs the value of one partition, and of an epoch file all, for epochs say something
 only together.
@@ -22,27 +26,13 @@ A lost value costs work, not data: everything counts as not yet flushed (R-LOG8)
 log whose start is lost begins where its oldest segment does, so that records of that segment that
 were deleted may be back; only the warning shows it.
 
-The leader epochs of a log and their file. The file has every epoch below the recovery point.
-
-Above it recovery learns the epochs from the batches that it checks, after a killed process as after
-a crash of the machine. So neither an election nor its first batch writes a file: a failover of a
+The epoch file has every epoch below the recovery point; above it recovery learns them from the
+batches that it checks. So neither an election nor its first batch writes a file: a failover of a
 thousand partitions would write a thousand of them, on each broker.
 
-The id of the topic that a partition's folder belongs to. A folder is never used for another
-topic of the same name.
-
-    partition.metadata (one per partition; the format is Kafka's):
-        version: 0
-        topic_id: <22 characters of base64>
-
 A topic may be deleted and created again while a broker is away; without the id its old records
-would be served as those of the new topic. When the file is missing or damaged the id is not known,
-and the next id from the controller is accepted.
-
-The checkpoint files that hold the offsets of a log. They belong to its log dir, and hold the
-offsets of all logs there.
-
-Source: KIP-101, R-REP8, KIP-516, R-LOG8.
+would be served as those of the new topic. While the id is not known, the next one from the
+controller is accepted. Source: KIP-101, KIP-516, R-LOG8, R-REP8.
 """
 
 import itertools

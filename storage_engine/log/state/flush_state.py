@@ -1,11 +1,8 @@
-"""A flush in two halves. The slow one may run on another thread, so the job holds descriptors of
-its own.
+"""The recovery point of a log, which never claims more than was flushed, and the flushes that move
+it.
 
-The recovery point of a log, which never claims more than was flushed.
-
-Cuts of a log that its copy in another log dir has not followed yet.
-
-Source: R-LOG4, R-LOG8.
+A flush has two halves. The slow one may run on another thread, so the job holds descriptors of its
+own. Source: R-LOG4, R-LOG8.
 """
 
 from collections.abc import Callable

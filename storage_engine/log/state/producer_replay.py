@@ -1,16 +1,10 @@
 """Learns the producers and their transactions from the batches of a log. The state after a batch is
 the same whether it was appended here, replicated or read back.
 
-The producers of a log whose end is dropped, from a few batches before the cut.
-
 A replay of all batches since the newest snapshot takes a second for 300,000 of them, on the event
-loop: a follower that drops the one batch that its dead leader has not sent to others would stop the
-whole broker for that time.
-
-Finds the aborted transactions of a range of offsets. A damaged index is rebuilt from the log
-first.
-
-Source: KIP-98, R-LOG8.
+loop. So a log whose end is dropped learns its producers from a few batches before the cut where
+these tell enough: a follower may only drop the one batch that its dead leader sent to nobody else.
+A damaged transaction index is rebuilt from the log before it is searched. Source: KIP-98, R-LOG8.
 """
 
 import logging

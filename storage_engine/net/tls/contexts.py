@@ -1,37 +1,23 @@
-"""Tells clients why their handshake failed.
+"""All that one listener's TLS is made of, and the TLS towards ZooKeeper, as settings and files were
+at one time. TLS 1.2 and 1.3, nothing older; no renegotiation, no compression.
+
+Only suites that keep what was sent secret when a key becomes known later (ephemeral keys), with
+authenticated encryption, by their names in Java or in OpenSSL. Those of TLS 1.3 can't be chosen one
+by one: Python's library has no call for it.
+
+The subject of a certificate is written as Kafka writes it: RFC 2253, with Java's names of
+attributes, so that super users, ACLs and mapping rules of a cluster that has run on Kafka's brokers
+go on to fit.
+
+    CN=app,OU=Data,O=Example,C=DE      the last attribute of the certificate first
+    1.2.840.113549.1.9.1=#16036140...  an attribute without a short name: its bytes in DER
 
 The event loops close a connection as soon as its handshake has failed. The alert that names the
 cause, such as "unknown ca", is then still in the library's buffer, and the client sees a connection
 that was lost. Here a handshake that has failed looks to the loop like one that waits for its
 client: so the loop sends the alert. What the client says from then on is thrown away. It ends when
-the client has closed, or when its time is over.
-
-`ssl.cipher.suites`: names as in the standards and in Java, and as in OpenSSL.
-
-Only suites that keep what was sent secret when a key becomes known later (ephemeral keys), with
-authenticated encryption. Those of TLS 1.3 can't be chosen one by one: Python's library has no call
-for it.
-
-The TLS contexts that are made of stores and of the other `ssl.` settings.
-
-TLS 1.2 and 1.3, nothing older; no renegotiation, no compression.
-
-The TLS context towards ZooKeeper, of brokers and of clients.
-
-The stores are read like those of listeners; an error names the setting as it is called towards
-ZooKeeper.
-
-The subject of a certificate as Kafka writes it: RFC 2253, with Java's names of attributes.
-
-    CN=app,OU=Data,O=Example,C=DE      the last attribute of the certificate first
-    1.2.840.113549.1.9.1=#16036140...  an attribute without a short name: its bytes in DER
-
-Super users, ACLs and mapping rules of a cluster that has run on Kafka's brokers go on to fit.
-
-All that one listener's TLS is made of, as its settings and files were at one time.
-
-Source: RFC 8446, section 6.2, RFC 5288, 5289, 7905, 8446, RFC 9325 (the use of TLS), KIP-515, RFC
-2253, javax.security.auth.x500.X500Principal.getName().
+the client has closed, or when its time is over. Source: RFC 8446 (section 6.2), RFC 5288, 5289,
+7905, 9325, 2253, KIP-515, javax.security.auth.x500.X500Principal.getName().
 """
 
 import contextlib

@@ -1,4 +1,5 @@
-"""Lets TLS clients in when their first message is there, and only some in each turn of the loop.
+"""The TLS connections of a server that are not open yet: a client is let in when its first message
+is there, and only some in each turn of the loop.
 
     accepted -> waits for a record's head, then for all of it -> its turn -> the handshake
              -> no TLS, gone, or silent for too long          -> closed
@@ -7,15 +8,10 @@ To answer a first message the server signs, which takes up to some milliseconds:
 come at once must not be one turn. Whoever says nothing has cost a descriptor and a timer. The bytes
 stay in the socket, which becomes readable when enough of them are there (SO_RCVLOWAT).
 
-The TLS connections of a server that are not open yet: waiting for their first message, or in the
-middle of the handshake.
-
 They count as connections, for `max.connections` as for `max.connections.per.ip`; together they are
 at most half of the former, so that those who never get further do not take the places of others.
 Each step has its time. Failures of one reason are told in one line each 10 s, with the number of
-the others.
-
-Source: RFC 8446, section 5.1.
+the others. Source: RFC 8446, section 5.1.
 """
 
 import asyncio

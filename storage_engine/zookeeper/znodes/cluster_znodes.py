@@ -1,17 +1,10 @@
-"""The znodes that a cluster has once: controller, settings, producer ids, the cluster's own id.
-Each class owns a path and its JSON. Requests to the controller are in `admin_znodes`.
+"""The znodes of a cluster: those that it has once (controller, settings, producer ids, the
+cluster's own id), those of live brokers, and what brokers need for SCRAM beside the users'
+credentials. Each class owns a path and its JSON. Requests to the controller are in `admin_znodes`.
 
 The keys are exactly those that Kafka documents (R-CTL10). Further keys are written only for what
-the documents have no place for; unknown keys of others are ignored.
-
-The znode of a live broker: its path, its JSON, and the addresses in it.
-
-The keys are exactly those that Kafka documents (R-CTL10). Further keys are written only for what
-the documents have no place for (rack, endpoints); unknown keys of others are ignored.
-
-The znode of what brokers need for SCRAM beside the users' credentials.
-
-Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL1, R-CTL10, R-CTL4.
+the documents have no place for (rack, endpoints); unknown keys of others are ignored. Source: the
+JSON of the design documents (HA related ZooKeeper structure), R-CTL1, R-CTL4, R-CTL10.
 """
 
 import ipaddress

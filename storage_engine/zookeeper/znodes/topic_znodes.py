@@ -2,11 +2,8 @@
 a path and its JSON.
 
 The keys are exactly those that Kafka documents (R-CTL10). Further keys are written only for what
-the documents have no place for (topic id); unknown keys of others are ignored.
-
-The znodes that are there in every cluster, for others to lie below them.
-
-Source: the JSON of the design documents (HA related ZooKeeper structure), R-CTL10.
+the documents have no place for (topic id); unknown keys of others are ignored. Source: the JSON of
+the design documents (HA related ZooKeeper structure), R-CTL10.
 """
 
 import uuid
