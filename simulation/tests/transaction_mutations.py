@@ -12,8 +12,8 @@ from simulation.tests.mutations import Apply, mutated, set_attribute
 from simulation.tests.sink_mutations import SINK_MUTATIONS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.retained import producer_state
+from storage_engine.core.retained.producer_table import PartitionTransactions
 from storage_engine.core.transactions.micro_batch_commits import MicroBatchCommits
-from storage_engine.core.transactions.partition_transactions import PartitionTransactions
 from storage_engine.core.transactions.transaction_events import EndTransaction, VerifyPartitions
 from storage_engine.core.transactions.transaction_state import NO_BATCH, LedgerKey
 from storage_engine.core.transactions.transactional_ids import TransactionalIds

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from simulation.checks.copies import BatchNote
 from simulation.checks.ledger import InvariantViolation, PartitionRecord
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.partition_transactions import is_single_use
+from storage_engine.core.retained.producer_table import is_single_use
 from storage_engine.protocol.records.record_batch import read_header
 
 Key = tuple[int, int, int, int]

@@ -26,8 +26,7 @@ from typing import Generic, Protocol, TypeVar
 from storage_engine.client.changed import Changed
 from storage_engine.core.errors import HeadraceError
 from storage_engine.net.blocking import Readable, wait_readable
-from storage_engine.net.deadline import Deadline, monotonic_ms
-from storage_engine.net.suspended_time import monotonic_with_sleep_ms
+from storage_engine.net.deadline import Deadline, monotonic_ms, monotonic_with_sleep_ms
 
 _LONGEST_WAIT_MS = 60_000
 """The loop waits so long at most while it has nothing to do; it is woken when it has."""

@@ -14,7 +14,7 @@ from storage_engine.core.errors import (
     RecordListTooLargeError,
 )
 from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log.append_rules import AppendResult, Requirement, check_typed
 from storage_engine.log.log_state import LogState
 from storage_engine.log.segments.indexes import PlacedBatch

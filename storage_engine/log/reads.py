@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.replication.leader_epochs import EpochEnd
-from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.core.retained.producer_table import AbortedTransaction
 from storage_engine.log.files.disk import storage_error, storage_errors
 from storage_engine.log.files.segment_files import ColdBytesError
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES

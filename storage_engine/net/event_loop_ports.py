@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from storage_engine.net.suspended_time import monotonic_with_sleep_ms
+from storage_engine.net.deadline import monotonic_with_sleep_ms
 
 Result = TypeVar("Result")
 

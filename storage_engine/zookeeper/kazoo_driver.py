@@ -18,7 +18,7 @@ session. Therefore the thread asks the loop for a sign of life every third of th
 and closes the session of a loop that has been silent for all of it. It measures that
 by `time.monotonic`, which stands still while the machine is suspended: this thread sleeps then as
 the loop does, and a loop that wakes with it does not hang. (The lease runs on meanwhile, see
-`net.suspended_time`.)
+`net.deadline`.)
 
 kazoo waits for the answer to a ping a third of the session timeout, less up to 0.4 s drawn at
 random: half of it is gone where sessions are short. A connection given up so soon costs a server

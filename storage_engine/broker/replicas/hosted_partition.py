@@ -39,7 +39,7 @@ from storage_engine.core.replication.partition import (
     ReadState,
     SessionClock,
 )
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.core.transactions.verification_guard import VerificationGuards
 from storage_engine.log.append_rules import AppendOutcome, AppendResult
 from storage_engine.log.partition_log import PartitionLog

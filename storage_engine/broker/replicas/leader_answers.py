@@ -18,7 +18,7 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ports import Clock
-from storage_engine.core.replication.follower import truncation_offset
+from storage_engine.core.replication.leader_epochs import truncation_offset
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse
 
 log = logging.getLogger(__name__)

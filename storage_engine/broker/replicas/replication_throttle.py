@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ports import Clock
-from storage_engine.core.replication.follower import NONE_THROTTLED, ReplicationQuota
+from storage_engine.core.replication.leader_epochs import NONE_THROTTLED, ReplicationQuota
 
 Rate = Callable[[], int]
 

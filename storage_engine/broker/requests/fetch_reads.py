@@ -29,7 +29,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
-from storage_engine.core.replication.follower import NONE_THROTTLED, divergence
+from storage_engine.core.replication.leader_epochs import NONE_THROTTLED, divergence
 from storage_engine.core.replication.partition import SessionClock
 from storage_engine.log.files.segment_files import ColdBytesError
 from storage_engine.protocol.apis.fetch import (

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from storage_engine.broker.settings.config_store import ConfigEntity, ConfigStore, Gather
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ports import Scheduler
-from storage_engine.core.replication.follower import NONE_THROTTLED, ThrottledReplicas
+from storage_engine.core.replication.leader_epochs import NONE_THROTTLED, ThrottledReplicas
 from storage_engine.core.settings.setting import Setting, SettingValue, unknown_key_error
 from storage_engine.core.settings.settings import (
     BY_TOPIC_KEY,

@@ -42,7 +42,7 @@ from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Scheduler
-from storage_engine.core.transactions.partition_transactions import (
+from storage_engine.core.retained.producer_table import (
     NO_COORDINATOR_EPOCH,
     TransactionMarker,
 )

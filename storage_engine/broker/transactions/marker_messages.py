@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator, Sequence
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,

@@ -24,7 +24,7 @@ from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Endpoint, Scheduler, TransportError
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.protocol.messages.write_txn_markers import API, WriteTxnMarkersResponse
 from storage_engine.protocol.transport import Transport

@@ -18,7 +18,7 @@ from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.protocol.apis.produce import ProducePartitionResponse
 
 REPLICATION_WAIT_MS = 5_000

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.suspended_time import monotonic_with_sleep_ms
+from storage_engine.net.deadline import monotonic_with_sleep_ms
 
 
 class SessionLease(Protocol):

@@ -45,13 +45,11 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.retained.producer_table import (
     BATCHES_REMEMBERED,
+    AbortedTransaction,
+    PartitionTransactions,
     ProducerEntry,
     ProducerTable,
     SequencedBatch,
-)
-from storage_engine.core.transactions.partition_transactions import (
-    AbortedTransaction,
-    PartitionTransactions,
     TransactionMarker,
     is_single_use,
 )

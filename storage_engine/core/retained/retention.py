@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.core.retained.producer_table import AbortedTransaction
 
 
 class SegmentFacts(NamedTuple):

@@ -24,9 +24,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from storage_engine.core.errors import CorruptRecordError, LogStorageError
+from storage_engine.core.retained.producer_table import AbortedTransaction
 from storage_engine.core.retained.retention import SegmentSpan, group_segments
 from storage_engine.core.system_errors import Reach, reach_of_file_error
-from storage_engine.core.transactions.partition_transactions import AbortedTransaction
 from storage_engine.log.files.disk import Disk, storage_error, storage_errors, sync_names
 from storage_engine.log.files.segment_files import WRITE_MAX_BYTES, OpenFiles
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES

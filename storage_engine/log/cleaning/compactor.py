@@ -6,17 +6,20 @@ segments is copied without what is out of date or aborted. Records, or the colum
 are decoded about a MiB at a time. A batch stays although it is empty when it is among the last of
 its producer, whose sequence it tells, or the first of a leader epoch: a follower learns from it
 where the epoch began, and as a leader says where others cut their logs. A marker stays when it
-alone tells its producer's epoch.
-Source: R-LOG10, KIP-98, KIP-101, KIP-534.
+alone tells its producer's epoch. Every batch is checked before it is used; a segment may be deleted
+or replaced meanwhile, its bytes stay readable. Source: R-LOG10, KIP-98, KIP-101, KIP-534.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.retained.producer_table import AbortedTransaction
 from storage_engine.core.retained.retention import (
     NO_HORIZON,
     CleanedTransactions,
@@ -25,25 +28,99 @@ from storage_engine.core.retained.retention import (
     new_delete_horizon,
     tombstones_are_due,
 )
-from storage_engine.core.transactions.partition_transactions import AbortedTransaction
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.log.cleaning.compaction_job import CancelledError
 from storage_engine.log.cleaning.key_hashes import KeyHasher, KeyHashes, NewestOffsets
 from storage_engine.log.files.disk import Disk
-from storage_engine.log.segments.closed_segment import ClosedSegment
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.protocol.records.control_record import read_marker, with_delete_horizon
-from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, BytesLike
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    BytesLike,
+    crc_matches,
+    read_header,
+)
 from storage_engine.protocol.records.record_filter import (
     OpenBatches,
     StoredBatch,
     emptied,
 )
 from storage_engine.protocol.records.varints import Ints, Mask
+from storage_engine.protocol.typed.damage import damaged_part
 from storage_engine.protocol.typed.kept_rows import OpenTypedBatches, decoded_size
 from storage_engine.protocol.typed.typed_batch import is_typed
 
 logger = logging.getLogger(__name__)
+
+
+CHUNK_BYTES = 1 << 20
+BATCH_MAX_BYTES = 128 << 20
+"""The largest batch that is read: a damaged length must not cost more memory, and no setting allows
+larger batches."""
+
+
+class ClosedSegment(NamedTuple):
+    """A closed segment as it was when a compaction pass began."""
+
+    path: Path
+    base_offset: int
+    next_offset: int
+    size: int
+
+    def batches(self, disk: Disk, start_offset: int = 0) -> Iterator[StoredBatch]:
+        """Yields every batch that ends at or after `start_offset`; CorruptRecordError names the
+        first that is damaged.
+        """
+        descriptor = disk.open_existing(self.path)
+        try:
+            yield from self._batches(disk, descriptor, start_offset)
+        finally:
+            disk.close(descriptor)
+
+    def _batches(self, disk: Disk, descriptor: int, start_offset: int) -> Iterator[StoredBatch]:
+        position = 0
+        chunk, chunk_start = memoryview(b""), 0
+        next_offset = self.base_offset
+        while position < self.size:
+            at = position - chunk_start
+            if len(chunk) - at < HEADER_BYTES:
+                chunk, chunk_start, at = self._read(disk, descriptor, position, CHUNK_BYTES)
+            header = read_header(chunk, at)
+            size = header.size_in_bytes
+            if position + size > self.size or size > BATCH_MAX_BYTES:
+                raise self._damaged(position, f"it says it has {size} bytes")
+            if len(chunk) - at < size:
+                chunk, chunk_start, at = self._read(
+                    disk, descriptor, position, max(size, CHUNK_BYTES)
+                )
+            if header.magic != MAGIC:
+                raise self._damaged(position, f"it has magic {header.magic}")
+            if not crc_matches(chunk, at, size):
+                part = damaged_part(header, chunk[at : at + size])
+                raise self._damaged(position, f"its CRC does not match{part}")
+            if not next_offset <= header.base_offset <= header.last_offset < self.next_offset:
+                raise self._damaged(position, f"offset {header.base_offset} does not fit in")
+            next_offset = header.next_offset
+            if header.last_offset >= start_offset:
+                yield StoredBatch(header, chunk[at : at + size])
+            position += size
+
+    def _read(
+        self, disk: Disk, descriptor: int, position: int, size: int
+    ) -> tuple[memoryview, int, int]:
+        size = min(size, self.size - position)
+        data = disk.pread(descriptor, size, position)
+        if len(data) < size:
+            raise self._damaged(position, f"the file ends after {position + len(data)} bytes")
+        return memoryview(data), position, 0
+
+    def _damaged(self, position: int, reason: str) -> CorruptRecordError:
+        return CorruptRecordError(
+            f"the record batch at byte {position} of {self.path} is damaged: {reason}"
+        )
+
 
 GROUP_BYTES = 1 << 20
 """The decompressed bytes of the batches that are decoded in one pass: a pass costs some hundred

@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.replication.leader_epochs import EpochStart
-from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.core.retained.producer_table import AbortedTransaction
 from storage_engine.log.cleaning.compaction_job import CancelledError
 from storage_engine.log.files.disk import Disk, write_fully
 from storage_engine.log.segments.indexes import IndexCheck

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.core.retained.producer_table import AbortedTransaction
 from storage_engine.log.files.disk import Disk
 from storage_engine.log.files.segment_files import OpenFiles
 from storage_engine.log.segments.indexes import IndexFile

@@ -19,7 +19,7 @@ from storage_engine.core.retained.producer_state import (
     ProducerStates,
     SequencedBatch,
 )
-from storage_engine.core.transactions.partition_transactions import (
+from storage_engine.core.retained.producer_table import (
     NO_COORDINATOR_EPOCH,
     AbortedTransaction,
     TransactionMarker,

@@ -37,12 +37,14 @@ from storage_engine.core.retained.producer_state import (
     ProducerEntry,
     ProducerStates,
 )
-from storage_engine.core.retained.producer_table import BATCH, PRODUCER, unpacked
-from storage_engine.core.system_errors import passes_by_itself
-from storage_engine.core.transactions.partition_transactions import (
+from storage_engine.core.retained.producer_table import (
+    BATCH,
+    PRODUCER,
     EndedTransaction,
     PartitionTransactions,
+    unpacked,
 )
+from storage_engine.core.system_errors import passes_by_itself
 from storage_engine.log.files.disk import Disk, replace_file, sync_names
 from storage_engine.log.segments.log_segment import file_name, offset_in_name
 

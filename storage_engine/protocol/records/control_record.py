@@ -18,7 +18,7 @@ says so (KIP-534). Source: KIP-98.
 import struct
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.protocol.records.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,

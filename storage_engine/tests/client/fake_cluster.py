@@ -16,8 +16,7 @@ from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import topic_id_to_text
-from storage_engine.core.replication.follower import divergence
-from storage_engine.core.replication.leader_epochs import LeaderEpochCache
+from storage_engine.core.replication.leader_epochs import LeaderEpochCache, divergence
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import Exchange

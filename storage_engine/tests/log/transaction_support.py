@@ -5,7 +5,7 @@ with read_committed as a client has it.
 import pyarrow as pa
 
 from storage_engine.client.fetching.fetched_batches import committed
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, read_header, seal
 from storage_engine.protocol.records.records import decode_batches, encode_batches

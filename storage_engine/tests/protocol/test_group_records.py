@@ -16,7 +16,7 @@ from storage_engine.core.groups.records import (
     OffsetRecord,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import patch, patch_producer
 from storage_engine.protocol.state.group_batches import encode_entries, new_content, replay

@@ -21,7 +21,7 @@ def walks() -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("produce, acks=all", 31),
+        ("produce, acks=all", 30),
         ("fetch", 22),
         ("commit of a micro-batch, beyond a transactional produce", 7),
         ("controller failover", 27),

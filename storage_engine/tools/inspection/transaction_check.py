@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.transactions.partition_transactions import AbortedTransaction
+from storage_engine.core.retained.producer_table import AbortedTransaction
 from storage_engine.log.segments import transaction_index
 from storage_engine.log.state.producer_snapshots import decode
 from storage_engine.protocol.records.control_record import read_marker

@@ -16,7 +16,7 @@ from storage_engine.broker.coordinators.state_machine import OnAnswer
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
-from storage_engine.core.transactions.partition_transactions import single_use
+from storage_engine.core.retained.producer_table import single_use
 from storage_engine.core.transactions.transaction_events import (
     AbortMembers,
     CommitMicroBatch,

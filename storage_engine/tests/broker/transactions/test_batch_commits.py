@@ -11,7 +11,7 @@ from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from storage_engine.core.transactions.partition_transactions import is_single_use
+from storage_engine.core.retained.producer_table import is_single_use
 from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     member_transactional_id,

@@ -11,7 +11,7 @@ from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import fetch_request, produce_request
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log.append_rules import AppendResult
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS

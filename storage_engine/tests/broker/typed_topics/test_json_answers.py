@@ -12,8 +12,8 @@ from storage_engine.broker.replicas.hosted_partition import Role
 from storage_engine.broker.requests import json_answers
 from storage_engine.core.errors import CorruptRecordError, ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.core.security.principal import Principal
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.protocol.apis.fetch import (
     BY_NAME,

@@ -10,7 +10,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.requests.typed_reads import LookBudget
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.log.segments import projected_slice
 from storage_engine.protocol.apis.fetch import API, BY_NAME, FetchPartition, FetchRequest

@@ -24,7 +24,7 @@ from storage_engine.core.errors import (
     UnsupportedVersionError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
 from storage_engine.protocol.apis import describe_schemas
 from storage_engine.protocol.records.control_record import encode_marker

@@ -7,7 +7,7 @@ import pytest
 from storage_engine.client.zookeeper_consumer.ledger import Claim, StreamLedger
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.net.suspended_time import monotonic_with_sleep_ms
+from storage_engine.net.deadline import monotonic_with_sleep_ms
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -12,7 +12,7 @@ from storage_engine.core.ids import (
     BrokerId,
     TopicPartition,
 )
-from storage_engine.core.replication.follower import divergence, truncation_offset
+from storage_engine.core.replication.leader_epochs import divergence, truncation_offset
 from storage_engine.core.replication.partition import (
     Appended,
     Effect,

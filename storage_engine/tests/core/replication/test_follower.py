@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.replication.follower import divergence, truncation_offset
-from storage_engine.core.replication.leader_epochs import LeaderEpochCache
+from storage_engine.core.replication.leader_epochs import (
+    LeaderEpochCache,
+    divergence,
+    truncation_offset,
+)
 
 
 class Replica:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.replication.follower import ReplicationQuota, ThrottledReplicas
+from storage_engine.core.replication.leader_epochs import ReplicationQuota, ThrottledReplicas
 
 
 @given(

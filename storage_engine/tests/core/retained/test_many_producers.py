@@ -9,8 +9,11 @@ from storage_engine.core.retained.producer_state import (
     ProducerStates,
     SequencedBatch,
 )
-from storage_engine.core.retained.producer_table import ProducerEntry, ProducerTable
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import (
+    ProducerEntry,
+    ProducerTable,
+    TransactionMarker,
+)
 
 MOST = 100
 DAY_MS = 24 * 60 * 60 * 1000

@@ -18,7 +18,7 @@ from storage_engine.core.retained.producer_state import (
     ProducerStates,
     SequencedBatch,
 )
-from storage_engine.core.transactions.partition_transactions import TransactionMarker, single_use
+from storage_engine.core.retained.producer_table import TransactionMarker, single_use
 
 
 class Writer:

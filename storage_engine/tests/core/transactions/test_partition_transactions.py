@@ -10,13 +10,13 @@ from storage_engine.core.errors import (
     TransactionCoordinatorFencedError,
 )
 from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
-from storage_engine.core.retained.retention import CleanedTransactions
-from storage_engine.core.transactions.partition_transactions import (
+from storage_engine.core.retained.producer_table import (
     ENDED_MAX,
     AbortedTransaction,
     PartitionTransactions,
     TransactionMarker,
 )
+from storage_engine.core.retained.retention import CleanedTransactions
 
 COMMIT = TransactionMarker(True, 0)
 ABORT = TransactionMarker(False, 0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.errors import CorruptRecordError, KafkaError, LogStorageError
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log import follower_appends
 from storage_engine.log.files.disk import RealDisk
 from storage_engine.log.log_config import LogConfig

@@ -13,7 +13,7 @@ import pytest
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import LogDirError, LogShortageError, StorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log.cleaning.compaction_job import CompactionJob
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.disk import storage_error

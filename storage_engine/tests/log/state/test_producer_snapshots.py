@@ -9,7 +9,7 @@ from storage_engine.core.retained.producer_state import (
     ProducerStates,
     SequencedBatch,
 )
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.state.producer_snapshots import (
     SNAPSHOTS_KEPT,

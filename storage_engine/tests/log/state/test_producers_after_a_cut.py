@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from storage_engine.core.errors import OutOfOrderSequenceError
 from storage_engine.core.retained.producer_state import ProducerStates
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log import truncation
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog

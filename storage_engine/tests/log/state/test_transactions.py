@@ -13,7 +13,7 @@ from storage_engine.core.errors import (
     InvalidTxnStateError,
     TransactionCoordinatorFencedError,
 )
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.protocol.records.control_record import (
     encode_marker,
     read_marker,

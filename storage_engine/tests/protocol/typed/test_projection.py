@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError, InvalidRequestError
-from storage_engine.core.transactions.partition_transactions import TransactionMarker
+from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import (

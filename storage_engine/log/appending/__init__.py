@@ -1,1 +1,0 @@
-"""Appends to a log: the checks and preparations before batches are written."""
