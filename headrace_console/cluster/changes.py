@@ -139,7 +139,7 @@ def _of_topic(
 def _of_partition(
     tp: TopicPartition, was: MetadataPartition, now: MetadataPartition, event: Any
 ) -> Iterator[TimelineEvent]:
-    place = {"topic": tp.topic, "partition": tp.partition, "epoch": now.leader_epoch}
+    place = {**tp._asdict(), "epoch": now.leader_epoch}
     if was.leader != now.leader:
         kind = "no_leader" if now.leader < 0 else "leader"
         words = (

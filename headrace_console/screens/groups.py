@@ -6,7 +6,7 @@ has confirmed one thing must not get another. Source: R-CON9.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace_console.cluster.broker_lines import BrokerLines, Question, unanswered
@@ -82,16 +82,8 @@ def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, 
 
     def row(group: ListedGroup) -> dict[str, Any]:
         detail = details.get(group.group, _UNKNOWN)
-        return {
-            "group": group.group,
-            "state": group.state,
-            "protocol_type": group.protocol_type,
-            "coordinator": group.coordinator,
-            "members": detail.members,
-            "lag": detail.lag,
-            "lag_ms": _lag_ms(snapshot, group.group, detail),
-            "topics": detail.topics,
-        }
+        lag_ms = _lag_ms(snapshot, group.group, detail)
+        return {**asdict(group), **asdict(detail), "lag_ms": lag_ms}
 
     return paged.document(row, as_of_ms=snapshot.at_ms, unanswered=silent)
 
@@ -177,8 +169,7 @@ def group_document(cluster: Cluster, group: str) -> dict[str, Any]:
     )
     rows = [
         {
-            "topic": each.tp.topic,
-            "partition": each.tp.partition,
+            **each.tp._asdict(),
             "offset": each.offset,
             "end_offset": each.end_offset,
             "lag": each.lag,
@@ -199,15 +190,7 @@ def group_document(cluster: Cluster, group: str) -> dict[str, Any]:
         "lag": described.lag,
         "lag_ms": max(known) if known else None,
         "members": [
-            {
-                "member_id": each.member_id,
-                "instance_id": each.instance_id,
-                "client_id": each.client_id,
-                "host": each.host,
-                "partitions": [
-                    {"topic": tp.topic, "partition": tp.partition} for tp in each.partitions
-                ],
-            }
+            {**asdict(each), "partitions": [tp._asdict() for tp in each.partitions]}
             for each in described.members
         ],
         "partitions": rows,
@@ -253,8 +236,7 @@ class ResetPreview:
     def rows(self) -> list[dict[str, Any]]:
         return [
             {
-                "topic": each.tp.topic,
-                "partition": each.tp.partition,
+                **each.tp._asdict(),
                 "before": each.before,
                 "after": each.after,
                 "change": None if each.before is None else each.after - each.before,

@@ -140,11 +140,7 @@ def lanes(
             if tp not in of_partitions and wanted.partition in (None, tp.partition)
         ]
     return [
-        {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "spans": _spans(tp, of_partitions.get(tp, []), snapshot, since_ms),
-        }
+        {**tp._asdict(), "spans": _spans(tp, of_partitions.get(tp, []), snapshot, since_ms)}
         for tp in changed[:MOST_LANES]
     ]
 
@@ -157,7 +153,7 @@ def _spans(
     if not events:
         leader = None if partition is None or partition.leader < 0 else partition.leader
         epoch = None if partition is None else partition.leader_epoch
-        return [{"leader": leader, "from_ms": since_ms, "until_ms": None, "epoch": epoch}]
+        return [_span(leader, since_ms, None, epoch)]
     spans: list[dict[str, Any]] = []
     first = events[0]
     if first.before is not None and since_ms is not None and since_ms < first.at_ms:
@@ -169,7 +165,7 @@ def _spans(
 
 
 def _span(
-    leader: int | None, from_ms: int, until_ms: int | None, epoch: int | None
+    leader: int | None, from_ms: int | None, until_ms: int | None, epoch: int | None
 ) -> dict[str, Any]:
     return {"leader": leader, "from_ms": from_ms, "until_ms": until_ms, "epoch": epoch}
 

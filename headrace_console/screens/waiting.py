@@ -31,8 +31,7 @@ def waiting_row(row: WaitingPartition, now_ms: int) -> dict[str, Any]:
     del document["tp"]
     return {
         **document,
-        "topic": row.tp.topic,
-        "partition": row.tp.partition,
+        **row.tp._asdict(),
         "waiting": row.end_offset - row.stable_offset,
         "age_ms": age_ms,
         "sink": None
@@ -129,9 +128,7 @@ def sink_row(broker: int, query: SinkQuery) -> dict[str, Any]:
                 "producer_id": member.producer_id,
                 "epoch": member.epoch,
                 "batch": member.batch,
-                "partitions": [
-                    {"topic": tp.topic, "partition": tp.partition} for tp in member.partitions
-                ],
+                "partitions": [tp._asdict() for tp in member.partitions],
                 "idle_ms": None if member.idle_ms == UNKNOWN_IDLE else member.idle_ms,
                 "timeout_ms": member.timeout_ms,
                 "state": "aborting" if member.aborting else "open",

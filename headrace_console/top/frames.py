@@ -3,17 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace_console.top.readings import BrokerReading
+from headrace_console.top.readings import CONTROLLER, REPLICAS, TOPICS, BrokerReading
 
 SHOWN_MAX = 10
 """Topics, groups and sinks that are shown: the largest."""
 
 LONG_TURN_S = 1.0
 OLD_TRANSACTION_S = 900.0
-
-_TOPICS = "kafka_server_brokertopicmetrics_"
-_REPLICAS = "kafka_server_replicamanager_"
-_CONTROLLER = "kafka_controller_kafkacontroller_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,18 +96,18 @@ def _broker(before: BrokerReading | None, now: BrokerReading) -> BrokerLine:
     all_requests = rate(requests)
     return BrokerLine(
         broker=now.name,
-        in_bytes_s=rate(f"{_TOPICS}bytesin_total"),
-        out_bytes_s=rate(f"{_TOPICS}bytesout_total"),
-        records_s=rate(f"{_TOPICS}messagesin_total"),
+        in_bytes_s=rate(f"{TOPICS}bytesin_total"),
+        out_bytes_s=rate(f"{TOPICS}bytesout_total"),
+        records_s=rate(f"{TOPICS}messagesin_total"),
         # Fetches count again as those of consumers and followers.
         requests_s=None if all_requests is None else all_requests - (fetches or 0),
-        leaders=int(now.total(f"{_REPLICAS}leadercount")),
-        replicas=int(now.total(f"{_REPLICAS}partitioncount")),
+        leaders=int(now.total(f"{REPLICAS}leadercount")),
+        replicas=int(now.total(f"{REPLICAS}partitioncount")),
         busy=now.total("headrace_loop_busy_ratio"),
         longest_turn_ms=now.total("headrace_loop_longest_turn_seconds") * 1000,
         memory_bytes=int(now.total("process_resident_memory_bytes")),
         free_bytes=int(min(now.by("headrace_log_dir_free_bytes", "directory").values(), default=0)),
-        is_controller=now.total(f"{_CONTROLLER}activecontrollercount") > 0,
+        is_controller=now.total(f"{CONTROLLER}activecontrollercount") > 0,
         problem=now.problem,
     )
 
@@ -122,7 +118,7 @@ def _topics(before: Mapping[str, BrokerReading], now: Sequence[BrokerReading]) -
         for (topic,), size in reading.by("kafka_log_log_size", "topic").items():
             sizes[topic] = sizes.get(topic, 0) + size
     rates = {
-        name: _rates_by_topic(before, now, f"{_TOPICS}{name}_total")
+        name: _rates_by_topic(before, now, f"{TOPICS}{name}_total")
         for name in ("bytesin", "bytesout", "messagesin")
     }
     lines = [
@@ -192,11 +188,11 @@ def _sinks(now: Sequence[BrokerReading]) -> list[SinkLine]:
 def _problems(now: Sequence[BrokerReading]) -> list[str]:
     answered = [reading for reading in now if reading.problem is None]
     found = [f"broker {each.name} gives no metrics: {each.problem}" for each in now if each.problem]
-    controllers = sum(each.total(f"{_CONTROLLER}activecontrollercount") for each in answered)
+    controllers = sum(each.total(f"{CONTROLLER}activecontrollercount") for each in answered)
     if answered and controllers != 1:
         found.append(f"{controllers:.0f} brokers say that they are the controller, not one")
     offline = max(
-        (each.total(f"{_CONTROLLER}offlinepartitionscount") for each in answered), default=0
+        (each.total(f"{CONTROLLER}offlinepartitionscount") for each in answered), default=0
     )
     if offline:
         found.append(f"{offline:.0f} partitions have no leader: start the brokers that hold them")
@@ -208,8 +204,8 @@ def _problems(now: Sequence[BrokerReading]) -> list[str]:
 def _problems_of(reading: BrokerReading) -> list[str]:
     found = []
     name = f"broker {reading.name}"
-    refused = reading.total(f"{_REPLICAS}underminisrpartitioncount")
-    under = reading.total(f"{_REPLICAS}underreplicatedpartitions")
+    refused = reading.total(f"{REPLICAS}underminisrpartitioncount")
+    under = reading.total(f"{REPLICAS}underreplicatedpartitions")
     if refused:
         found.append(f"{name} refuses acks=all for {refused:.0f} partitions: too few are in sync")
     elif under:

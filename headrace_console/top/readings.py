@@ -14,25 +14,24 @@ LabelSet = tuple[tuple[str, str], ...]
 Samples = Mapping[str, Mapping[LabelSet, float]]
 """Values by name and labels."""
 
-_TOPICS = "kafka_server_brokertopicmetrics_"
-_REPLICAS = "kafka_server_replicamanager_"
-_CONTROLLER = "kafka_controller_kafkacontroller_"
+TOPICS = "kafka_server_brokertopicmetrics_"
+REPLICAS = "kafka_server_replicamanager_"
+CONTROLLER = "kafka_controller_kafkacontroller_"
 NAMES = (
-    f"{_TOPICS}bytesin_total",
-    f"{_TOPICS}bytesout_total",
-    f"{_TOPICS}messagesin_total",
-    f"{_REPLICAS}partitioncount",
-    f"{_REPLICAS}leadercount",
-    f"{_REPLICAS}underreplicatedpartitions",
-    f"{_REPLICAS}underminisrpartitioncount",
-    f"{_CONTROLLER}activecontrollercount",
-    f"{_CONTROLLER}offlinepartitionscount",
+    f"{TOPICS}bytesin_total",
+    f"{TOPICS}bytesout_total",
+    f"{TOPICS}messagesin_total",
+    f"{REPLICAS}partitioncount",
+    f"{REPLICAS}leadercount",
+    f"{REPLICAS}underreplicatedpartitions",
+    f"{REPLICAS}underminisrpartitioncount",
+    f"{CONTROLLER}activecontrollercount",
+    f"{CONTROLLER}offlinepartitionscount",
     "kafka_network_requestmetrics_requests_total",
     "kafka_log_log_size",
     "kafka_log_logmanager_offlinelogdirectorycount",
     "kafka_consumergroup_lag",
     "kafka_consumergroup_lag_seconds",
-    "kafka_cluster_partition_laststableoffsetlag",
     "headrace_partition_open_transaction_seconds",
     "headrace_loop_busy_ratio",
     "headrace_loop_longest_turn_seconds",

@@ -156,8 +156,7 @@ def _document(request: ExportRequest, splits: Iterable[Split]) -> dict[str, Any]
         "request": asdict(request),
         "splits": [
             {
-                "topic": split.tp.topic,
-                "partition": split.tp.partition,
+                **split.tp._asdict(),
                 "topic_id": str(split.topic_id),
                 "start_offset": split.start_offset,
                 "end_offset": split.end_offset,

@@ -106,8 +106,7 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
     description = describe_group(cluster, args.group)
     partitions = [
         {
-            "topic": each.tp.topic,
-            "partition": each.tp.partition,
+            **each.tp._asdict(),
             "offset": each.offset,
             "end_offset": each.end_offset,
             "lag": each.lag,
@@ -166,8 +165,7 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> None:
     )
     partitions = [
         {
-            "topic": each.tp.topic,
-            "partition": each.tp.partition,
+            **each.tp._asdict(),
             "offset": each.before,
             "new_offset": each.after,
         }

@@ -83,8 +83,7 @@ def _document(change: StateChange) -> str:
         {
             "time": change.time_text,
             "broker": change.broker,
-            "topic": change.partition.topic,
-            "partition": change.partition.partition,
+            **change.partition._asdict(),
             "change": change.text,
         },
         ensure_ascii=False,

@@ -244,8 +244,7 @@ def describe(reports: list[PartitionReport]) -> dict[str, Any]:
     return {
         "partitions": [
             {
-                "topic": report.tp.topic,
-                "partition": report.tp.partition,
+                **report.tp._asdict(),
                 "start_offset": report.start_offset,
                 "end_offset": report.end_offset,
                 "batches": report.batches,
