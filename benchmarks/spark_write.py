@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarks.beside_kafka.topics import target
 from benchmarks.support.spark_session import (
     SparkBench,
     add_spark_numbers,
@@ -152,8 +153,6 @@ class _Bench:
         """Format and options; a topic lasts as long as its measurement, so that disks don't fill
         up."""
         from benchmarks.support.spark_in_memory import FORMAT
-        from storage_engine.client.admin.topics import create_topic, delete_topics
-        from storage_engine.client.cluster import Cluster
 
         if sink == IN_MEMORY:
             yield FORMAT, {}
@@ -165,10 +164,8 @@ class _Bench:
             "topic": topic,
             "deliveryGuarantee": sink.replace(" ", "-"),
         }
-        with Cluster(self._servers) as cluster:
-            create_topic(cluster, topic, self._args.partitions, self._args.brokers)
+        with target(self._servers, topic, self._args.partitions, self._args.brokers):
             yield "headrace", options
-            delete_topics(cluster, [topic])
 
 
 def _ratio(measure: str, found: Rounds, beside: str, least: float) -> Result:

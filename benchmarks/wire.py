@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from benchmarks.arguments import add_numbers, scratch
 from benchmarks.beside_kafka.processor_time import seconds_of
+from benchmarks.beside_kafka.topics import target
 from benchmarks.support import wire_load
 from benchmarks.support.rounds import by_turns, ratios_of
 from benchmarks.support.wire_echo import Echo, compiled_echo, python_echo
@@ -192,7 +193,7 @@ def _measure_large_produce(bench: _Bench) -> Result:
             return float(size / _produce(bench, *load) / 1e6)
 
         bench.near.run(wire_load.touch_memory, bench.folder, size)
-        with _topic(bench, "large"):
+        with target(bench.servers, "large", 1, 1):
             return _with_cpu(bench.pid, produce)
 
     what = f"produce, {LARGE_BATCH_BYTES >> 10} KiB batches, MB/s"
@@ -231,7 +232,7 @@ def _measure_fetch(bench: _Bench) -> list[Result]:
         used_s = _with_cpu(bench.pid, lambda: fetch(consumers, each)).cpu_s
         return _Figure(used_s / (each * consumers * FETCH_BYTES) * 1e9, used_s)
 
-    with _topic(bench, "fetched"):
+    with target(bench.servers, "fetched", 1, 1):
         _produce(bench, frames, 1, LARGE_IN_FLIGHT, answers * per_answer)
         results = []
         for in_flight in FETCHES_IN_FLIGHT:
@@ -253,7 +254,7 @@ def _measure_small_produce(bench: _Bench) -> list[Result]:
 
     def measure() -> _Figure:
         bench.near.run(wire_load.touch_memory, bench.folder, requests * frames.frame_bytes)
-        with _topic(bench, "small"):
+        with target(bench.servers, "small", 1, 1):
             load = (frames, 1, SMALL_IN_FLIGHT, requests)
             return _with_cpu(bench.pid, lambda: requests / _produce(bench, *load))
 
@@ -331,15 +332,3 @@ def _produce(
 ) -> float:
     load = (bench.broker, frames, connections, in_flight, requests)
     return bench.near.run(wire_load.produce, *load)
-
-
-@contextlib.contextmanager
-def _topic(bench: _Bench, name: str) -> Iterator[None]:
-    """A topic of one partition within the block; its pages and its disk space are free after it."""
-    from storage_engine.client.admin.topics import create_topic, delete_topics
-    from storage_engine.client.cluster import Cluster
-
-    with Cluster(bench.servers) as cluster:
-        create_topic(cluster, name, 1, 1)
-        yield
-        delete_topics(cluster, [name])

@@ -49,10 +49,10 @@ def fill(servers: str, topic: str, partitions: int, rows: int) -> None:
 
 
 @contextmanager
-def target(servers: str, topic: str, partitions: int) -> Iterator[str]:
+def target(servers: str, topic: str, partitions: int, replicas: int = REPLICAS) -> Iterator[str]:
     """An empty topic that lasts as long as its measurement, so that disks don't fill up."""
     with Cluster(servers) as cluster:
-        create_topic(cluster, topic, partitions, REPLICAS)
+        create_topic(cluster, topic, partitions, replicas)
         yield topic
         delete_topics(cluster, [topic])
 
