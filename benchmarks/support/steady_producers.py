@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Self
 
 from storage_engine.client import Producer
@@ -47,12 +46,7 @@ class SteadyProducer:
         self.until_acknowledged(time.time(), START_S)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 
