@@ -42,7 +42,7 @@ from integration_tests.support.cluster_support import (
 from integration_tests.support.spark_support import consume, new_session, produce
 from storage_engine.client import Admin, NewTopic
 from storage_engine.client import Producer as OurProducer
-from storage_engine.client.admin.active_producers import describe_producers
+from storage_engine.client.admin.transaction_states import describe_producers
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition
 

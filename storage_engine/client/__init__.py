@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from storage_engine.client.admin.active_producers import ActiveProducer as ActiveProducer
+    from storage_engine.client.admin.transaction_states import ActiveProducer as ActiveProducer
     from storage_engine.client.admin.admin_client import (
         Admin as Admin,
         ClusterDescription as ClusterDescription,
@@ -96,13 +96,12 @@ if TYPE_CHECKING:
     from storage_engine.core.settings.config_source import ConfigSource as ConfigSource
 
 _NAMES = {
-    "client.admin.active_producers": "ActiveProducer",
     "client.admin.admin_client": "Admin ClusterDescription",
     "client.admin.groups": "GroupDescription GroupMember GroupPartition ListedGroup",
     "client.admin.log_dirs": "LogDir ReplicaLog",
     "client.admin.offset_resets": "OffsetReset",
     "client.admin.topics": "ALL_BROKERS ConfigEntry NewTopic",
-    "client.admin.transaction_states": "ListedTransaction TransactionDescription",
+    "client.admin.transaction_states": "ActiveProducer ListedTransaction TransactionDescription",
     "client.asynchronous": "AsyncAdmin AsyncConsumer AsyncProducer",
     "client.cluster": "EARLIEST LATEST",
     "client.consumer.consumer": "Consumer",

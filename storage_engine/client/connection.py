@@ -188,23 +188,14 @@ class BrokerConnection:
                 raise
         self._send(spec, message, deadline, version, answered=answered)
 
-    def exchange_now(
-        self,
-        spec: ApiSpec[Req, Resp],
-        message: Req,
-        deadline: Deadline,
-        *,
-        version: int | None = None,
-    ) -> Resp:
+    def exchange_now(self, spec: ApiSpec[Req, Resp], message: Req, deadline: Deadline) -> Resp:
         """Like `exchange`, also while requests are in flight: their answers, which come first, are
         kept for `receive`."""
         earlier = len(self._in_flight) - len(self._early)
-        version = self._send(spec, message, deadline, version, answered=False)
+        version = self._send(spec, message, deadline, None, answered=False)
         for _ in range(earlier):
             self._early.append(self.socket.receive(deadline))
-        frame = self.socket.receive(deadline)
-        answer: Resp = self._parsed(frame, self._correlation_id, spec, version)
-        return answer
+        return self._parsed(self.socket.receive(deadline), self._correlation_id, spec, version)
 
     def _send(
         self,

@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from storage_engine.client.admin import (
-    active_producers,
     client_quotas,
     groups,
     log_dirs,
@@ -214,7 +213,7 @@ class Admin(Closing):
 
     list_transactions = _method(transaction_states.list_transactions)
     describe_transaction = _method(transaction_states.describe_transaction)
-    describe_producers = _method(active_producers.describe_producers)
+    describe_producers = _method(transaction_states.describe_producers)
 
     # --- the end ---
 

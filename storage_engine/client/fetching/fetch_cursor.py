@@ -85,7 +85,6 @@ class Cursor:
         start_offset: int,
         window: FetchWindow,
         *,
-        last_epoch: int = -1,
         typed_want: TypedWant | None = None,
     ) -> None:
         """`typed_want`: what is asked for of a topic with a schema, None for records."""
@@ -93,7 +92,7 @@ class Cursor:
         self.typed_want = typed_want
         # The leader epoch of the last batch that was read, -1 where that is not known: by it a
         # leader notices that it never had that batch.
-        self.last_epoch = last_epoch
+        self.last_epoch = -1
         self.position = start_offset
         self.end_offset = window.end_offset
         self.window = window

@@ -30,6 +30,10 @@ def _list(name: str, doc: str) -> Setting:
     return Setting(name=name, type=SettingType.LIST, doc=doc)
 
 
+def _milliseconds(name: str, doc: str) -> Setting:
+    return Setting(name=name, type=SettingType.INT, minimum=1, maximum=INT_MAX, unit="ms", doc=doc)
+
+
 _TLS = (
     _text("ssl.truststore.location", "The file with the authorities whose brokers are trusted."),
     _text("ssl.truststore.type", "PEM or PKCS12; not set: as the file looks."),
@@ -70,21 +74,9 @@ _SASL = (
     _text("sasl.username", "The user of PLAIN and SCRAM."),
     _text("sasl.password", "The password of that user."),
     _text("sasl.login.callback.handler.class", f"One of {', '.join(LOGIN_HANDLERS)}."),
-    Setting(
-        name="sasl.login.connect.timeout.ms",
-        type=SettingType.INT,
-        minimum=1,
-        maximum=INT_MAX,
-        unit="ms",
-        doc="The token endpoint is waited for so long.",
-    ),
-    Setting(
-        name="sasl.login.read.timeout.ms",
-        type=SettingType.INT,
-        minimum=1,
-        maximum=INT_MAX,
-        unit="ms",
-        doc="The same, for its answer; the longer of the two counts.",
+    _milliseconds("sasl.login.connect.timeout.ms", "The token endpoint is waited for so long."),
+    _milliseconds(
+        "sasl.login.read.timeout.ms", "The same, for its answer; the longer of the two counts."
     ),
     Setting(
         name="sasl.login.refresh.window.factor",
