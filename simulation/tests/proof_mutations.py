@@ -6,7 +6,7 @@ from typing import Any
 
 from simulation.run import run_seed
 from simulation.tests.mutations import Apply, mutated, set_attribute
-from storage_engine.broker.wiring import cluster
+from storage_engine.broker.wiring import parts as cluster
 from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
 from storage_engine.core.ports import PortAnswer
 from storage_engine.core.settings.settings import BY_PROCESS

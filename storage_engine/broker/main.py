@@ -18,16 +18,17 @@ from storage_engine.broker.cluster.registration import agree_on_cluster_id
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.broker.settings.config import BrokerConfig, by_address, log_without_effect
 from storage_engine.broker.settings.topic_config import log_config_for
-from storage_engine.broker.wiring.build import BrokerParts, build
-from storage_engine.broker.wiring.connection_limits import AddressLimits
+from storage_engine.broker.wiring.broker_parts import BrokerParts
+from storage_engine.broker.wiring.build import build
 from storage_engine.broker.wiring.listeners import (
+    AddressLimits,
     TlsByListener,
     load_tls,
     look_after_tls,
     served_listeners,
     tls_to_others,
 )
-from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.core.security.sasl_client import password_client

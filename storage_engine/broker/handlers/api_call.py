@@ -12,6 +12,7 @@ from storage_engine.core.metrics import RequestFigures
 from storage_engine.core.security.acl_rules import ResourceType
 from storage_engine.net.connection import Connection
 from storage_engine.net.frames import Exchange
+from storage_engine.protocol.apis.registry import APIS, spec_for
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
 from storage_engine.protocol.framing import encode_response_frame
 
@@ -227,6 +228,9 @@ class ServedApi(NamedTuple):
     not for brokers alone, or everybody may."""
 
 
+_KEYS = {entry.name: key for key, entry in APIS.items()}
+
+
 class HandlerTable:
     """The APIs that a broker serves, by their keys."""
 
@@ -237,6 +241,11 @@ class HandlerTable:
         """Registers a handler for an API. Each API is registered once."""
         assert spec.key not in self._served, f"{spec.name} has two handlers"
         self._served[spec.key] = ServedApi(spec, handler)
+
+    def serve(self, **handlers: AnyHandler) -> None:
+        """Registers handlers by the names of their APIs."""
+        for name, handler in handlers.items():
+            self.add(spec_for(_KEYS[name]), handler)
 
     def get(self, key: int) -> ServedApi | None:
         return self._served.get(key)

@@ -16,10 +16,14 @@ from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
-from storage_engine.broker.replicas.followed_partition import CHANNEL, DURABLE_CHANNEL, Followed
+from storage_engine.broker.replicas.followed_partition import (
+    CHANNEL,
+    DURABLE_CHANNEL,
+    Followed,
+    ReplicationThrottle,
+)
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.leader_answers import LeaderAnswers
-from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Clock, Endpoint, Scheduler, Timer, TransportError

@@ -7,9 +7,12 @@ in the answer.
 
 import logging
 
-from storage_engine.broker.replicas.followed_partition import Followed, FollowerState
+from storage_engine.broker.replicas.followed_partition import (
+    Followed,
+    FollowerState,
+    ReplicationThrottle,
+)
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.core.errors import (
     CorruptRecordError,
     ErrorCode,

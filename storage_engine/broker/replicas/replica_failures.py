@@ -3,10 +3,15 @@ its log dir, any other failure only its own replica. A shortage that passes by i
 none: no room, no descriptors, no memory.
 
 Source: R-LOG8, KIP-112.
+
+Leaderships that this broker could not take up for want of descriptors, memory or room. The
+newest order for a partition counts; it is tried again until it goes well, or another one comes.
+
+The controller gets no error: it would take the replica for one on a failed disk, until a restart.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from storage_engine.broker.cluster.registration import LogDirNotice
@@ -14,11 +19,14 @@ from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.core.errors import LogBusyError, LogDirError, LogShortageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Scheduler
+from storage_engine.core.ports import Endpoint, Scheduler
 from storage_engine.core.system_errors import Reach, reach_of_file_error
 from storage_engine.log.dirs.log_manager import LogManager
+from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
 
 log = logging.getLogger(__name__)
+
+
 LOG_AGAIN_MS = 10_000
 """The same shortage of a partition is logged only this often."""
 
@@ -110,3 +118,43 @@ class ReplicaFailures:
         partition.take_offline()
         state_change_log.info("failed partition=%s", partition.topic_partition)
         self._scheduler.call_soon(partition.wake_all)
+
+
+RETRY_MS = 1000
+"""Descriptors come back when connections end, which takes seconds rather than milliseconds."""
+
+
+_Order = tuple[LeaderAndIsrPartition, dict[int, Endpoint]]
+
+
+class PostponedRoles:
+    """Postponed orders, by partition: at most as many as the controller has sent to this broker."""
+
+    def __init__(self, scheduler: Scheduler, apply: Callable[[list[_Order]], None]) -> None:
+        """`apply` carries orders out as if they came now."""
+        self._scheduler = scheduler
+        self._apply = apply
+        self._orders: dict[TopicPartition, _Order] = {}
+        self._is_waiting = False
+
+    def add(self, tp: TopicPartition, order: _Order, failure: LogBusyError) -> None:
+        """Schedules another attempt."""
+        log.warning("leadership postponed partition=%s: %s", tp, failure)
+        self._orders[tp] = order
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._scheduler.call_later(RETRY_MS, self._try_again)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """A newer request for the partition has arrived."""
+        self._orders.pop(tp, None)
+
+    def forget_all(self) -> None:
+        """An order has come that names all that is to be here."""
+        self._orders.clear()
+
+    def _try_again(self) -> None:
+        self._is_waiting = False
+        orders, self._orders = self._orders, {}
+        if orders:
+            self._apply(list(orders.values()))

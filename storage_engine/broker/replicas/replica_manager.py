@@ -15,11 +15,9 @@ from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
-from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.partition_ports import PartitionPorts, ReplicaChanges
-from storage_engine.broker.replicas.postponed_roles import PostponedRoles
-from storage_engine.broker.replicas.purgatory import EndOfTurn
-from storage_engine.broker.replicas.replica_failures import ReplicaFailures
+from storage_engine.broker.replicas.purgatory import EndOfTurn, LeaderLease
+from storage_engine.broker.replicas.replica_failures import PostponedRoles, ReplicaFailures
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import (
     ErrorCode,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from storage_engine.broker.cluster.registration import leaving
+from storage_engine.broker.replicas.followed_partition import ReplicationThrottle
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
-from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.broker.requests.rack_reads import NO_PREFERENCE, RackReads
 from storage_engine.broker.requests.typed_reads import (
     FoundRecords,

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_admin import FoundTopic, TopicLookup
-from storage_engine.broker.transactions.marker_messages import (
+from storage_engine.broker.transactions.marker_writes import (
+    MarkerTarget,
+    MarkerWrites,
     codes_of_response,
     request_of_targets,
 )
-from storage_engine.broker.transactions.marker_writes import MarkerTarget, MarkerWrites
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode

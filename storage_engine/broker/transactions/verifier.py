@@ -16,9 +16,9 @@ from storage_engine.broker.coordinators.coordinators import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.transactions.coordinator_questions import (
     CoordinatorQuestions,
+    Outcomes,
     Transaction,
 )
-from storage_engine.broker.transactions.partition_requests import Outcomes
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode

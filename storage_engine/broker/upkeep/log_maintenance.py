@@ -3,6 +3,8 @@
 Only replicas whose settings are known (hosted ones) are touched, so that a log never loses segments
 to a default that its topic overrides. Long work runs in the background. Source: R-LOG4, R-LOG8,
 R-LOG9.
+
+Work that is done again and again, at an interval that may change.
 """
 
 import logging
@@ -15,17 +17,52 @@ from storage_engine.broker.replicas.changed_replicas import ChangedReplicas
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.upkeep.compactions import Compactions
-from storage_engine.broker.upkeep.rhythm import Rhythm
 from storage_engine.broker.upkeep.scrubs import CHECK_INTERVAL_MS as SCRUB_CHECK_INTERVAL_MS
 from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.errors import LogStorageError
-from storage_engine.core.ports import Background, Clock, Scheduler
+from storage_engine.core.ports import Background, Clock, Scheduler, Timer
 from storage_engine.core.retained.retention import DeletionPolicy
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.state.flush_state import FlushJob
 from storage_engine.log.upkeep import DeletionPolicyError
 
 log = logging.getLogger(__name__)
+
+
+class Rhythm:
+    """Calls `work` each time when the interval is over."""
+
+    def __init__(
+        self, scheduler: Scheduler, interval_ms: Callable[[], int], work: Callable[[], None]
+    ) -> None:
+        self._scheduler = scheduler
+        self._interval_ms = interval_ms
+        self._work = work
+        self._began_with_ms = 0
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begins a whole interval."""
+        self._began_with_ms = self._interval_ms()
+        self._timer = self._scheduler.call_later(self._began_with_ms, self._is_due)
+
+    def stop(self) -> None:
+        """Calls no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def interval_may_have_changed(self) -> None:
+        """Begins anew where it has."""
+        if self._timer is not None and self._interval_ms() != self._began_with_ms:
+            self._timer.cancel()
+            self.start()
+
+    def _is_due(self) -> None:
+        # First, so that work that fails is not the last.
+        self.start()
+        self._work()
+
 
 DELETED_FILES_INTERVAL_MS = 1000
 """How often the broker looks for files whose `file.delete.delay.ms` is over."""

@@ -11,7 +11,7 @@ from storage_engine.broker.authentication.sasl_gate import (
 )
 from storage_engine.broker.authentication.sasl_log_in import LogInLimits
 from storage_engine.broker.authentication.scram_users import ScramUsers, agree_on_decoy_key
-from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.core.security.sasl_server import ScramDecoys
 from storage_engine.zookeeper.flow import Flows, ZookeeperFlows
 

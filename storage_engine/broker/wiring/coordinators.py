@@ -23,9 +23,7 @@ from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.broker.upkeep.scrubs import Scrubs
-from storage_engine.broker.wiring.cluster import ClusterParts
-from storage_engine.broker.wiring.ports import BrokerPorts
-from storage_engine.broker.wiring.replicas import ReplicaParts
+from storage_engine.broker.wiring.parts import BrokerPorts, ClusterParts, ReplicaParts
 
 _TIMEOUT_CHECKS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 

@@ -1,17 +1,33 @@
-"""The listeners of a broker as its server serves them, all over one dispatcher, and their TLS."""
+"""The listeners of a broker as its server serves them, all over one dispatcher, and their TLS.
 
+How many connections an address may have, as the settings say while the broker runs.
+"""
+
+import logging
 import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from storage_engine.broker.quotas.client_usage import ConnectionRate, CreationRates
-from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.settings.config import (
+    OVERRIDES_KEY,
+    BrokerConfig,
+    by_address,
+    parse_overrides,
+)
+from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.settings.listener_map import PREFIX, Listener
 from storage_engine.broker.settings.listener_tls import TlsRenewal
-from storage_engine.broker.wiring.build import BrokerParts
+from storage_engine.broker.wiring.broker_parts import BrokerParts
+from storage_engine.core.ports import Background
 from storage_engine.net.connection import Connection
+from storage_engine.net.server import Server
 from storage_engine.net.serving import ServedListener
 from storage_engine.net.tls.contexts import ListenerTls
+
+log = logging.getLogger(__name__)
+
 
 TlsByListener = Mapping[str, ListenerTls]
 """The TLS of each listener that has it, by its name."""
@@ -106,3 +122,54 @@ def _identify(tls: ListenerTls, connection: Connection) -> None:
         connection.close("no rule of ssl.principal.mapping.rules fits its certificate's subject")
     else:
         connection.principal = principal
+
+
+PER_IP_KEY = "max.connections.per.ip"
+
+
+class _Limits(NamedTuple):
+    per_ip: int
+    overrides: Mapping[str, int]
+    """By the hosts that are named."""
+
+
+class AddressLimits:
+    """Gives a server the limits of addresses anew whenever they are others. Who has more
+    connections than that keeps them."""
+
+    def __init__(self, server: Server, config: DynamicConfig, background: Background) -> None:
+        self._server = server
+        self._config = config
+        self._background = background
+        static = config.static
+        self._taken = _Limits(static.integer(PER_IP_KEY), static.per_ip_overrides)
+
+    def start(self) -> None:
+        self._config.checks.append(self._check)
+        self._config.on_read.append(self._read_again)
+        self._read_again()
+
+    def _check(self, trial: DynamicConfig) -> None:
+        """ConfigError for overrides of another form."""
+        self._wanted(trial)
+
+    def _wanted(self, config: DynamicConfig) -> _Limits:
+        overrides = parse_overrides(config.items(OVERRIDES_KEY))
+        return _Limits(config.integer(PER_IP_KEY), overrides)
+
+    def _read_again(self) -> None:
+        wanted = self._wanted(self._config)
+        if wanted == self._taken:
+            return
+        self._taken = wanted
+        # A name is looked up, which may take long.
+        self._background.submit(
+            lambda: by_address(dict(wanted.overrides)),
+            lambda overrides: self._take(wanted, overrides),
+            lambda failure: log.error("limits of addresses not taken: %s", failure),
+        )
+
+    def _take(self, wanted: _Limits, overrides: Mapping[str, int]) -> None:
+        if wanted is self._taken:
+            self._server.limit_addresses(wanted.per_ip, overrides)
+            log.info("limits of addresses taken most=%d overrides=%s", wanted.per_ip, overrides)

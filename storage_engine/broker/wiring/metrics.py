@@ -20,7 +20,7 @@ from storage_engine.broker.metrics.replica_figures import (
 )
 from storage_engine.broker.metrics.request_figures import RequestCounts, ServerFigures
 from storage_engine.broker.settings.config import MetricsConfig
-from storage_engine.broker.wiring.build import BrokerParts
+from storage_engine.broker.wiring.broker_parts import BrokerParts
 from storage_engine.broker.wiring.listeners import TlsByListener
 from storage_engine.core.ports import Scheduler
 from storage_engine.net.http_listener import HttpListener

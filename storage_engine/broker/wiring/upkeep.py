@@ -10,7 +10,7 @@ from storage_engine.broker.upkeep.compactions import Compactions
 from storage_engine.broker.upkeep.log_maintenance import LogMaintenance, MaintenanceIntervals
 from storage_engine.broker.upkeep.orphaned_logs import OrphanedLogs
 from storage_engine.broker.upkeep.scrubs import Scrubs, ScrubSettings
-from storage_engine.broker.wiring.ports import BrokerPorts
+from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.log.log_config import KEY as DELETION_POLICY_KEY
 from storage_engine.log.log_config import load_policy
 

@@ -13,13 +13,13 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.registration import ProducerIds
 from storage_engine.broker.cluster.topic_admin import TopicLookup
 from storage_engine.broker.coordinators.state_load import LoadTroubles, StateLoad
-from storage_engine.broker.handlers.transactions import init_producer_id as handler
+from storage_engine.broker.handlers.transactions import transactions as handler
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.transactions import (
     coordinator_questions,
-    marker_messages,
     marker_sender,
+    marker_writes,
 )
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -192,7 +192,7 @@ def test_what_can_not_be_sent_or_read_is_sent_again(cluster, monkeypatch, caplog
         fails = once(SimulatedTransport.request, lambda _self, _to, _by, spec, *_: spec is api)
         monkeypatch.setattr(SimulatedTransport, "request", fails)
     elif api is write_txn_markers.API:
-        read = once(marker_messages.codes_of_response)
+        read = once(marker_writes.codes_of_response)
         monkeypatch.setattr(marker_sender, "codes_of_response", read)
     else:
         outcomes = once(coordinator_questions._outcomes)

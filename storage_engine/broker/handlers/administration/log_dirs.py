@@ -1,5 +1,10 @@
 """DescribeLogDirs: the log dirs of this broker, with size and lag of each replica. Source:
-KIP-113."""
+KIP-113.
+
+AlterReplicaLogDirs: moves replicas of this broker between its log dirs.
+
+Each replica succeeds or fails by itself; done means that the move has begun. Source: KIP-113.
+"""
 
 import shutil
 from collections.abc import Generator, Sequence
@@ -7,9 +12,15 @@ from pathlib import Path
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.replicas.replica_moves import ReplicaMoves
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.net.client_log import ClientLog
+from storage_engine.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
 from storage_engine.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -22,7 +33,7 @@ _Topic = _Result.DescribeLogDirsTopic
 _Partition = _Topic.DescribeLogDirsPartition
 
 
-def handle(
+def describe_log_dirs(
     replicas: ReplicaManager,
     log_dirs: Sequence[Path],
     call: ApiCall[DescribeLogDirsResponse],
@@ -95,3 +106,48 @@ def _asked(request: DescribeLogDirsRequest) -> Generator[None, None, set[TopicPa
             asked.add(TopicPartition(topic.topic, number))
             yield None
     return asked
+
+
+_MovedTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+_MovedPartition = _MovedTopic.AlterReplicaLogDirPartitionResult
+
+log = ClientLog(__name__)
+
+
+def alter_replica_log_dirs(
+    replica_moves: ReplicaMoves,
+    call: ApiCall[AlterReplicaLogDirsResponse],
+    request: AlterReplicaLogDirsRequest,
+) -> Steps:
+    codes: dict[str, dict[int, ErrorCode]] = {}
+    for log_dir in request.dirs:
+        for topic in log_dir.topics:
+            yield None
+            of_topic = codes.setdefault(topic.name, {})
+            for number in topic.partitions:
+                yield None
+                if number in of_topic:
+                    # A replica can't be in two log dirs; and each is moved once at most.
+                    of_topic[number] = ErrorCode.INVALID_REQUEST
+                else:
+                    tp = TopicPartition(topic.name, number)
+                    refusal = call.refusal()
+                    of_topic[number] = refusal or _move(replica_moves, tp, Path(log_dir.path))
+    results = []
+    for name, of_topic in codes.items():
+        yield None
+        partitions = []
+        for number, code in of_topic.items():
+            yield None
+            partitions.append(_MovedPartition(partition_index=number, error_code=int(code)))
+        results.append(_MovedTopic(topic_name=name, partitions=partitions))
+    call.respond(AlterReplicaLogDirsResponse(results=results))
+
+
+def _move(replica_moves: ReplicaMoves, tp: TopicPartition, path: Path) -> ErrorCode:
+    try:
+        replica_moves.move(tp, path)
+    except KafkaError as failure:
+        log.info("", "move refused partition=%s log_dir=%s: %s", tp, path, failure)
+        return failure.code
+    return ErrorCode.NONE

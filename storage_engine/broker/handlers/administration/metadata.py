@@ -6,6 +6,15 @@ A leader is named when it has given a sign of life (`leader_probes`, `leader_dou
 client, if it asks about certain topics, has heard that the one before it is gone.
 
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
+
+DescribeCluster: cluster id, controller and live brokers. Source: KIP-700.
+
+DescribeTopicPartitions: topics in the order of their names, as many partitions as one answer may
+have, and where the next answer begins. Source: KIP-966.
+
+UpdateFeatures: what a cluster's features are at is confirmed, and everything else refused.
+
+All updates of a request are made, or none. Source: KIP-584.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -21,6 +30,7 @@ from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.features import check_update
 from storage_engine.core.ids import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -37,6 +47,18 @@ from storage_engine.protocol.apis.metadata import (
     MetadataTopic,
 )
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataPartition
+from storage_engine.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from storage_engine.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from storage_engine.protocol.messages.update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 log = ClientLog(__name__)
 
@@ -205,4 +227,164 @@ def partition_row(item: UpdateMetadataPartition, live: LivePeers) -> MetadataPar
         replicas=item.replicas,
         isr=item.isr,
         offline_replicas=[r for r in item.replicas if r not in live.brokers],
+    )
+
+
+BROKERS = 1
+"""The kind of endpoint that is served; Kafka's other kind, KRaft controllers, does not exist
+here."""
+
+
+def describe_cluster(
+    cluster: ClusterForClients,
+    call: ApiCall[DescribeClusterResponse],
+    request: DescribeClusterRequest,
+) -> None:
+    if call.version >= 1 and request.endpoint_type != BROKERS:
+        call.respond(
+            DescribeClusterResponse(
+                error_code=int(ErrorCode.INVALID_REQUEST),
+                error_message="only endpoints of brokers (type 1) can be described",
+            )
+        )
+        return
+    cluster.when_known(lambda: call.respond(_description(cluster, call.connection.listener_name)))
+
+
+def _description(cluster: ClusterForClients, listener: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.metadata.controller_id,
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=b.broker_id, host=b.host, port=b.port, rack=b.rack
+            )
+            for b in cluster.brokers_at(listener)
+        ],
+    )
+
+
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = _Topic.DescribeTopicPartitionsResponsePartition
+_Cursor = DescribeTopicPartitionsResponse.Cursor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTopicPartitionsHandler:
+    """Answers DescribeTopicPartitions."""
+
+    cluster: ClusterForClients
+    most_partitions: int
+    """Of one answer, whatever the client asks for."""
+
+    def handle(
+        self,
+        call: ApiCall[DescribeTopicPartitionsResponse],
+        request: DescribeTopicPartitionsRequest,
+    ) -> None:
+        self.cluster.when_known(lambda: call.run(self._respond(call, request)))
+
+    def _respond(
+        self,
+        call: ApiCall[DescribeTopicPartitionsResponse],
+        request: DescribeTopicPartitionsRequest,
+    ) -> Steps:
+        cursor = request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            code = ErrorCode.INVALID_REQUEST
+            call.respond(_answer([_without_partitions(t.name, code) for t in request.topics], None))
+            return
+        names = {topic.name for topic in request.topics} or set(self.cluster.metadata.topics())
+        live = LivePeers.of(self.cluster, call.connection.listener_name)
+        left = min(self.most_partitions, max(1, request.response_partition_limit))
+        rows: list[_Topic] = []
+        for name in sorted(names):
+            first = 0
+            if cursor is not None and name <= cursor.topic_name:
+                if name < cursor.topic_name:
+                    continue
+                first = cursor.partition_index
+            if not left:
+                # It is for the next answer.
+                call.respond(_answer(rows, _Cursor(topic_name=name, partition_index=first)))
+                return
+            row = yield from self._topic(name, live, first, left)
+            rows.append(row)
+            left -= len(row.partitions)
+            done = first + len(row.partitions)
+            if done < len(self.cluster.metadata.partitions(name) or ()) and not left:
+                call.respond(_answer(rows, _Cursor(topic_name=name, partition_index=done)))
+                return
+            yield None
+        call.respond(_answer(rows, None))
+
+    def _topic(
+        self, name: str, live: LivePeers, first: int, most: int
+    ) -> Generator[None, None, _Topic]:
+        metadata = self.cluster.metadata
+        partitions = metadata.partitions(name)
+        if partitions is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic_name_problem(name) is not None:
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            return _without_partitions(name, code)
+        rows: list[_Partition] = []
+        for number in sorted(partitions)[first : first + most]:
+            rows.append(_partition(partition_row(partitions[number], live)))
+            yield None
+        return _Topic(
+            name=name,
+            error_code=0,
+            topic_id=metadata.topic_id(name) or UUID(int=0),
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=rows,
+        )
+
+
+def _answer(rows: list[_Topic], cursor: _Cursor | None) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=rows, next_cursor=cursor)
+
+
+def _without_partitions(name: str, code: ErrorCode) -> _Topic:
+    return _Topic(name=name, error_code=int(code), topic_id=UUID(int=0), partitions=[])
+
+
+def _partition(row: MetadataPartition) -> _Partition:
+    return _Partition(
+        error_code=row.error_code,
+        partition_index=row.partition,
+        leader_id=row.leader,
+        leader_epoch=row.leader_epoch,
+        replica_nodes=list(row.replicas),
+        isr_nodes=list(row.isr),
+        # Replicas that left the in-sync replicas are not eligible here; clients want a list.
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=list(row.offline_replicas),
+    )
+
+
+_Result = UpdateFeaturesResponse.UpdatableFeatureResult
+
+
+def update_features(call: ApiCall[UpdateFeaturesResponse], request: UpdateFeaturesRequest) -> Steps:
+    results = []
+    first: KafkaError | None = None
+    for update in request.feature_updates:
+        code, text = 0, None
+        try:
+            check_update(update.feature, update.max_version_level)
+        except KafkaError as failure:
+            code, text = int(failure.code), str(failure)
+            first = first or failure.as_outcome()
+        results.append(_Result(feature=update.feature, error_code=code, error_message=text))
+        yield None
+    # From version 2 on the answer has no results.
+    whole = first if call.version >= 2 else None
+    call.respond(
+        UpdateFeaturesResponse(
+            error_code=0 if whole is None else int(whole.code),
+            error_message=None if whole is None else str(whole),
+            results=results,
+        )
     )

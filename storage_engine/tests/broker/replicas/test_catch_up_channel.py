@@ -22,10 +22,10 @@ from storage_engine.broker.replicas.followed_partition import (
     DURABLE_CATCH_UP_CHANNEL,
     DURABLE_CHANNEL,
     FollowerState,
+    ReplicationThrottle,
 )
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.leader_answers import LeaderAnswers
-from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition

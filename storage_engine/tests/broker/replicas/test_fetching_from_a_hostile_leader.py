@@ -13,8 +13,8 @@ from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
+from storage_engine.broker.replicas.followed_partition import ReplicationThrottle
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.replication_throttle import ReplicationThrottle
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.ports import Endpoint
 from storage_engine.log.log_config import LogConfig

@@ -12,7 +12,7 @@ from simulation.world.clock import STEP_NS, ProcessLoop, SimulatedLoop
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import CLIENT, SimulatedConnection
 from simulation.world.requests import fetch_request, make_batch, produce_request
-from storage_engine.broker.handlers.administration.topic_outcomes import duplicates
+from storage_engine.broker.handlers.administration.topics import duplicates
 from storage_engine.broker.handlers.records import fetch as fetch_handler
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, WaitingPartitions
 from storage_engine.broker.requests.follower_sessions import FollowerSession

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.handlers.transactions import describe_producers
+from storage_engine.broker.handlers.transactions.describe_transactions import _described_producers
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained import producer_table
 from storage_engine.core.retained.producer_state import ProducerStates, SequencedBatch
@@ -23,7 +23,7 @@ def with_producers(*ids: int) -> ProducerStates:
 def described(states: ProducerStates) -> Any:
     partition = SimpleNamespace(log=SimpleNamespace(producer_state=states))
     replicas: Any = SimpleNamespace(in_service=lambda tp: partition)
-    return describe_producers._described(replicas, TP)
+    return _described_producers(replicas, TP)
 
 
 def test_one_producer_is_looked_at_in_each_step(monkeypatch):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.upkeep.repair_fetch import RepairFetch
 from storage_engine.broker.upkeep.scrubs import REPORT_PAUSE_MS, RETRY_MS
+from storage_engine.broker.upkeep.segment_repair import RepairFetch
 from storage_engine.core.errors import ErrorCode, LogFullError
 from storage_engine.core.ports import Endpoint
 from storage_engine.log.cleaning.segment_scrub import REPAIR_SUFFIX, Replacements
