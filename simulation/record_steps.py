@@ -15,14 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from simulation.world.clock import ProcessLoop
 from simulation.world.cluster import SimulatedCluster
-from simulation.world.network import BASE_PORT, CLIENT, SimulatedTransport
+from simulation.world.network import BASE_PORT, CLIENT, SimulatedConnection, SimulatedTransport
 from simulation.world.requests import make_batch, produce_request
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
-from storage_engine.core.ports import Endpoint
+from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import (
     READ_COMMITTED,
@@ -31,6 +30,10 @@ from storage_engine.protocol.apis.fetch import (
     FetchResponse,
 )
 from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.produce import ProduceResponse
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
+
+Receive = Callable[[SimulatedConnection, memoryview], None]
 
 TOPIC = "record"
 FETCH_VERSION = 16
@@ -98,7 +101,7 @@ class RecordSteps:
         self.consumed = 0
         self._step = OTHER
         for broker in self._cluster.brokers:
-            broker.receive = self._watched(broker.receive)  # type: ignore[method-assign]
+            broker.receive = self._watched(broker.receive)  # type: ignore[assignment, method-assign]
         self._consume()
 
     def close(self) -> None:
@@ -150,8 +153,8 @@ class RecordSteps:
         finally:
             loop.after_event = None
 
-    def _watched(self, receive: Callable[[Any, memoryview], None]) -> Any:
-        def received(connection: Any, frame: memoryview) -> None:
+    def _watched(self, receive: Receive) -> Receive:
+        def received(connection: SimulatedConnection, frame: memoryview) -> None:
             if frame[1] == PRODUCE.key:
                 self._step = READ
             elif frame[1] == FETCH.key:
@@ -168,13 +171,19 @@ class RecordSteps:
             self._cluster.loop.run_for(REST_MS)
 
     def _ask(
-        self, channel: str, spec: Any, version: int, request: Any, on_reply: Callable[[Any], None]
+        self,
+        channel: str,
+        spec: ApiSpec[Req, Resp],
+        version: int,
+        request: Req,
+        on_reply: Callable[[Resp | TransportError], None],
     ) -> None:
         self._transport.request(
             self._endpoint, channel, spec, version, request, timeout_ms=60_000, on_reply=on_reply
         )
 
-    def _on_acknowledged(self, answer: Any) -> None:
+    def _on_acknowledged(self, answer: ProduceResponse | TransportError) -> None:
+        assert isinstance(answer, ProduceResponse), answer
         assert answer.partitions[0].error_code == 0, answer
         self.acknowledged += 1
 
@@ -183,7 +192,8 @@ class RecordSteps:
         request = FetchRequest(WAIT_MS, 1, 50 << 20, [wanted], isolation_level=READ_COMMITTED)
         self._ask("fetch", FETCH, FETCH_VERSION, request, self._on_fetched)
 
-    def _on_fetched(self, answer: FetchResponse) -> None:
+    def _on_fetched(self, answer: FetchResponse | TransportError) -> None:
+        assert isinstance(answer, FetchResponse), answer
         found = answer.partitions[0]
         assert found.error_code == 0, found
         if found.records:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
+from types import TracebackType
 from typing import Any, Self
 
 from storage_engine.client import Producer
@@ -46,7 +47,12 @@ class SteadyProducer:
         self.until_acknowledged(time.time(), START_S)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._stop.set()
         self._thread.join()
 

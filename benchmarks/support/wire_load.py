@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from benchmarks.support.wire_frames import CLIENT_ID, ProduceFrames, check_answers, fetch_frame
@@ -81,7 +82,12 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._pipe.close()
         self._process.join(0 if error is not None else _JOIN_TIMEOUT_S)
         if self._process.is_alive():

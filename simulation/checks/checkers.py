@@ -304,10 +304,7 @@ class Checker:
         )
 
     def _check_right_to_append(
-        self,
-        broker: SimulatedBroker,
-        partition: HostedPartition,
-        seen: ReplicaSeen,
+        self, broker: SimulatedBroker, partition: HostedPartition, seen: ReplicaSeen
     ) -> None:
         """Check R-REP11: nothing is appended once the session has ended, nor in a later session
         under the epoch of the ended one."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from simulation.checks.copies import BatchNote, NotedLog
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.record_batch import BatchHeader
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode
 
 OnCommitted = Callable[[TopicPartition, BatchNote, int], None]
@@ -101,6 +102,16 @@ class PartitionRecord:
         if place is None or place + 1 >= len(self.committed.notes):
             return None
         return self.committed.notes[place + 1]
+
+    def check_served(self, header: BatchHeader) -> None:
+        """Check a batch that a reader got."""
+        note, there = self.committed_at(header.base_offset), header.partition_leader_epoch
+        if note is None or (note.crc, note.leader_epoch) != (header.crc, there):
+            raise InvariantViolation(
+                "no offset is served with two contents, nor before it is committed",
+                f"{self.partition} at {header.base_offset}, committed is {note} up to"
+                f" {self.committed.end_offset}",
+            )
 
     def lead(self, leader_epoch: int, broker: int) -> None:
         """Check that one broker at most leads, or is to lead, under an epoch."""

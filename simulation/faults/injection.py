@@ -8,6 +8,7 @@ ends all.
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from simulation.faults.administrator import WISHES, Administrator
 from simulation.faults.disk_faults import Course, DiskFaults
@@ -46,11 +47,7 @@ class Injector:
     """The faults of one run."""
 
     def __init__(
-        self,
-        run: Run,
-        *,
-        growing_topic: str,
-        partitions: Sequence[TopicPartition],
+        self, run: Run, *, growing_topic: str, partitions: Sequence[TopicPartition]
     ) -> None:
         """`partitions` are those for scripts and reassignments."""
         self._cluster = cluster = run.cluster
@@ -100,7 +97,7 @@ class Injector:
 
     def schedule(self, faults: list[Fault]) -> None:
         for fault in faults:
-            self._later(fault.at_ms, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
+            self._later(fault.at_ms, partial(self._begin, fault))
 
     def heal(self) -> None:
         """End all faults: start what is down, and connect what is cut off."""

@@ -168,8 +168,7 @@ class OffsetReader(Asker):
         commit = OffsetCommit(f"offsets {world.number()}", _some_offsets(world), None)
         world.groups.sends(commit)
         request = offset_commit.OffsetCommitRequest(
-            group_id=GROUP,
-            topics=_rows(_Topic, _Topic.OffsetCommitRequestPartition, commit),
+            group_id=GROUP, topics=_rows(_Topic, _Topic.OffsetCommitRequestPartition, commit)
         )
 
         def on_answer(_answer: offset_commit.OffsetCommitResponse, code: ErrorCode) -> None:

@@ -54,12 +54,7 @@ class CommittedReader(WorkloadReader):
                     "read_committed sees only what is below the last stable offset",
                     f"{tp} at {offset}, last stable offset {answer.last_stable_offset}",
                 )
-            note = record.committed_at(offset)
-            if note is None or note.crc != header.crc:
-                raise InvariantViolation(
-                    "no offset is served with two contents, nor before it is committed",
-                    f"{tp} at {offset}, committed is {note}",
-                )
+            record.check_served(header)
             while coming and coming[0][1] <= header.last_offset:
                 aborting.add(coming.popleft()[0])
             if header.is_control:

@@ -5,6 +5,7 @@ The logs of the coordinators have small segments and are compacted all the time.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from simulation.checks.copies import BatchNote
 from simulation.shared import Profile, Run
@@ -15,11 +16,7 @@ from simulation.transactions.group_offsets import OffsetReader
 from simulation.transactions.producers import TransactionalProducer, WritingProducer
 from simulation.transactions.reader import CommittedReader
 from simulation.transactions.sink import SINK, Query
-from simulation.transactions.state_log import (
-    PARTITIONS,
-    StateHistory,
-    state_partition_of,
-)
+from simulation.transactions.state_log import PARTITIONS, StateHistory, state_partition_of
 from simulation.workload import WorkloadClient
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
@@ -87,7 +84,7 @@ class Transactions(World):
         self.reader.run()
         self.later(self.offset_reader.run, within_ms=BEGIN_MS)
         for topic in COMPACTED:
-            self.later(lambda topic=topic: self._make_segments_small(topic))  # type: ignore[misc]
+            self.later(partial(self._make_segments_small, topic))
         self.history.start()
 
     def finish(self) -> None:
@@ -192,8 +189,10 @@ class Transactions(World):
             validate_only=False,
         )
 
-        def on_reply(answer: object) -> None:
-            if isinstance(answer, TransportError) or answer.responses[0].error_code:  # type: ignore[attr-defined]
+        def on_reply(
+            answer: incremental_alter_configs.IncrementalAlterConfigsResponse | TransportError,
+        ) -> None:
+            if isinstance(answer, TransportError) or answer.responses[0].error_code:
                 self.later(lambda: self._make_segments_small(topic))
 
         broker = self.choose.choice(self.cluster.brokers).id

@@ -7,12 +7,7 @@ from simulation.checks.copies import BatchNote
 from simulation.checks.ledger import InvariantViolation
 from simulation.compaction import CompactedReplicas
 from simulation.shared import Run
-from simulation.typed.rows import (
-    ReadRow,
-    TypedRow,
-    rows_of_typed,
-    typed_batches,
-)
+from simulation.typed.rows import ReadRow, TypedRow, rows_of_typed, typed_batches
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
 

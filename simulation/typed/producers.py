@@ -6,15 +6,7 @@ from uuid import UUID
 from simulation.checks.ledger import InvariantViolation
 from simulation.shared import Run
 from simulation.typed.ledger import TypedLedger
-from simulation.typed.rows import (
-    LATER,
-    NAMES,
-    SCHEMA,
-    Producing,
-    TypedRow,
-    json_batch,
-    typed_batch,
-)
+from simulation.typed.rows import LATER, NAMES, SCHEMA, Producing, TypedRow, json_batch, typed_batch
 from simulation.workload import WorkloadProducer
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import Codec
@@ -44,12 +36,7 @@ class TypedProducer(WorkloadProducer):
         ledger: TypedLedger,
     ) -> None:
         super().__init__(
-            run,
-            choose,
-            partition,
-            number=number,
-            pause_ms=pause_ms,
-            idempotent=self.is_idempotent,
+            run, choose, partition, number=number, pause_ms=pause_ms, idempotent=self.is_idempotent
         )
         self._ledger = ledger
         self._written = 0

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 
 from simulation.shared import Run
 from simulation.typed.ledger import TypedLedger
-from simulation.typed.rows import (
-    NAMES,
-    SCHEMA,
-    ReadRow,
-    rows_of_json,
-    rows_of_typed,
-    typed_batches,
-)
+from simulation.typed.rows import NAMES, SCHEMA, ReadRow, rows_of_json, rows_of_typed, typed_batches
 from simulation.workload import WorkloadReader, records_of
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.comparisons import Comparison, Operator

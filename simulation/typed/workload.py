@@ -16,10 +16,7 @@ ROWS = TopicPartition("rows", 0)
 NEWEST = TopicPartition("newest-rows", 0)
 FIRST_NUMBER = 100
 """The number of the first producer: those of the other topics have lower ones."""
-BROKER_SETTINGS = {
-    "log.cleaner.backoff.ms": "400",
-    "log.flush.scheduler.interval.ms": "400",
-}
+BROKER_SETTINGS = {"log.cleaner.backoff.ms": "400", "log.flush.scheduler.interval.ms": "400"}
 COMPACTED = {
     "cleanup_policy": "compact",
     "segment_bytes": "4000",

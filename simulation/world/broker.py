@@ -116,9 +116,7 @@ class SimulatedBroker:
         loop = self.loop = ProcessLoop(self.network.loop)
         self.process = self.machine.begin(self.network.loop.now_ms)
         self.session = session = SimulatedSession(
-            self.zookeeper,
-            loop,
-            timeout_ms=self.config.integer("zookeeper.session.timeout.ms"),
+            self.zookeeper, loop, timeout_ms=self.config.integer("zookeeper.session.timeout.ms")
         )
         self.foreign_sessions = SimulatedForeignSessions(self.zookeeper, loop)
         self.foreign_sessions.is_cut_off = lambda: session.state is SessionState.SUSPENDED

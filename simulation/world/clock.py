@@ -8,10 +8,12 @@ of its seed. Implements core.ports' Clock, Scheduler and Background.
 import heapq
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.log.cleaning.compaction_job import CancelledError
+
+T = TypeVar("T")
 
 EPOCH_MS = 1_700_000_000_000
 """The wall clock at the start."""
@@ -73,8 +75,8 @@ class SimulatedLoop:
 
     def submit(
         self,
-        work: Callable[[], Any],
-        on_done: Callable[[Any], None],
+        work: Callable[[], T],
+        on_done: Callable[[T], None],
         on_error: Callable[[Exception], None],
         owner: "ProcessLoop | None" = None,
     ) -> None:
@@ -211,8 +213,8 @@ class ProcessLoop:
 
     def submit(
         self,
-        work: Callable[[], Any],
-        on_done: Callable[[Any], None],
+        work: Callable[[], T],
+        on_done: Callable[[T], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         if self.held is not None:

@@ -30,11 +30,7 @@ from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.messages import alter_partition_reassignments as reassignments
-from storage_engine.protocol.messages import (
-    create_topics,
-    delete_topics,
-    elect_leaders,
-)
+from storage_engine.protocol.messages import create_topics, delete_topics, elect_leaders
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 CLIENT_TIMEOUT_MS = 120_000
@@ -195,13 +191,7 @@ class SimulatedCluster:
         return answers
 
     def send_produce(
-        self,
-        broker: int,
-        tp: TopicPartition,
-        payload: bytes,
-        on_reply: OnReply,
-        *,
-        acks: int = -1,
+        self, broker: int, tp: TopicPartition, payload: bytes, on_reply: OnReply, *, acks: int = -1
     ) -> None:
         request = produce_request(tp.topic, tp.partition, make_batch(payload=payload), acks=acks)
         self._send(broker, PRODUCE, 8, request, on_reply)

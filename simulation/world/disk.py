@@ -17,6 +17,7 @@ import itertools
 import os
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from simulation.world.memory_files import MemoryFile, MemoryFolder
@@ -224,7 +225,7 @@ class SimulatedDisk:
             node = folder.names.get(name)
             if node is None:
                 parent, node = folder, MemoryFolder()
-                self._change(lambda parent=parent, name=name, node=node: parent.add(name, node))  # type: ignore[misc]
+                self._change(partial(parent.add, name, node))
             if not isinstance(node, MemoryFolder):
                 raise _error(errno.ENOTDIR, path)
             folder = node

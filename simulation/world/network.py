@@ -15,6 +15,7 @@ Not modelled: corrupt bytes (the CRC of a batch and TCP's own see to those), par
 import itertools
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from simulation.world.clock import ProcessLoop, ScheduledCall, SimulatedLoop
@@ -297,7 +298,7 @@ class SimulatedConnection:
             data = exchanges.popleft().frame
             if data and not self.closed:
                 frame = memoryview(bytearray(data))[SIZE_BYTES:]
-                self._back.put(lambda frame=frame: self._deliver(frame))  # type: ignore[misc]
+                self._back.put(partial(self._deliver, frame))
 
     def _deliver(self, frame: memoryview) -> None:
         if not self.is_open:

@@ -288,12 +288,7 @@ class SimulatedSession:
         self._scheduler.call_later(self._heard_due_ms - now_ms, callback)
 
     def _submit(
-        self,
-        path: str,
-        do: Callable[[int], ZkReply],
-        on_reply: ZkCallback,
-        *,
-        writes: bool = False,
+        self, path: str, do: Callable[[int], ZkReply], on_reply: ZkCallback, *, writes: bool = False
     ) -> None:
         """Carry out an operation; `do` gets the id of the session that asks."""
         if self._closed:

@@ -27,7 +27,9 @@ from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkOpKind, 
 
 T = TypeVar("T")
 
-Wait = Callable[[Callable[[Any], None]], None]
+Resume = Callable[[Any], None]
+
+Wait = Callable[[Resume], None]
 """Begins an operation, which calls its argument once with the outcome, at once or later."""
 
 Flow = Generator[Wait, Any, T]
@@ -76,7 +78,7 @@ class _Running:
 
     __slots__ = ("_early", "_flow", "_is_in_step", "_owner", "_then")
 
-    def __init__(self, owner: Flows, flow: Flow[Any], then: Callable[[Any], None] | None) -> None:
+    def __init__(self, owner: Flows, flow: Flow[Any], then: Resume | None) -> None:
         self._owner = owner
         self._flow = flow
         self._then = then
@@ -129,7 +131,7 @@ def pause(scheduler: Scheduler, delay_ms: int) -> Flow[None]:
     yield lambda resume: _call_later(scheduler, delay_ms, resume)
 
 
-def _call_later(scheduler: Scheduler, delay_ms: int, resume: Callable[[Any], None]) -> None:
+def _call_later(scheduler: Scheduler, delay_ms: int, resume: Resume) -> None:
     scheduler.call_later(delay_ms, partial(resume, None))
 
 
@@ -192,7 +194,7 @@ class ZookeeperFlows:
         wanted = list(dict.fromkeys(paths))
         replies: dict[str, ZkReply] = {}
 
-        def begin(done: Callable[[Any], None]) -> None:
+        def begin(done: Resume) -> None:
             def on_reply(path: str, reply: ZkReply) -> None:
                 replies[path] = reply
                 if len(replies) == len(wanted):

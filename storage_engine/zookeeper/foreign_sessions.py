@@ -44,13 +44,10 @@ def unreachable(
     """Return the error for a client that has found no server."""
     if problem := tls_problem(client):
         return ZooKeeperUnreachableError(f"no TLS with ZooKeeper at {connect}: {problem}")
-    if access.tls is None:
-        return ZooKeeperUnreachableError(
-            f"can't reach ZooKeeper at {connect}: is it running? check zookeeper.connect; one that "
-            f"speaks TLS alone, as that of a secured cluster does for its brokers, needs {ENABLE}"
-        )
+    secured = "one that speaks TLS alone, as that of a secured cluster does for its brokers, needs"
+    hint = "" if access.tls else f"; {secured} {ENABLE}"
     return ZooKeeperUnreachableError(
-        f"can't reach ZooKeeper at {connect}: is it running? check zookeeper.connect"
+        f"can't reach ZooKeeper at {connect}: is it running? check zookeeper.connect{hint}"
     )
 
 

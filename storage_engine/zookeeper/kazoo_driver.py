@@ -28,12 +28,14 @@ that is merely slow everything that was asked of it, so all of that third is wai
 import functools
 import logging
 import select
+import socket
 import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -46,6 +48,32 @@ from storage_engine.core.ports import Clock
 from storage_engine.zookeeper.access import ANYBODY, ZooKeeperAccess
 
 _NOT_YET = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class _Heard:
+    """A connection whose end is told, if TLS is the reason: ZooKeeper refuses a certificate only
+    when the handshake is over for the client."""
+
+    def __init__(self, connection: ssl.SSLSocket, failed: Callable[[Exception], None]) -> None:
+        self._connection = connection
+        self._failed = failed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def recv(self, size: int) -> bytes:
+        try:
+            return self._connection.recv(size)
+        except _NOT_YET:
+            raise
+        except ssl.SSLError as error:
+            self._failed(error)
+            raise
+
+
+Sockets = Sequence[socket.socket | _Heard]
+"""With kazoo's own, which wakes its thread."""
+Ready = tuple[Sockets, Sockets, Sockets]
 
 
 class EncryptingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
@@ -77,42 +105,21 @@ class EncryptingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # ka
         self.tls_problem = ""
         return _Heard(encrypted, self._failed)
 
-    def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
+    def select(self, reads: Sockets, writes: Sockets, errors: Sockets, timeout: float) -> Ready:
         return poll(reads, writes, timeout)
 
     def _failed(self, error: Exception) -> None:
         self.tls_problem = _words(error)
 
 
-class _Heard:
-    """A connection whose end is told, if TLS is the reason: ZooKeeper refuses a certificate only
-    when the handshake is over for the client."""
-
-    def __init__(self, connection: ssl.SSLSocket, failed: Callable[[Exception], None]) -> None:
-        self._connection = connection
-        self._failed = failed
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-    def recv(self, size: int) -> bytes:
-        try:
-            return self._connection.recv(size)
-        except _NOT_YET:
-            raise
-        except ssl.SSLError as error:
-            self._failed(error)
-            raise
-
-
-def poll(reads: list[Any], writes: list[Any], timeout_s: float) -> tuple[list[Any], ...]:
+def poll(reads: Sockets, writes: Sockets, timeout_s: float) -> Ready:
     """Return which of them are ready, in the form of `select.select`. One that fails is ready: its
     user then gets the error."""
     waiting = select.poll()
     for each in reads:
-        waiting.register(each, select.POLLIN)
+        waiting.register(each.fileno(), select.POLLIN)
     for each in writes:
-        waiting.register(each, select.POLLOUT)
+        waiting.register(each.fileno(), select.POLLOUT)
     has_read = [each for each in reads if _pending(each)]
     ready = {descriptor for descriptor, _ in waiting.poll(0 if has_read else timeout_s * 1000)}
     return (
@@ -122,7 +129,7 @@ def poll(reads: list[Any], writes: list[Any], timeout_s: float) -> tuple[list[An
     )
 
 
-def _pending(connection: Any) -> bool:
+def _pending(connection: socket.socket | _Heard) -> bool:
     return isinstance(connection, _Heard) and connection.pending() > 0
 
 
@@ -178,7 +185,8 @@ class LoopHandler(EncryptingHandler):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(tls)
-        self.completion_queue = self.callback_queue = _LoopQueue(post)
+        # What kazoo puts into its queues goes to the loop.
+        self.completion_queue = self.callback_queue = SimpleNamespace(put=post)
         self._post = post
         self._on_beat = on_beat
         self._timeout_s = session_timeout_ms / 1000
@@ -190,7 +198,7 @@ class LoopHandler(EncryptingHandler):
         self._loop_has_run = False
         """False until the loop has run: a broker starts before its loop, which can't answer so
         early."""
-        self._main_socket: Callable[[], Any] = lambda: None
+        self._main_socket: Callable[[], socket.socket | _Heard | None] = lambda: None
         self._is_ping_open: Callable[[], bool] = lambda: False
         self._ping_timeout_s = self._timeout_s / BEATS_PER_TIMEOUT
         self._ping_open_since_s: float | None = None
@@ -225,7 +233,7 @@ class LoopHandler(EncryptingHandler):
             *args, timeout=min(timeout or inf, self._connect_timeout_s), **kwargs
         )
 
-    def select(self, reads: list[Any], writes: list[Any], errors: list[Any], timeout: float) -> Any:
+    def select(self, reads: Sockets, writes: Sockets, errors: Sockets, timeout: float) -> Ready:
         """Select as kazoo does, which creates an epoll descriptor for each request; between slices
         of waiting it checks the loop. While a ping is open it does not return without a result,
         which kazoo takes for the end of the connection.
@@ -274,26 +282,16 @@ class LoopHandler(EncryptingHandler):
 
     def _give_up_session(self) -> None:
         log.error("event loop silent for %.1f s: session closed", self._timeout_s)
-        socket = self._main_socket()
-        if socket is not None:
+        connection = self._main_socket()
+        if connection is not None:
             try:
-                socket.settimeout(_CLOSE_WAIT_S)
-                socket.sendall(_CLOSE_FRAME)
-                while socket.recv(4096):
+                connection.settimeout(_CLOSE_WAIT_S)
+                connection.sendall(_CLOSE_FRAME)
+                while connection.recv(4096):
                     pass
             except OSError as error:
                 log.warning("session not closed reason=%s", error)
         raise ConnectionDropped("session given up because the event loop is silent")
-
-
-class _LoopQueue:
-    """The object that kazoo uses as its queue; `put` passes callbacks to the loop."""
-
-    def __init__(self, post: Post) -> None:
-        self._post = post
-
-    def put(self, work: Callable[[], None]) -> None:
-        self._post(work)
 
 
 def make_client(
