@@ -19,14 +19,13 @@ from storage_engine.core.typed.column_types import (
 )
 from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
 from storage_engine.protocol.records.arrow_kernels import as_type, kernel
-from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES, compress
+from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
     LENGTH_END,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Codec,
     seal,
 )
 from storage_engine.protocol.records.record_encoder import encode_in_place
@@ -42,22 +41,13 @@ MAX_JSON_BYTES = 128 << 20
 _FIELD_BYTES = len('"":,')
 
 
-def as_json_batches(
-    batch: memoryview,
-    header: BatchHeader,
-    schema: TopicSchema,
-    *,
-    codec: Codec = Codec.NONE,
-    check_crc: bool = True,
-) -> bytearray:
-    """Return the plain batch of a typed one, perhaps compressed.
+def as_json_batches(batch: memoryview, header: BatchHeader, schema: TopicSchema) -> bytearray:
+    """Return the plain batch of a typed one.
 
     CorruptRecordError when it can't be decoded, RecordTooLargeError when it has too many bytes as
     JSON.
     """
-    stored = StoredRows.of_batch(
-        header, batch, schema, check_crc=check_crc, max_bytes=MAX_DECOMPRESSED_BYTES
-    )
+    stored = StoredRows.of_batch(header, batch, schema, max_bytes=MAX_DECOMPRESSED_BYTES)
     values, keys = json_records(stored, schema)
     times = stored.timestamps
     base = int(times[0])
@@ -66,17 +56,12 @@ def as_json_batches(
         base, deltas = header.base_timestamp, np.zeros(len(stored), np.int64)
     data = encode_in_place(values, keys, stored.headers, deltas, stored.deltas)
     plain = bytearray(HEADER_BYTES)
-    records = compress(codec, data[HEADER_BYTES:])
-    if len(records) >= len(data) - HEADER_BYTES:
-        records, codec = data[HEADER_BYTES:], Codec.NONE
-    plain += records
+    plain += data[HEADER_BYTES:]
     kept_bits = header.attributes & (TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT)
     seal(
         plain,
         0,
-        header._replace(
-            length=len(plain) - LENGTH_END, attributes=kept_bits | codec, base_timestamp=base
-        ),
+        header._replace(length=len(plain) - LENGTH_END, attributes=kept_bits, base_timestamp=base),
     )
     return plain
 

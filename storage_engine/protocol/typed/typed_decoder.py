@@ -24,7 +24,6 @@ from storage_engine.protocol.records.record_batch import (
     crc_matches,
     iter_headers,
 )
-from storage_engine.protocol.records.record_decoder import DEFAULT_MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.records.varints import Ints, Mask
 from storage_engine.protocol.typed.arrays.ipc_message import ColumnKind, column_kind
@@ -40,7 +39,7 @@ from storage_engine.protocol.typed.arrays.row_parts import (
     part_of,
 )
 from storage_engine.protocol.typed.arrow_types import arrow_type
-from storage_engine.protocol.typed.frames import PROJECTED, TypedFrame, iter_frames
+from storage_engine.protocol.typed.frames import PROJECTED, iter_frames
 from storage_engine.protocol.typed.nested_arrays import boolean_array, int_array
 from storage_engine.protocol.typed.stored_rows import StoredRows
 from storage_engine.protocol.typed.typed_batch import damaged, is_typed
@@ -172,7 +171,7 @@ class TypedRows:
 
     Offsets are made when they are asked for: most readers take the columns alone."""
 
-    __slots__ = ("_count", "_kept", "_offsets", "batch", "leader_epoch", "next_offset")
+    __slots__ = ("_count", "_kept", "_offsets", "batch", "next_offset")
 
     def __init__(
         self,
@@ -180,7 +179,6 @@ class TypedRows:
         offsets: range | Ints,
         kept: Mask | None,
         next_offset: int,
-        leader_epoch: int,
     ) -> None:
         """`offsets` are those of all rows, of which `kept` (None: all) is true for those to
         give."""
@@ -188,8 +186,6 @@ class TypedRows:
         """A pa.RecordBatch of the plan's `arrow_schema`."""
         self.next_offset = next_offset
         """Where to read on."""
-        self.leader_epoch = leader_epoch
-        """Of the last batch that was read; -1 when none was."""
         self._offsets, self._kept = offsets, kept
         self._count = len(offsets) if kept is None else int(np.count_nonzero(kept))
 
@@ -211,8 +207,6 @@ def iter_typed_decoded(
     end_offset: int | None = None,
     framed: bool,
     topic_schema: TopicSchema,
-    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
-    check_crcs: bool = True,
 ) -> Iterator[TypedRows]:
     """Yield the rows with start_offset <= offset < end_offset that meet the plan's filter. The last
     piece may have none: it says where to read on.
@@ -229,11 +223,10 @@ def iter_typed_decoded(
     open_data = _of_frames if framed else _of_batches
     try:
         for buffer in buffers:
-            opened = open_data(buffer, topic_schema, max_decompressed_bytes, wanted, check_crcs)
-            for next_offset, epoch, stored in opened:
+            for next_offset, stored in open_data(buffer, topic_schema, wanted):
                 if stored is not None:
                     yield from piece.add(stored)
-                piece.read_to(next_offset, epoch)
+                piece.read_to(next_offset)
     except HeadraceError:
         if len(piece):
             yield piece.finished()
@@ -252,64 +245,48 @@ class _Wanted(NamedTuple):
         return next_offset > self.start and (self.stop is None or base_offset < self.stop)
 
 
-_Opened = Iterator[tuple[int, int, StoredRows | None]]
-"""Next offset and leader epoch after a batch or frame, and its rows if it has some."""
+_Opened = Iterator[tuple[int, StoredRows | None]]
+"""The offset after a batch or frame, and its rows if it has some."""
 
 
-def _of_batches(
-    buffer: BytesLike, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
-) -> _Opened:
+def _of_batches(buffer: BytesLike, schema: TopicSchema, wanted: _Wanted) -> _Opened:
     view = memoryview(buffer).cast("B")
     for position, header in iter_headers(view):
         batch = view[position : position + header.size_in_bytes]
         if header.next_offset <= wanted.start:
             # It would be skipped because of what its header says.
-            _check_crc(header, batch, check_crcs)
+            _check_crc(header, batch)
         elif wanted.touches(header.base_offset, header.next_offset):
-            stored = _of_batch(header, batch, schema, max_bytes, check_crcs)
-            yield header.next_offset, header.partition_leader_epoch, stored
+            yield header.next_offset, _of_batch(header, batch, schema)
 
 
-def _of_frames(
-    buffer: BytesLike, schema: TopicSchema, max_bytes: int, wanted: _Wanted, check_crcs: bool
-) -> _Opened:
+def _of_frames(buffer: BytesLike, schema: TopicSchema, wanted: _Wanted) -> _Opened:
     for frame in iter_frames(buffer):
         is_before = frame.next_offset <= wanted.start
-        if is_before or wanted.touches(frame.base_offset, frame.next_offset):
-            stored = _of_frame(frame, schema, max_bytes, check_crcs)
-            # It would be skipped because of what its header says.
-            if not is_before:
-                yield frame.next_offset, frame.leader_epoch, stored
+        if not is_before and not wanted.touches(frame.base_offset, frame.next_offset):
+            continue
+        stored = None
+        if frame.kind == PROJECTED:
+            stored = StoredRows.of_frame(frame, schema)
+        elif frame.header is not None:
+            stored = _of_batch(frame.header, frame.batch, schema)
+        # It would be skipped because of what its header says.
+        if not is_before:
+            yield frame.next_offset, stored
 
 
-def _of_frame(
-    frame: TypedFrame, schema: TopicSchema, max_bytes: int, check_crcs: bool
-) -> StoredRows | None:
-    if frame.header is None:
-        return None
-    if frame.kind == PROJECTED:
-        return StoredRows.of_frame(frame, schema, max_bytes=max_bytes)
-    return _of_batch(frame.header, frame.batch, schema, max_bytes, check_crcs)
-
-
-def _of_batch(
-    header: BatchHeader,
-    batch: memoryview,
-    schema: TopicSchema,
-    max_bytes: int,
-    check_crcs: bool,
-) -> StoredRows | None:
+def _of_batch(header: BatchHeader, batch: memoryview, schema: TopicSchema) -> StoredRows | None:
     """Return None for a batch without rows: a control batch, or what compaction left."""
     if is_typed(header):
-        return StoredRows.of_batch(header, batch, schema, check_crc=check_crcs, max_bytes=max_bytes)
-    _check_crc(header, batch, check_crcs)
+        return StoredRows.of_batch(header, batch, schema)
+    _check_crc(header, batch)
     if not header.is_control and header.records_count:
         raise damaged(header, "it has plain records, but its topic is typed")
     return None
 
 
-def _check_crc(header: BatchHeader, batch: memoryview, check_crcs: bool) -> None:
-    if check_crcs and not crc_matches(batch, 0, header.size_in_bytes):
+def _check_crc(header: BatchHeader, batch: memoryview) -> None:
+    if not crc_matches(batch, 0, header.size_in_bytes):
         raise damaged(header, "its CRC does not match")
 
 
@@ -350,17 +327,15 @@ class _Piece:
         cells = PIECE_CELLS // max(1, len(plan.loaded))
         self._most_rows = max(LEAST_PIECE_ROWS, min(PIECE_ROWS, cells))
         self._next_offset = -1
-        self._epoch = -1
         self.has_progress = False
 
     def __len__(self) -> int:
         return self._count
 
-    def read_to(self, next_offset: int, epoch: int) -> None:
+    def read_to(self, next_offset: int) -> None:
         """Note that a batch has been read that ends there."""
         stop = self._wanted.stop
         self._next_offset = next_offset if stop is None else min(next_offset, stop)
-        self._epoch = epoch
         self.has_progress = True
 
     def add(self, stored: StoredRows) -> Iterator[TypedRows]:
@@ -375,9 +350,7 @@ class _Piece:
             self._rows.append(rows if is_last and not start else rows.part(start, stop))
             self._count += stop - start
             if self._count >= self._most_rows or self._bytes >= PIECE_BYTES:
-                header = stored.header
-                following = header.next_offset if is_last else int(rows.offsets[stop])
-                self.read_to(following, header.partition_leader_epoch)
+                self.read_to(stored.header.next_offset if is_last else int(rows.offsets[stop]))
                 yield self.finished()
 
     def finished(self) -> TypedRows:
@@ -410,7 +383,7 @@ class _Piece:
         if kept is not None:
             batch = kernel("filter", batch, boolean_array(kept))
         self._rows, self._count, self._bytes, self.has_progress = [], 0, 0, False
-        return TypedRows(batch, offsets, kept, self._next_offset, self._epoch)
+        return TypedRows(batch, offsets, kept, self._next_offset)
 
     def _loaded(self, stored: StoredRows) -> _Rows:
         offsets, times = stored.offsets, stored.times
