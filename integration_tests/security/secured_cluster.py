@@ -157,6 +157,16 @@ def _settings(cluster: SecuredCluster) -> dict[str, str]:
     }
 
 
+def _ask_one(
+    cluster: Cluster, broker: int, spec: Any, message: Any, *, error_of: Callable[[Any], Any]
+) -> Any:
+    """In place of `Cluster.ask_any`."""
+    answer = cluster.request(broker, spec, message)
+    if (error := error_of(answer)) is not None:
+        raise error
+    return answer
+
+
 def wait_until_in_force(servers: str, is_right: Callable[[list[AclBinding]], bool]) -> None:
     """Until the access rules are right by which each of the brokers goes."""
 
@@ -164,7 +174,7 @@ def wait_until_in_force(servers: str, is_right: Callable[[list[AclBinding]], boo
         with Cluster(servers) as asked:
             asked.refresh([])
             for broker in asked.view.brokers:
-                only: Any = SimpleNamespace(ask_any=partial(asked.request, broker))
+                only: Any = SimpleNamespace(ask_any=partial(_ask_one, asked, broker))
                 if not is_right(describe_rules(only)):
                     return False
         return True
