@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Generator, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 from uuid import UUID
 
 from storage_engine.broker.access.rule_watch import AccessControl, ClientOfBroker
@@ -190,7 +190,16 @@ class RequestClient:
         return self.parts.metadata.topic_name(topic_id)
 
 
-Guard = Callable[[RequestClient, ApiCall[Resp], Req, Handler[Resp, Req]], Steps | None]
+class Asked(NamedTuple, Generic[Req, Resp]):
+    """A request that a guard looks at before its handler."""
+
+    client: RequestClient
+    call: ApiCall[Resp]
+    request: Req
+    handler: Handler[Resp, Req]
+
+
+Guard = Callable[[Asked[Req, Resp]], Steps | None]
 """Answers a request itself, or has the handler answer what the client may ask for, and adds the
 refusals to the answer."""
 

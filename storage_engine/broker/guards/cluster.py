@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
-from storage_engine.broker.guards.client import REFUSALS, RequestClient, passed
+from storage_engine.broker.guards.client import REFUSALS, Asked, RequestClient, passed
 from storage_engine.broker.guards.shares import (
     Building,
     Row,
@@ -14,7 +14,6 @@ from storage_engine.broker.guards.shares import (
     rows_of,
     with_rows,
 )
-from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_rules import AclOperation, ResourceType
@@ -103,12 +102,8 @@ def _is_topic(item: SettingsOf) -> bool:
     return item.resource_type == TOPIC_SETTINGS
 
 
-def describe_configs(
-    client: RequestClient,
-    call: ApiCall[DescribeConfigsResponse],
-    request: DescribeConfigsRequest,
-    handler: Handler[DescribeConfigsResponse, DescribeConfigsRequest],
-) -> Steps:
+def describe_configs(asked: Asked[DescribeConfigsRequest, DescribeConfigsResponse]) -> Steps:
+    client, call, request, handler = asked
     request.resources, rows = yield from _settings_refused(
         client,
         request.resources,
@@ -120,12 +115,8 @@ def describe_configs(
     yield from passed(handler, call, request)
 
 
-def alter_configs(
-    client: RequestClient,
-    call: ApiCall[AlterConfigsResponse],
-    request: AlterConfigsRequest,
-    handler: Handler[AlterConfigsResponse, AlterConfigsRequest],
-) -> Steps:
+def alter_configs(asked: Asked[AlterConfigsRequest, AlterConfigsResponse]) -> Steps:
+    client, call, request, handler = asked
     request.resources, rows = yield from _settings_refused(
         client,
         request.resources,
@@ -138,11 +129,9 @@ def alter_configs(
 
 
 def incremental_alter_configs(
-    client: RequestClient,
-    call: ApiCall[IncrementalAlterConfigsResponse],
-    request: IncrementalAlterConfigsRequest,
-    handler: Handler[IncrementalAlterConfigsResponse, IncrementalAlterConfigsRequest],
+    asked: Asked[IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse],
 ) -> Steps:
+    client, call, request, handler = asked
     request.resources, rows = yield from _settings_refused(
         client,
         request.resources,

@@ -3,20 +3,21 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from storage_engine.broker.guards.client import REFUSALS, RequestClient, Right, passed
+from storage_engine.broker.guards.client import REFUSALS, Asked, RequestClient, Right, passed
 from storage_engine.broker.guards.shares import (
     Building,
     ByItem,
     briefly,
     each_refused,
     first_asks,
+    of_partitions,
     only,
     row_of,
     rows_of,
     whole,
     with_rows,
 )
-from storage_engine.broker.handlers.api_call import ApiCall, Handler
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -74,15 +75,7 @@ leave_group = whole(_READS, briefly(lambda code: LeaveGroupResponse(error_code=c
 _Committed = OffsetCommitResponse.OffsetCommitResponseTopic
 
 
-def _uncommitted(
-    topic: OffsetCommitRequest.OffsetCommitRequestTopic, code: int
-) -> Building[_Committed]:
-    row = _Committed.OffsetCommitResponsePartition
-    rows = yield from rows_of(
-        topic.partitions,
-        lambda each: row(partition_index=each.partition_index, error_code=code),
-    )
-    return _Committed(name=topic.name, partitions=rows)
+_uncommitted = of_partitions(_Committed, _Committed.OffsetCommitResponsePartition)
 
 
 def _commit_refused(request: OffsetCommitRequest, code: int) -> Building[OffsetCommitResponse]:
@@ -95,10 +88,6 @@ offset_commit = first_asks(
     _commit_refused,
     ByItem[OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest, OffsetCommitResponse](
         operation=AclOperation.READ,
-        kind=_TOPIC,
-        items="topics",
-        name=lambda topic: topic.name,
-        rows="topics",
         row=_uncommitted,
         answer_class=OffsetCommitResponse,
     ),
@@ -107,15 +96,7 @@ offset_commit = first_asks(
 _Deleted = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
-def _undeleted(
-    topic: OffsetDeleteRequest.OffsetDeleteRequestTopic, code: int
-) -> Building[_Deleted]:
-    row = _Deleted.OffsetDeleteResponsePartition
-    rows = yield from rows_of(
-        topic.partitions,
-        lambda each: row(partition_index=each.partition_index, error_code=code),
-    )
-    return _Deleted(name=topic.name, partitions=rows)
+_undeleted = of_partitions(_Deleted, _Deleted.OffsetDeleteResponsePartition)
 
 
 offset_delete = first_asks(
@@ -123,10 +104,6 @@ offset_delete = first_asks(
     briefly(lambda code: OffsetDeleteResponse(error_code=code, topics=[])),
     ByItem[OffsetDeleteRequest.OffsetDeleteRequestTopic, OffsetDeleteRequest, OffsetDeleteResponse](
         operation=AclOperation.READ,
-        kind=_TOPIC,
-        items="topics",
-        name=lambda topic: topic.name,
-        rows="topics",
         row=_undeleted,
         answer_class=OffsetDeleteResponse,
     ),
@@ -139,22 +116,14 @@ _FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 _FetchedGroupTopic = _FetchedGroup.OffsetFetchResponseTopics
 
 
-def _unfetched(topic: _Topic, code: int) -> Building[_FetchedTopic]:
-    row = _FetchedTopic.OffsetFetchResponsePartition
-    rows = yield from rows_of(
-        topic.partition_indexes,
-        lambda number: row(partition_index=number, committed_offset=-1, error_code=code),
-    )
-    return _FetchedTopic(name=topic.name, partitions=rows)
+_unfetched = of_partitions(
+    _FetchedTopic, _FetchedTopic.OffsetFetchResponsePartition, committed_offset=-1
+)
 
 
-def _unfetched_of_group(topic: _GroupTopic, code: int) -> Building[_FetchedGroupTopic]:
-    row = _FetchedGroupTopic.OffsetFetchResponsePartitions
-    rows = yield from rows_of(
-        topic.partition_indexes,
-        lambda number: row(partition_index=number, committed_offset=-1, error_code=code),
-    )
-    return _FetchedGroupTopic(name=topic.name, partitions=rows)
+_unfetched_of_group = of_partitions(
+    _FetchedGroupTopic, _FetchedGroupTopic.OffsetFetchResponsePartitions, committed_offset=-1
+)
 
 
 class HasName(Protocol):
@@ -171,14 +140,10 @@ FIRST_OFFSET_FETCH_WITH_GROUPS = 8
 FIRST_OFFSET_FETCH_WITH_ERROR = 2
 
 
-def offset_fetch(
-    client: RequestClient,
-    call: ApiCall[OffsetFetchResponse],
-    request: OffsetFetchRequest,
-    handler: Handler[OffsetFetchResponse, OffsetFetchRequest],
-) -> Steps:
+def offset_fetch(asked: Asked[OffsetFetchRequest, OffsetFetchResponse]) -> Steps:
+    client, call, request, handler = asked
     if call.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
-        yield from _fetch_of_groups(client, call, request, handler)
+        yield from _fetch_of_groups(asked)
         return
     client.grant((Right(AclOperation.DESCRIBE, _GROUP, request.group_id),))
     if not client.may(AclOperation.DESCRIBE, _GROUP, request.group_id):
@@ -199,12 +164,8 @@ def offset_fetch(
     yield from passed(handler, call, request)
 
 
-def _fetch_of_groups(
-    client: RequestClient,
-    call: ApiCall[OffsetFetchResponse],
-    request: OffsetFetchRequest,
-    handler: Handler[OffsetFetchResponse, OffsetFetchRequest],
-) -> Steps:
+def _fetch_of_groups(asked: Asked[OffsetFetchRequest, OffsetFetchResponse]) -> Steps:
+    client, call, request, handler = asked
     names = [group.group_id for group in request.groups]
     client.grant(each=AclOperation.DESCRIBE)
     refused = yield from client.refused(AclOperation.DESCRIBE, _GROUP, names)
@@ -265,12 +226,8 @@ FIRST_WITH_MANY_KEYS = 4
 _KINDS_OF_KEYS = {0: _GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 
 
-def find_coordinator(
-    client: RequestClient,
-    call: ApiCall[FindCoordinatorResponse],
-    request: FindCoordinatorRequest,
-    handler: Handler[FindCoordinatorResponse, FindCoordinatorRequest],
-) -> Steps:
+def find_coordinator(asked: Asked[FindCoordinatorRequest, FindCoordinatorResponse]) -> Steps:
+    client, call, request, handler = asked
     kind = _KINDS_OF_KEYS.get(request.key_type)
     if kind is None:
         # There are no others: the handler says so.
@@ -318,12 +275,8 @@ _DESCRIBED_GROUPS: ByItem[str, DescribeGroupsRequest, DescribeGroupsResponse] = 
 )
 
 
-def describe_groups(
-    client: RequestClient,
-    call: ApiCall[DescribeGroupsResponse],
-    request: DescribeGroupsRequest,
-    handler: Handler[DescribeGroupsResponse, DescribeGroupsRequest],
-) -> Steps:
+def describe_groups(asked: Asked[DescribeGroupsRequest, DescribeGroupsResponse]) -> Steps:
+    client, _call, request, handler = asked
     wants_operations = request.include_authorized_operations
 
     def described(of: ApiCall[DescribeGroupsResponse], asked: DescribeGroupsRequest) -> Steps:
@@ -341,7 +294,7 @@ def describe_groups(
         of.amend = amend
         yield from passed(handler, of, asked)
 
-    yield from _DESCRIBED_GROUPS(client, call, request, described)
+    yield from _DESCRIBED_GROUPS(asked._replace(handler=described))
 
 
 delete_groups: ByItem[str, DeleteGroupsRequest, DeleteGroupsResponse] = ByItem(
@@ -359,14 +312,10 @@ delete_groups: ByItem[str, DeleteGroupsRequest, DeleteGroupsResponse] = ByItem(
 )
 
 
-def list_groups(
-    client: RequestClient,
-    call: ApiCall[ListGroupsResponse],
-    request: ListGroupsRequest,
-    handler: Handler[ListGroupsResponse, ListGroupsRequest],
-) -> Steps:
+def list_groups(asked: Asked[ListGroupsRequest, ListGroupsResponse]) -> Steps:
     """Shows all groups to whoever may describe the cluster, to others those that they may
     describe."""
+    client, call, request, handler = asked
     if not client.may_quietly(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         call.amend = only(
             "groups",

@@ -8,9 +8,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from storage_engine.broker.guards.client import REFUSALS, RequestClient, passed
-from storage_engine.broker.guards.shares import Building, ByItem, each_refused, rows_of
-from storage_engine.broker.handlers.api_call import ApiCall, Handler
+from storage_engine.broker.guards.client import REFUSALS, Asked, passed
+from storage_engine.broker.guards.shares import (
+    Building,
+    ByItem,
+    each_refused,
+    of_partitions,
+    rows_of,
+)
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_rules import AclOperation, ResourceType
@@ -47,10 +53,8 @@ FEW_TOPICS = 20
 """Topics of a request that are looked up in one step."""
 
 
-def produce(
-    client: RequestClient, call: ApiCall[ProduceResponse], request: ProduceRequest,
-    handler: Handler[ProduceResponse, ProduceRequest],
-) -> Steps | None:  # fmt: skip
+def produce(asked: Asked[ProduceRequest, ProduceResponse]) -> Steps | None:
+    client, call, request, handler = asked
     name, partitions = request.transactional_id, request.partitions
     if (
         name is None
@@ -68,7 +72,7 @@ def produce(
         client.may_quietly(AclOperation.WRITE, _TOPIC, topic) for topic in topics
     ):
         return handler(call, request)
-    return _produce_some(client, call, _with_kept_records(request), handler)
+    return _produce_some(asked._replace(request=_with_kept_records(request)))
 
 
 def _with_kept_records(request: ProduceRequest) -> ProduceRequest:
@@ -85,10 +89,8 @@ def _with_kept_records(request: ProduceRequest) -> ProduceRequest:
     )
 
 
-def _produce_some(
-    client: RequestClient, call: ApiCall[ProduceResponse], request: ProduceRequest,
-    handler: Handler[ProduceResponse, ProduceRequest],
-) -> Steps:  # fmt: skip
+def _produce_some(asked: Asked[ProduceRequest, ProduceResponse]) -> Steps:
+    client, call, request, handler = asked
     topics = [item.topic for item in request.partitions]
     refused = yield from client.refused(AclOperation.WRITE, _TOPIC, topics)
     kept, rows = [], []
@@ -136,13 +138,9 @@ def _unwritten(item: ProducePartition, code: ErrorCode) -> ProducePartitionRespo
     return ProducePartitionResponse(item.topic, item.partition, int(code))
 
 
-def fetch(
-    client: RequestClient,
-    call: ApiCall[FetchResponse],
-    request: FetchRequest,
-    handler: Handler[FetchResponse, FetchRequest],
-) -> Steps | None:
+def fetch(asked: Asked[FetchRequest, FetchResponse]) -> Steps | None:
     """Whoever calls itself a replica must be a broker."""
+    client, call, request, handler = asked
     if request.replica_id < 0 or client.may_to_cluster(AclOperation.CLUSTER_ACTION):
         return handler(call, request)
     return _refuse_fetch(call, request)
@@ -161,10 +159,8 @@ def unread(topic: str, partition: int) -> FetchPartitionResponse:
     return FetchPartitionResponse(topic, partition, int(_DENIED_TOPIC))
 
 
-def list_offsets(
-    client: RequestClient, call: ApiCall[ListOffsetsResponse], request: ListOffsetsRequest,
-    handler: Handler[ListOffsetsResponse, ListOffsetsRequest],
-) -> Steps:  # fmt: skip
+def list_offsets(asked: Asked[ListOffsetsRequest, ListOffsetsResponse]) -> Steps:
+    client, call, request, handler = asked
     if request.replica_id >= 0:
         # A replica's answer goes beyond the high watermark.
         if client.may_to_cluster(AclOperation.CLUSTER_ACTION):
@@ -197,23 +193,13 @@ def list_offsets(
 _Deleted = DeleteRecordsResponse.DeleteRecordsTopicResult
 
 
-def _undeleted(topic: DeleteRecordsRequest.DeleteRecordsTopic, code: int) -> Building[_Deleted]:
-    row = _Deleted.DeleteRecordsPartitionResult
-    rows = yield from rows_of(
-        topic.partitions,
-        lambda each: row(partition_index=each.partition_index, low_watermark=-1, error_code=code),
-    )
-    return _Deleted(name=topic.name, partitions=rows)
+_undeleted = of_partitions(_Deleted, _Deleted.DeleteRecordsPartitionResult, low_watermark=-1)
 
 
 delete_records = ByItem[
     DeleteRecordsRequest.DeleteRecordsTopic, DeleteRecordsRequest, DeleteRecordsResponse
 ](
     operation=AclOperation.DELETE,
-    kind=_TOPIC,
-    items="topics",
-    name=lambda topic: topic.name,
-    rows="topics",
     row=_undeleted,
     answer_class=DeleteRecordsResponse,
 )
@@ -232,23 +218,18 @@ def _no_epochs(topic: _AskedEpochs, code: int) -> Building[_EpochTopic]:
 
 _EPOCHS_OF_TOPICS = ByItem[_AskedEpochs, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse](
     operation=AclOperation.DESCRIBE,
-    kind=_TOPIC,
-    items="topics",
     name=lambda topic: topic.topic,
-    rows="topics",
     row=_no_epochs,
     answer_class=OffsetForLeaderEpochResponse,
 )
 
 
 def offset_for_leader_epoch(
-    client: RequestClient,
-    call: ApiCall[OffsetForLeaderEpochResponse],
-    request: OffsetForLeaderEpochRequest,
-    handler: Handler[OffsetForLeaderEpochResponse, OffsetForLeaderEpochRequest],
+    asked: Asked[OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse],
 ) -> Steps:
+    client, call, request, handler = asked
     if request.replica_id < 0:
-        yield from _EPOCHS_OF_TOPICS(client, call, request, handler)
+        yield from _EPOCHS_OF_TOPICS(asked)
     elif client.may_to_cluster(AclOperation.CLUSTER_ACTION):
         yield from passed(handler, call, request)
     else:

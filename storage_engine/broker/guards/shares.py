@@ -10,16 +10,17 @@ not, since nobody looks.
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from storage_engine.broker.guards.client import (
     REFUSALS,
+    Asked,
     Guard,
-    RequestClient,
     Right,
     passed,
 )
-from storage_engine.broker.handlers.api_call import Amend, ApiCall, Handler
+from storage_engine.broker.handlers.api_call import Amend, ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.protocol.apis.spec import Req, Resp
@@ -47,18 +48,13 @@ def briefly(answer: Callable[[int], Resp]) -> Refusal[Any, Resp]:
 
 def whole(
     rights: Callable[[Req], Iterable[Right]], refusal: Refusal[Req, Resp]
-) -> Guard[Resp, Req]:
+) -> Guard[Req, Resp]:
     """Lets the request through when the client has all of the rights."""
 
-    def pass_on(
-        _client: RequestClient, call: ApiCall[Resp], request: Req, handler: Handler[Resp, Req]
-    ) -> Steps | None:
-        return handler(call, request)
-
-    return first_asks(rights, refusal, pass_on)
+    return first_asks(rights, refusal, lambda asked: asked.handler(asked.call, asked.request))
 
 
-def of_cluster(operation: AclOperation, refusal: Refusal[Req, Resp]) -> Guard[Resp, Req]:
+def of_cluster(operation: AclOperation, refusal: Refusal[Req, Resp]) -> Guard[Req, Resp]:
     """Asks for a right to the cluster."""
     right = Right(operation, ResourceType.CLUSTER, CLUSTER_NAME)
     return whole(lambda _request: (right,), refusal)
@@ -67,19 +63,18 @@ def of_cluster(operation: AclOperation, refusal: Refusal[Req, Resp]) -> Guard[Re
 def first_asks(
     rights: Callable[[Req], Iterable[Right]],
     refusal: Refusal[Req, Resp],
-    then: Guard[Resp, Req],
-) -> Guard[Resp, Req]:
+    then: Guard[Req, Resp],
+) -> Guard[Req, Resp]:
     """Asks for rights to the request as a whole, and then what `then` asks for."""
 
-    def guard(
-        client: RequestClient, call: ApiCall[Resp], request: Req, handler: Handler[Resp, Req]
-    ) -> Steps | None:
-        asked = tuple(rights(request))
-        client.grant(asked)
-        for right in asked:
+    def guard(asked: Asked[Req, Resp]) -> Steps | None:
+        client, call, request, _handler = asked
+        wanted = tuple(rights(request))
+        client.grant(wanted)
+        for right in wanted:
             if not client.may(*right):
                 return _refuse(call, refusal(request, int(REFUSALS[right.kind])))
-        return then(client, call, request, handler)
+        return then(asked)
 
     return guard
 
@@ -119,29 +114,41 @@ def rows_of(items: Iterable[Item] | None, make: Callable[[Item], Row]) -> Buildi
     return rows
 
 
+def of_partitions(
+    topic_row: Callable[..., Row], partition_row: Callable[..., Any], **fields: int
+) -> Callable[[Any, int], Building[Row]]:
+    """The row of a refused topic, in which each partition has the error and these fields."""
+
+    def row(topic: Any, code: int) -> Building[Row]:
+        rows = yield from rows_of(
+            topic.partitions if hasattr(topic, "partitions") else topic.partition_indexes,
+            lambda each: partition_row(
+                partition_index=getattr(each, "partition_index", each), error_code=code, **fields
+            ),
+        )
+        return topic_row(name=topic.name, partitions=rows)
+
+    return row
+
+
 @dataclass(frozen=True, kw_only=True)
 class ByItem(Generic[Item, Req, Resp]):
     """The guard of a request whose items are resources."""
 
     operation: AclOperation
-    kind: ResourceType
-    items: str
+    kind: ResourceType = ResourceType.TOPIC
+    items: str = "topics"
     """The field of the request with the list."""
-    name: Callable[[Item], str]
+    name: Callable[[Item], str] = attrgetter("name")
     """The name of the resource that an item is about."""
-    rows: str
+    rows: str = "topics"
     """The field of the answer with the list."""
     row: Callable[[Item, int], Building[Any]]
     """The row of a refused item."""
     answer_class: Callable[..., Resp]
 
-    def __call__(
-        self,
-        client: RequestClient,
-        call: ApiCall[Resp],
-        request: Req,
-        handler: Handler[Resp, Req],
-    ) -> Steps:
+    def __call__(self, asked: Asked[Req, Resp]) -> Steps:
+        client, call, request, handler = asked
         client.grant(each=self.operation)
         items: Sequence[Item] = getattr(request, self.items) or ()
         names = [self.name(item) for item in items]

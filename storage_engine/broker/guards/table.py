@@ -19,7 +19,7 @@ from storage_engine.broker.guards import (
     transactions,
     users,
 )
-from storage_engine.broker.guards.client import AnyGuard, GuardParts, RequestClient
+from storage_engine.broker.guards.client import AnyGuard, Asked, GuardParts, RequestClient
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.protocol.apis.registry import name_of
@@ -153,4 +153,4 @@ def guarded(parts: GuardParts, spec: AnyApi, handler: AnyHandler) -> AnyHandler:
 def _guard(
     parts: GuardParts, guard: AnyGuard, handler: AnyHandler, call: ApiCall[Any], request: Any
 ) -> Steps | None:
-    return guard(RequestClient(parts, call), call, request, handler)
+    return guard(Asked(RequestClient(parts, call), call, request, handler))

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from storage_engine.broker.guards.client import RequestClient, Right, passed
+from storage_engine.broker.guards.client import Asked, RequestClient, Right, passed
 from storage_engine.broker.guards.groups import itself
-from storage_engine.broker.guards.shares import Building, ByItem, row_of, rows_of, with_rows
-from storage_engine.broker.handlers.api_call import ApiCall, Handler
+from storage_engine.broker.guards.shares import (
+    Building,
+    ByItem,
+    row_of,
+    rows_of,
+    with_rows,
+)
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
@@ -46,23 +52,15 @@ _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _UNKNOWN = -1
 
 
-def metadata(
-    client: RequestClient,
-    call: ApiCall[MetadataResponse],
-    request: MetadataRequest,
-    handler: Handler[MetadataResponse, MetadataRequest],
-) -> None:
+def metadata(asked: Asked[MetadataRequest, MetadataResponse]) -> None:
     """A topic that a request creates is asked for by the handler (`may_create`), when it is to be
     created."""
-    client.parts.when_known(lambda: call.run(_metadata(client, call, request, handler)))
+    client, call = asked.client, asked.call
+    client.parts.when_known(lambda: call.run(_metadata(asked)))
 
 
-def _metadata(
-    client: RequestClient,
-    call: ApiCall[MetadataResponse],
-    request: MetadataRequest,
-    handler: Handler[MetadataResponse, MetadataRequest],
-) -> Steps:
+def _metadata(asked: Asked[MetadataRequest, MetadataResponse]) -> Steps:
+    client, call, request, handler = asked
     rows: list[MetadataTopic] = []
     is_all = request.topics is None
     wanted = sorted(client.parts.metadata.topics()) if request.topics is None else request.topics
@@ -128,22 +126,16 @@ def _topics_shown(
 
 
 def describe_topic_partitions(
-    client: RequestClient,
-    call: ApiCall[DescribeTopicPartitionsResponse],
-    request: DescribeTopicPartitionsRequest,
-    handler: Handler[DescribeTopicPartitionsResponse, DescribeTopicPartitionsRequest],
+    asked: Asked[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse],
 ) -> None:
-    client.parts.when_known(
-        lambda: call.run(_describe_topic_partitions(client, call, request, handler))
-    )
+    client, call = asked.client, asked.call
+    client.parts.when_known(lambda: call.run(_describe_topic_partitions(asked)))
 
 
 def _describe_topic_partitions(
-    client: RequestClient,
-    call: ApiCall[DescribeTopicPartitionsResponse],
-    request: DescribeTopicPartitionsRequest,
-    handler: Handler[DescribeTopicPartitionsResponse, DescribeTopicPartitionsRequest],
+    asked: Asked[DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse],
 ) -> Steps:
+    client, call, request, handler = asked
     is_all = not request.topics
     names = sorted(client.parts.metadata.topics()) if is_all else [t.name for t in request.topics]
     shown: dict[str, None] = {}
@@ -174,13 +166,9 @@ def _describe_topic_partitions(
     yield from passed(handler, call, request)
 
 
-def describe_cluster(
-    client: RequestClient,
-    call: ApiCall[DescribeClusterResponse],
-    request: DescribeClusterRequest,
-    handler: Handler[DescribeClusterResponse, DescribeClusterRequest],
-) -> Steps:
+def describe_cluster(asked: Asked[DescribeClusterRequest, DescribeClusterResponse]) -> Steps:
     """Everybody may know the brokers, as with Metadata."""
+    client, call, request, handler = asked
 
     def amend(answer: DescribeClusterResponse) -> Building[DescribeClusterResponse]:
         yield from ()
@@ -207,22 +195,14 @@ _CREATED_BY_NAME = ByItem[
     CreateTopicsRequest.CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 ](
     operation=AclOperation.CREATE,
-    kind=_TOPIC,
-    items="topics",
-    name=lambda topic: topic.name,
-    rows="topics",
     row=row_of(_uncreated),
     answer_class=CreateTopicsResponse,
 )
 
 
-def create_topics(
-    client: RequestClient,
-    call: ApiCall[CreateTopicsResponse],
-    request: CreateTopicsRequest,
-    handler: Handler[CreateTopicsResponse, CreateTopicsRequest],
-) -> Steps:
+def create_topics(asked: Asked[CreateTopicsRequest, CreateTopicsResponse]) -> Steps:
     """Whoever may create in the cluster may create every topic."""
+    client, call, request, handler = asked
     client.grant(each=AclOperation.CREATE, instead=_CREATE_ANY)
 
     def created(of: ApiCall[CreateTopicsResponse], asked: CreateTopicsRequest) -> Steps:
@@ -240,7 +220,7 @@ def create_topics(
     if client.may_quietly(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME):
         yield from created(call, request)
     else:
-        yield from _CREATED_BY_NAME(client, call, request, created)
+        yield from _CREATED_BY_NAME(asked._replace(handler=created))
 
 
 def _hide_settings(client: RequestClient, topics: Sequence[_Created]) -> Building[None]:
@@ -261,9 +241,6 @@ create_partitions = ByItem[
     CreatePartitionsResponse,
 ](
     operation=AclOperation.ALTER,
-    kind=_TOPIC,
-    items="topics",
-    name=lambda topic: topic.name,
     rows="results",
     row=row_of(
         lambda topic, code: CreatePartitionsResponse.CreatePartitionsTopicResult(
@@ -275,10 +252,7 @@ create_partitions = ByItem[
 
 describe_schemas = ByItem[str, DescribeSchemasRequest, DescribeSchemasResponse](
     operation=AclOperation.DESCRIBE,
-    kind=_TOPIC,
-    items="topics",
     name=itself,
-    rows="topics",
     row=row_of(
         lambda topic, code: DescribedSchema(
             topic=topic, error_code=code, error_message=ErrorCode.of(code).meaning
@@ -291,12 +265,8 @@ FIRST_DELETE_WITH_IDS = 6
 _Deleted = DeleteTopicsResponse.DeletableTopicResult
 
 
-def delete_topics(
-    client: RequestClient,
-    call: ApiCall[DeleteTopicsResponse],
-    request: DeleteTopicsRequest,
-    handler: Handler[DeleteTopicsResponse, DeleteTopicsRequest],
-) -> Steps:
+def delete_topics(asked: Asked[DeleteTopicsRequest, DeleteTopicsResponse]) -> Steps:
+    client, call, request, handler = asked
     client.grant(each=AclOperation.DELETE)
     if call.version < FIRST_DELETE_WITH_IDS:
         names = request.topic_names

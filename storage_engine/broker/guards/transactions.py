@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from storage_engine.broker.guards.client import REFUSALS, RequestClient, Right, passed
+from storage_engine.broker.guards.client import REFUSALS, Asked, RequestClient, Right, passed
 from storage_engine.broker.guards.groups import itself
 from storage_engine.broker.guards.shares import (
     Building,
@@ -18,12 +18,13 @@ from storage_engine.broker.guards.shares import (
     each_refused,
     first_asks,
     of_cluster,
+    of_partitions,
     only,
     row_of,
     rows_of,
     whole,
 )
-from storage_engine.broker.handlers.api_call import ApiCall, Handler
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
@@ -97,13 +98,9 @@ def _with_offsets_of(
     )
 
 
-def init_producer_id(
-    client: RequestClient,
-    call: ApiCall[InitProducerIdResponse],
-    request: InitProducerIdRequest,
-    handler: Handler[InitProducerIdResponse, InitProducerIdRequest],
-) -> Steps | None:
+def init_producer_id(asked: Asked[InitProducerIdRequest, InitProducerIdResponse]) -> Steps | None:
     """Without a transaction whoever may write to any topic gets an id (KIP-679)."""
+    client, call, request, handler = asked
     name = request.transactional_id
     if name is not None:
         kind = _TRANSACTION
@@ -141,11 +138,9 @@ def _unenlisted(
 
 
 def add_partitions_to_txn(
-    client: RequestClient,
-    call: ApiCall[AddPartitionsToTxnResponse],
-    request: AddPartitionsToTxnRequest,
-    handler: Handler[AddPartitionsToTxnResponse, AddPartitionsToTxnRequest],
+    asked: Asked[AddPartitionsToTxnRequest, AddPartitionsToTxnResponse],
 ) -> Steps:
+    client, call, request, handler = asked
     if call.version >= FIRST_BETWEEN_BROKERS:
         client.grant((Right(AclOperation.CLUSTER_ACTION, _CLUSTER, CLUSTER_NAME),))
         if client.may_to_cluster(AclOperation.CLUSTER_ACTION):
@@ -178,15 +173,7 @@ def add_partitions_to_txn(
 _Committed = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
 
-def _uncommitted(
-    topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic, code: int
-) -> Building[_Committed]:
-    row = _Committed.TxnOffsetCommitResponsePartition
-    rows = yield from rows_of(
-        topic.partitions,
-        lambda each: row(partition_index=each.partition_index, error_code=code),
-    )
-    return _Committed(name=topic.name, partitions=rows)
+_uncommitted = of_partitions(_Committed, _Committed.TxnOffsetCommitResponsePartition)
 
 
 def _commit_refused(
@@ -205,10 +192,6 @@ txn_offset_commit = first_asks(
         TxnOffsetCommitResponse,
     ](
         operation=AclOperation.READ,
-        kind=_TOPIC,
-        items="topics",
-        name=lambda topic: topic.name,
-        rows="topics",
         row=_uncommitted,
         answer_class=TxnOffsetCommitResponse,
     ),
@@ -218,14 +201,7 @@ _Marked = WriteTxnMarkersResponse.WritableTxnMarkerResult
 _MarkedTopic = _Marked.WritableTxnMarkerTopicResult
 
 
-def _unmarked(
-    topic: WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic, code: int
-) -> Building[_MarkedTopic]:
-    row = _MarkedTopic.WritableTxnMarkerPartitionResult
-    rows = yield from rows_of(
-        topic.partition_indexes, lambda number: row(partition_index=number, error_code=code)
-    )
-    return _MarkedTopic(name=topic.name, partitions=rows)
+_unmarked = of_partitions(_MarkedTopic, _MarkedTopic.WritableTxnMarkerPartitionResult)
 
 
 def _markers_refused(
@@ -244,22 +220,13 @@ write_txn_markers = of_cluster(AclOperation.CLUSTER_ACTION, _markers_refused)
 _Producers = DescribeProducersResponse.TopicResponse
 
 
-def _unshown(topic: DescribeProducersRequest.TopicRequest, code: int) -> Building[_Producers]:
-    row = _Producers.PartitionResponse
-    rows = yield from rows_of(
-        topic.partition_indexes, lambda number: row(partition_index=number, error_code=code)
-    )
-    return _Producers(name=topic.name, partitions=rows)
+_unshown = of_partitions(_Producers, _Producers.PartitionResponse)
 
 
 describe_producers: ByItem[
     DescribeProducersRequest.TopicRequest, DescribeProducersRequest, DescribeProducersResponse
 ] = ByItem(
     operation=AclOperation.READ,
-    kind=_TOPIC,
-    items="topics",
-    name=lambda topic: topic.name,
-    rows="topics",
     row=_unshown,
     answer_class=DescribeProducersResponse,
 )
@@ -293,12 +260,10 @@ _DESCRIBED_TRANSACTIONS: ByItem[str, DescribeTransactionsRequest, DescribeTransa
 
 
 def describe_transactions(
-    client: RequestClient,
-    call: ApiCall[DescribeTransactionsResponse],
-    request: DescribeTransactionsRequest,
-    handler: Handler[DescribeTransactionsResponse, DescribeTransactionsRequest],
+    asked: Asked[DescribeTransactionsRequest, DescribeTransactionsResponse],
 ) -> Steps:
     """Of a transaction's topics those are shown that the client may describe."""
+    client, handler = asked.client, asked.handler
 
     def described(
         of: ApiCall[DescribeTransactionsResponse], asked: DescribeTransactionsRequest
@@ -320,15 +285,11 @@ def describe_transactions(
         of.amend = amend
         yield from passed(handler, of, asked)
 
-    yield from _DESCRIBED_TRANSACTIONS(client, call, request, described)
+    yield from _DESCRIBED_TRANSACTIONS(asked._replace(handler=described))
 
 
-def list_transactions(
-    client: RequestClient,
-    call: ApiCall[ListTransactionsResponse],
-    request: ListTransactionsRequest,
-    handler: Handler[ListTransactionsResponse, ListTransactionsRequest],
-) -> Steps:
+def list_transactions(asked: Asked[ListTransactionsRequest, ListTransactionsResponse]) -> Steps:
+    client, call, request, handler = asked
     call.amend = only(
         "transaction_states",
         lambda state: client.may_quietly(
@@ -354,13 +315,9 @@ batch_heartbeat = whole(_of_sink, _sink_refused(BatchResponse))
 abort_members = whole(_of_sink, _sink_refused(BatchResponse))
 
 
-def describe_sinks(
-    client: RequestClient,
-    call: ApiCall[DescribeSinksResponse],
-    request: DescribeSinksRequest,
-    handler: Handler[DescribeSinksResponse, DescribeSinksRequest],
-) -> Steps:
+def describe_sinks(asked: Asked[DescribeSinksRequest, DescribeSinksResponse]) -> Steps:
     """Of an attempt's topics those are shown that the client may describe."""
+    client, call, request, handler = asked
 
     def amend(answer: DescribeSinksResponse) -> Building[DescribeSinksResponse]:
         shown = []

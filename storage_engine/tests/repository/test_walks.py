@@ -21,9 +21,9 @@ def walks() -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("produce, acks=all", 30),
+        ("produce, acks=all", 29),
         ("fetch", 22),
-        ("commit of a micro-batch, beyond a transactional produce", 7),
+        ("commit of a micro-batch, beyond a transactional produce", 6),
         ("controller failover", 27),
     ],
 )
