@@ -186,7 +186,7 @@ def _pause(deadline: Deadline, what: str) -> None:
     time.sleep(_POLL_S)
 
 
-class TimedProducer:
+class TimedProducer(Closing):
     """Sends a small batch every few milliseconds, acks=all and idempotent, to some partitions in
     turn; notes the longest time between two acknowledgements of a partition."""
 
@@ -212,12 +212,7 @@ class TimedProducer:
             raise CommandError("nothing was acknowledged to a producer within a minute")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._stop.set()
         self._thread.join()
 

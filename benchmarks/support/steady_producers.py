@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Self
 
 from storage_engine.client import Producer
+from storage_engine.client.closing import Closing
 from storage_engine.client.fetching.bulk_reader import BulkReader
 from storage_engine.tools.errors import CommandError
 
@@ -30,7 +30,7 @@ def record_of(number: int) -> bytes:
     return _MARK + str(number).encode()
 
 
-class SteadyProducer:
+class SteadyProducer(Closing):
     """Sends to partition 0 of a topic from entry to exit."""
 
     def __init__(self, servers: str, topic: str) -> None:
@@ -47,12 +47,7 @@ class SteadyProducer:
         self.until_acknowledged(time.time(), START_S)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._stop.set()
         self._thread.join()
 
