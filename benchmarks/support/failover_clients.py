@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.support.log_batches import sealed_batch
 from storage_engine.broker.controller.watches import BROKERS_WATCH_FIRED
 from storage_engine.client.addresses import Address
+from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.client.producer.produce import BatchWriter
@@ -41,7 +41,7 @@ _SEND_INTERVAL_MS = 5
 _LOG_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ")
 
 
-class Survivors:
+class Survivors(Closing):
     """The brokers that are left, each over its own connection."""
 
     def __init__(self, addresses: Sequence[Address]) -> None:
@@ -50,17 +50,6 @@ class Survivors:
             BrokerConnection.open(each, "bench", Deadline.after(_TIMEOUT_MS), BufferPool())
             for each in addresses
         ]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         for connection in self._connections:
