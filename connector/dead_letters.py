@@ -17,7 +17,7 @@ they must be read with `_topic`, `_partition`, `_offset` and `_timestamp` among 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from connector.errors import ConnectorError
 from connector.schema import HEADERS_DDL
@@ -148,7 +148,9 @@ def _letter_headers(frame: "DataFrame", why: "Column", prefix: str) -> "Column":
     return F.concat(F.coalesce(own, F.array().cast(HEADERS_DDL)), ours)
 
 
-def _check(frame: "DataFrame", accepted: Mapping[str, Any], needed: Sequence[str]) -> None:
+def _check(
+    frame: "DataFrame", accepted: "Mapping[str, Column | str]", needed: Sequence[str]
+) -> None:
     for name in needed:
         if name not in frame.columns:
             raise ConnectorError(

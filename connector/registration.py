@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from connector.workers_python import is_chosen, is_default
 
@@ -41,13 +41,13 @@ def register(spark: "SparkSession") -> None:
 
 
 @contextmanager
-def _this_python(spark: Any) -> Iterator[None]:
+def _this_python(spark: "SparkSession") -> Iterator[None]:
     """Spark notes with a format the Python that runs it: the context's at the time."""
     if (
         _is_remote(spark)
         or is_chosen()
         or is_default()
-        or not spark.sparkContext.master.startswith("local")
+        or not (spark.sparkContext.master or "").startswith("local")
     ):
         yield
         return
@@ -61,7 +61,7 @@ def _this_python(spark: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _own_archives(spark: Any) -> Iterator[None]:
+def _own_archives(spark: "SparkSession") -> Iterator[None]:
     """Spark notes with a format the environment of its processes, too. The one that plans a stream
     looks for the archives of `--py-files` in a folder that does not exist, up to Spark 4.3, so its
     PYTHONPATH names them where the driver has them. Where they lie elsewhere, in executors, that
@@ -84,5 +84,5 @@ def _own_archives(spark: Any) -> Iterator[None]:
             environment["PYTHONPATH"] = before
 
 
-def _is_remote(spark: Any) -> bool:
+def _is_remote(spark: "SparkSession") -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -43,7 +43,7 @@ def in_session(spark: "SparkSession", function: Callable[P, T]) -> Callable[P, T
 
 
 @contextmanager
-def _session(spark: Any) -> Iterator[None]:
+def _session(spark: "SparkSession") -> Iterator[None]:
     """Pools reuse their threads: what one had before, it has again."""
     sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
     before = sessions.getActiveSession()

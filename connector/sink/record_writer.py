@@ -6,9 +6,9 @@ because the producer is idempotent (with acks=all). Source: R-SPARK1, R-CLI1, R-
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from connector.connections import cluster_for
 from connector.errors import in_one_line
 from connector.options.sink_options import SinkOptions
-from connector.sink.row_routing import PartitionRows, Route, Router
+from connector.sink.row_routing import PartitionRows, Route, RoutedRows, Router
 from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, check_size, max_message_bytes
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
@@ -24,6 +24,7 @@ from storage_engine.client.producer.produce_queue import OpenTransaction
 from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
 
 if TYPE_CHECKING:
+    from connector.sink.typed.typed_rows import TypedEncoder
     from connector.topic_schemas import TypedSink
 
 GATHER_ROWS = 50_000
@@ -39,19 +40,6 @@ class WrittenRows(WriterCommitMessage):
 
     rows: int
     batches: int
-
-
-class RowEncoder(Protocol):
-    """Turns rows into record batches: records here, the columns of typed topics in `typed`. A route
-    has a `topic_partition`; what else it has is the encoder's own."""
-
-    def route(self, rows: pa.RecordBatch) -> Sequence[Any]:
-        """One route for each partition that gets any of `rows`."""
-        ...
-
-    def encoded(self, route: Any) -> Iterator[EncodedBatch]:
-        """The record batches of the rows of a route."""
-        ...
 
 
 def write_records(
@@ -87,11 +75,11 @@ def write_gathered(
         delivery_timeout_ms=options.delivery_timeout_ms,
     ) as writer:
         for piece in pieces:
-            routes = encoder.route(piece)
-            writer.announce(each.topic_partition for each in routes)
-            for route in routes:
-                for encoded in encoder.encoded(route):
-                    writer.append(route.topic_partition, encoded)
+            routed = encoder.route(piece)
+            writer.announce(each.topic_partition for each in routed)
+            for each in routed:
+                for encoded in each.batches:
+                    writer.append(each.topic_partition, encoded)
                     batches += 1
             rows += piece.num_rows
         writer.flush()
@@ -140,7 +128,9 @@ def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
     return joined
 
 
-def _encoder(options: SinkOptions, cluster: Cluster, typed: "TypedSink | None") -> RowEncoder:
+def _encoder(
+    options: SinkOptions, cluster: Cluster, typed: "TypedSink | None"
+) -> "RecordEncoder | TypedEncoder":
     if typed is None:
         return RecordEncoder(options, cluster)
     from connector.sink.typed.typed_rows import TypedEncoder
@@ -149,46 +139,43 @@ def _encoder(options: SinkOptions, cluster: Cluster, typed: "TypedSink | None") 
 
 
 class RecordEncoder:
-    """Rows with the columns of a record. See `RowEncoder`."""
+    """Makes record batches of rows with the columns of a record."""
 
     def __init__(self, options: SinkOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
         self._router = Router(topic=options.topic, partition_count=self._partition_count)
 
-    def route(self, rows: pa.RecordBatch) -> list[Route]:
-        """See `RowEncoder`."""
-        return self._router.route(rows)
+    def route(self, rows: pa.RecordBatch) -> list[RoutedRows]:
+        """What goes to each partition that gets any of `rows`."""
+        return [
+            RoutedRows(each.topic_partition, self._encoded(each))
+            for each in self._router.route(rows)
+        ]
 
-    def encoded(self, route: Route) -> Iterator[EncodedBatch]:
-        """See `RowEncoder`."""
-        return _encoded(route.rows(), self._options, self._cluster)
+    def _encoded(self, route: Route) -> Iterator[EncodedBatch]:
+        group, options = route.rows(), self._options
+        batch_bytes, tp = options.batch_bytes, route.topic_partition
+        is_checked = _payload_bytes(group) > UNCHECKED_BYTES
+        if is_checked:
+            largest = max_message_bytes(self._cluster, tp.topic)
+            batch_bytes = min(batch_bytes, assumed(largest))
+        for encoded in iter_encoded(
+            group.values,
+            group.keys,
+            group.headers,
+            compression=options.compression,
+            batch_bytes=batch_bytes,
+        ):
+            if is_checked:
+                check_size(self._cluster, tp, len(encoded), "record", "record")
+            yield encoded
 
     def _partition_count(self, topic: str) -> int:
         metadata = self._cluster.metadata(
             [topic], max_age_ms=self._options.connection.metadata_max_age_ms
         )
         return len((metadata.topics.get(topic) or self._cluster.topic(topic)).partitions)
-
-
-def _encoded(
-    group: PartitionRows, options: SinkOptions, cluster: Cluster
-) -> Iterator[EncodedBatch]:
-    batch_bytes = options.batch_bytes
-    is_checked = _payload_bytes(group) > UNCHECKED_BYTES
-    if is_checked:
-        largest = max_message_bytes(cluster, group.topic_partition.topic)
-        batch_bytes = min(batch_bytes, assumed(largest))
-    for encoded in iter_encoded(
-        group.values,
-        group.keys,
-        group.headers,
-        compression=options.compression,
-        batch_bytes=batch_bytes,
-    ):
-        if is_checked:
-            check_size(cluster, group.topic_partition, len(encoded), "record", "record")
-        yield encoded
 
 
 def _payload_bytes(group: PartitionRows) -> int:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from connector.errors import RowError
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.records import EncodedBatch
 
 Destinations = npt.NDArray[np.int32]
 
@@ -53,6 +55,13 @@ class Route:
             for name, each in self.columns.items()
         }
         return PartitionRows(topic_partition=self.topic_partition, **columns)
+
+
+class RoutedRows(NamedTuple):
+    """The record batches for one partition, which are made when they are taken."""
+
+    topic_partition: TopicPartition
+    batches: Iterator[EncodedBatch]
 
 
 class Router:

@@ -29,8 +29,7 @@ from storage_engine.broker.cluster.registration import agree_on_cluster_id
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.topic_config import log_config_for
-from storage_engine.broker.wiring.broker_parts import BrokerParts
-from storage_engine.broker.wiring.build import build
+from storage_engine.broker.wiring.build import BrokerParts, build
 from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.core.ids import BrokerEpoch
 from storage_engine.core.ports import SessionState

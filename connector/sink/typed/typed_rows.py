@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from connector.errors import ConnectorError, RowError
 from connector.options.sink_options import SinkOptions
-from connector.sink.row_routing import Router, grouped
+from connector.sink.row_routing import RoutedRows, Router, grouped
 from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, check_size, max_message_bytes
 from connector.sink.typed.conforming import conformed
 from connector.topic_schemas import TypedSink
@@ -41,7 +41,7 @@ class TypedRoute:
 
 
 class TypedEncoder:
-    """See `record_writer.RowEncoder`."""
+    """Makes typed batches of rows with the columns of the topic."""
 
     def __init__(self, sink: TypedSink, options: SinkOptions, cluster: Cluster) -> None:
         self._sink = sink
@@ -52,8 +52,9 @@ class TypedEncoder:
         self._codec = codec_named(options.compression)
         self._columns = {each.name.lower(): each for each in self._version.visible}
 
-    def route(self, rows: pa.RecordBatch) -> list[TypedRoute]:
-        """See `RowEncoder`. RowError for a value that the topic's type does not hold."""
+    def route(self, rows: pa.RecordBatch) -> list[RoutedRows]:
+        """What goes to each partition that gets any of `rows`. RowError for a value that the
+        topic's type does not hold."""
         if not rows.num_rows:
             # All were dropped by their origin.
             return []
@@ -77,7 +78,7 @@ class TypedEncoder:
         destinations = self._router.destinations(
             self._sink.topic, keys, partitions, count, column=PARTITION
         )
-        return [
+        routes = [
             TypedRoute(
                 TopicPartition(self._sink.topic, partition),
                 kept if order is None else kept.take(order),
@@ -85,9 +86,9 @@ class TypedEncoder:
             )
             for partition, order in grouped(destinations)
         ]
+        return [RoutedRows(each.topic_partition, self._encoded(each)) for each in routes]
 
-    def encoded(self, route: TypedRoute) -> Iterator[EncodedBatch]:
-        """See `RowEncoder`."""
+    def _encoded(self, route: TypedRoute) -> Iterator[EncodedBatch]:
         largest = None
         if route.rows.nbytes > UNCHECKED_BYTES:
             largest = max_message_bytes(self._cluster, route.topic_partition.topic)

@@ -1,4 +1,7 @@
-"""What those who look after the cluster have to ask for, and what only brokers may send."""
+"""What those who look after the cluster have to ask for, and what only brokers may send.
+
+What those who look after users and their quotas have to ask for.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -21,6 +24,10 @@ from storage_engine.protocol.apis.controlled_shutdown import ControlledShutdownR
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from storage_engine.protocol.apis.stop_replica import StopReplicaResponse
 from storage_engine.protocol.apis.update_metadata import UpdateMetadataResponse
+from storage_engine.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
 from storage_engine.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from storage_engine.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
@@ -29,14 +36,22 @@ from storage_engine.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
 )
+from storage_engine.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from storage_engine.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from storage_engine.protocol.messages.describe_acls import DescribeAclsResponse
+from storage_engine.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from storage_engine.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
 )
 from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from storage_engine.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+)
 from storage_engine.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from storage_engine.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -266,3 +281,54 @@ look at the request."""
 leader_and_isr, stop_replica, update_metadata, controlled_shutdown = (
     of_cluster(AclOperation.CLUSTER_ACTION, briefly(refusal)) for refusal in BROKERS_ONLY.values()
 )
+
+describe_scram = of_cluster(
+    AclOperation.DESCRIBE,
+    briefly(
+        lambda code: DescribeUserScramCredentialsResponse(
+            error_code=code, error_message=_DENIED.meaning, results=[]
+        )
+    ),
+)
+
+
+def _changes_refused(
+    request: AlterUserScramCredentialsRequest, code: int
+) -> Building[AlterUserScramCredentialsResponse]:
+    row = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    deleted = [item.name for item in request.deletions]
+    names = dict.fromkeys(deleted + [item.name for item in request.upsertions])
+    rows = yield from rows_of(
+        names, lambda name: row(user=name, error_code=code, error_message=_DENIED.meaning)
+    )
+    return AlterUserScramCredentialsResponse(results=rows)
+
+
+alter_scram = of_cluster(AclOperation.ALTER, _changes_refused)
+
+describe_quotas = of_cluster(
+    AclOperation.DESCRIBE_CONFIGS,
+    briefly(
+        lambda code: DescribeClientQuotasResponse(
+            error_code=code, error_message=_DENIED.meaning, entries=None
+        )
+    ),
+)
+
+
+def _quotas_refused(
+    request: AlterClientQuotasRequest, code: int
+) -> Building[AlterClientQuotasResponse]:
+    row = AlterClientQuotasResponse.EntryData
+    rows = []
+    for entry in request.entries:
+        entity = yield from rows_of(
+            entry.entity,
+            lambda part: row.EntityData(entity_type=part.entity_type, entity_name=part.entity_name),
+        )
+        rows.append(row(error_code=code, error_message=_DENIED.meaning, entity=entity))
+        yield None
+    return AlterClientQuotasResponse(entries=rows)
+
+
+alter_quotas = of_cluster(AclOperation.ALTER_CONFIGS, _quotas_refused)

@@ -17,7 +17,6 @@ from storage_engine.broker.guards import (
     records,
     topics,
     transactions,
-    users,
 )
 from storage_engine.broker.guards.client import AnyGuard, Asked, GuardParts, RequestClient
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
@@ -127,10 +126,10 @@ _CLUSTER: dict[int, GuardRow] = {
     44: GuardRow("AlterConfigs on each topic or the cluster", cluster.incremental_alter_configs),
     45: GuardRow("Alter on the cluster", cluster.alter_partition_reassignments),
     46: GuardRow("Describe on the cluster", cluster.list_partition_reassignments),
-    48: GuardRow("DescribeConfigs on the cluster", users.describe_quotas),
-    49: GuardRow("AlterConfigs on the cluster", users.alter_quotas),
-    50: GuardRow("Describe on the cluster", users.describe_scram),
-    51: GuardRow("Alter on the cluster", users.alter_scram),
+    48: GuardRow("DescribeConfigs on the cluster", cluster.describe_quotas),
+    49: GuardRow("AlterConfigs on the cluster", cluster.alter_quotas),
+    50: GuardRow("Describe on the cluster", cluster.describe_scram),
+    51: GuardRow("Alter on the cluster", cluster.alter_scram),
     57: GuardRow("Alter on the cluster", cluster.update_features),
     74: GuardRow("DescribeConfigs on the cluster", cluster.list_config_resources),
 }

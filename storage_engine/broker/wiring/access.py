@@ -8,8 +8,8 @@ from functools import partial
 
 from storage_engine.broker.access.rule_changes import RuleChanges
 from storage_engine.broker.access.rule_watch import AccessControl, RuleWatch
+from storage_engine.broker.handlers.administration.metadata import ClusterForClients
 from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
-from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType

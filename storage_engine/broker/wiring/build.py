@@ -22,6 +22,8 @@ from storage_engine.broker.wiring.parts import (
 )
 from storage_engine.broker.wiring.upkeep import UpkeepParts, build_upkeep
 
+__all__ = ["BrokerParts", "build"]
+
 
 def _config_changes(
     ports: BrokerPorts,

@@ -17,6 +17,7 @@ from storage_engine.broker.handlers.administration.log_dirs import (
     describe_log_dirs,
 )
 from storage_engine.broker.handlers.administration.metadata import (
+    ClusterForClients,
     DescribeTopicPartitionsHandler,
     MetadataHandler,
     describe_cluster,
@@ -31,7 +32,6 @@ from storage_engine.broker.handlers.administration.topics import (
 from storage_engine.broker.handlers.administration.user_scram_credentials import (
     ScramCredentialHandlers,
 )
-from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
 from storage_engine.broker.handlers.controller.orders import (
     FullOrders,
     LeaderAndIsrHandler,

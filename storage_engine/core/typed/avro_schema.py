@@ -12,6 +12,7 @@ from storage_engine.core.printable import printable
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.bounded_json import (
     JsonObject,
+    JsonValue,
     json_integer,
     json_list,
     json_object,
@@ -76,7 +77,7 @@ class _AvroReader(types.TypeCount):
         self._named[full] = types.StructColumn(tuple(found))
         return found
 
-    def _type(self, value: object, path: str, depth: int) -> tuple[types.ColumnType, bool]:
+    def _type(self, value: JsonValue, path: str, depth: int) -> tuple[types.ColumnType, bool]:
         """Return the type, and whether it may be null."""
         if isinstance(value, list):
             others = [each for each in value if each != "null"]
@@ -87,7 +88,7 @@ class _AvroReader(types.TypeCount):
             return self._single(others[0], path, depth), len(others) < len(value)
         return self._single(value, path, depth), False
 
-    def _single(self, value: object, path: str, depth: int) -> types.ColumnType:
+    def _single(self, value: JsonValue, path: str, depth: int) -> types.ColumnType:
         self.step(depth)
         if isinstance(value, str):
             return self._by_name(value, path, depth)

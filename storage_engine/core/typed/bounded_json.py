@@ -4,7 +4,8 @@ Whatever the text is, the outcome is a value or a ConfigError of one line.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import printable
@@ -13,7 +14,8 @@ MAX_SCHEMA_BYTES = 256 * 1024
 """The longest text of a schema, in UTF-8. A topic's settings are in one znode, as JSON, where a
 character may take 6 bytes for 2 of these; a znode has room for 1 MiB."""
 
-JsonObject = Mapping[str, object]
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonObject: TypeAlias = "dict[str, JsonValue]"
 
 
 def check_text_size(text: str, what: str) -> None:
@@ -30,46 +32,47 @@ def check_text_size(text: str, what: str) -> None:
     )
 
 
-def load_json(text: str, what: str) -> object:
+def load_json(text: str, what: str) -> JsonValue:
     """Return the value of a JSON text."""
     check_text_size(text, what)
     try:
-        return json.loads(text)
+        value: JsonValue = json.loads(text)
+        return value
     except RecursionError:
         raise ConfigError(f"{what} is nested too deep: use fewer levels") from None
     except ValueError as error:
         raise ConfigError(f"{what} is no JSON: {printable(str(error))}") from error
 
 
-def json_object(value: object, what: str) -> JsonObject:
+def json_object(value: JsonValue, what: str) -> JsonObject:
     """Return the value, which must be an object."""
     if not isinstance(value, dict):
         raise ConfigError(f"{what} must be a JSON object, and is {shown(value)}")
     return value
 
 
-def json_list(value: object, what: str) -> list[object]:
+def json_list(value: JsonValue, what: str) -> list[JsonValue]:
     """Return the value, which must be a list."""
     if not isinstance(value, list):
         raise ConfigError(f"{what} must be a JSON list, and is {shown(value)}")
     return value
 
 
-def json_text(value: object, what: str) -> str:
+def json_text(value: JsonValue, what: str) -> str:
     """Return the value, which must be a string."""
     if not isinstance(value, str):
         raise ConfigError(f"{what} must be a string, and is {shown(value)}")
     return value
 
 
-def json_integer(value: object, what: str) -> int:
+def json_integer(value: JsonValue, what: str) -> int:
     """Return the value, which must be a whole number."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"{what} must be a whole number, and is {shown(value)}")
     return value
 
 
-def json_boolean(value: object, what: str) -> bool:
+def json_boolean(value: JsonValue, what: str) -> bool:
     """Return the value, which must be true or false."""
     if not isinstance(value, bool):
         raise ConfigError(f"{what} must be true or false, and is {shown(value)}")
@@ -87,7 +90,7 @@ def only_fields(value: JsonObject, allowed: Iterable[str], what: str) -> None:
             )
 
 
-def shown(value: object) -> str:
+def shown(value: JsonValue) -> str:
     """Return the beginning of a value in one line."""
     match value:
         case dict():

@@ -9,6 +9,7 @@ from storage_engine.core.printable import printable
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.bounded_json import (
     JsonObject,
+    JsonValue,
     json_list,
     json_object,
     json_text,
@@ -61,7 +62,7 @@ class _JsonSchemaReader(types.TypeCount):
             found.append((name, column_type, nullable or name not in required))
         return found
 
-    def _type(self, value: object, path: str, depth: int) -> tuple[types.ColumnType, bool]:
+    def _type(self, value: JsonValue, path: str, depth: int) -> tuple[types.ColumnType, bool]:
         """Return the type, and whether it may be null."""
         self.step(depth)
         content, nullable = self._resolved(json_object(value, f"'{path}'"), f"'{path}'")
@@ -149,7 +150,7 @@ class _JsonSchemaReader(types.TypeCount):
                 f"{what} refers to '{printable(reference[:80])}': only references into the same "
                 "text, such as #/$defs/name, are followed"
             )
-        place: object = self._root
+        place: JsonValue = self._root
         for part in reference[1:].split("/")[1:]:
             name = part.replace("~1", "/").replace("~0", "~")
             place = place.get(name) if isinstance(place, dict) else None
@@ -172,7 +173,7 @@ def _text_type(content: JsonObject) -> types.ColumnType:
             return types.StringColumn()
 
 
-def _type_of_choices(content: JsonObject) -> object:
+def _type_of_choices(content: JsonObject) -> JsonValue:
     """Return the type of `enum` or `const` where all values are strings, or null."""
     values = content.get("enum", [content["const"]] if "const" in content else None)
     if not isinstance(values, list) or not any(isinstance(each, str) for each in values):

@@ -8,6 +8,7 @@ from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.avro_schema import parse_avro
 from storage_engine.core.typed.bounded_json import (
     JsonObject,
+    JsonValue,
     json_boolean,
     json_list,
     json_object,
@@ -42,7 +43,7 @@ class _SparkReader(types.TypeCount):
             )
         return found
 
-    def _type(self, value: object, what: str, depth: int) -> types.ColumnType:
+    def _type(self, value: JsonValue, what: str, depth: int) -> types.ColumnType:
         self.step(depth)
         if isinstance(value, str):
             try:

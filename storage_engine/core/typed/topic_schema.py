@@ -22,6 +22,7 @@ from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.printable import printable
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.bounded_json import (
+    JsonValue,
     check_text_size,
     json_boolean,
     json_integer,
@@ -194,7 +195,7 @@ class TopicSchema:
 
     def to_json(self) -> str:
         """Return the schema as the topic's setting has it."""
-        versions: list[dict[str, object]] = []
+        versions: list[dict[str, JsonValue]] = []
         known: tuple[SchemaColumn, ...] = ()
         for version in self.versions:
             news = [
@@ -446,8 +447,8 @@ def _differ(one: SchemaColumn, other: SchemaColumn) -> bool:
     return one is not other and one != other
 
 
-def _as_json(column: SchemaColumn) -> dict[str, object]:
-    content: dict[str, object] = {
+def _as_json(column: SchemaColumn) -> dict[str, JsonValue]:
+    content: dict[str, JsonValue] = {
         "id": column.column_id,
         "name": column.name,
         "type": types.ddl_of(column.type, exact=True),
@@ -459,7 +460,7 @@ def _as_json(column: SchemaColumn) -> dict[str, object]:
     return content
 
 
-def _step_of(place: int, row: object) -> list[SchemaColumn]:
+def _step_of(place: int, row: JsonValue) -> list[SchemaColumn]:
     what = f"version {place} of the schema"
     content = json_object(row, what)
     only_fields(content, ("version", "columns"), what)
@@ -472,7 +473,7 @@ def _step_of(place: int, row: object) -> list[SchemaColumn]:
     return [_column_of(each, what) for each in columns]
 
 
-def _column_of(row: object, version: str) -> SchemaColumn:
+def _column_of(row: JsonValue, version: str) -> SchemaColumn:
     what = f"a column of {version}"
     content = json_object(row, what)
     only_fields(content, ("id", "name", "type", "nullable", "hidden"), what)
@@ -486,7 +487,7 @@ def _column_of(row: object, version: str) -> SchemaColumn:
     )
 
 
-def _column_id(value: object, what: str) -> int:
+def _column_id(value: JsonValue, what: str) -> int:
     column_id = json_integer(value, what)
     if not 1 <= column_id <= MAX_COLUMN_ID:
         raise ConfigError(f"{what} is {shown(column_id)}: ids go from 1 to {MAX_COLUMN_ID}")

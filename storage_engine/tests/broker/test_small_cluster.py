@@ -4,7 +4,7 @@ import pytest
 
 from simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker.handlers.cluster_for_clients import MAX_WAIT_MS
+from storage_engine.broker.handlers.administration.metadata import MAX_WAIT_MS
 from storage_engine.core.control.planned_changes import LEAST_IN_WAVE
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition

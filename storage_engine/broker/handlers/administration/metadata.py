@@ -15,20 +15,28 @@ have, and where the next answer begins. Source: KIP-966.
 UpdateFeatures: what a cluster's features are at is confirmed, and everything else refused.
 
 All updates of a request are made, or none. Source: KIP-584.
+
+The cluster as this broker describes it to clients.
+
+A broker that has just started answers when the controller has sent it the first metadata, after
+some seconds at most. It never sends an empty list of brokers: librdkafka would take it for the
+whole cluster, and not ask again for minutes.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from storage_engine.broker.cluster.leader_doubts import LeaderProbes
+from storage_engine.broker.cluster.leader_doubts import LeaderDoubts, LeaderProbes
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_admin import RequestedTopic, TopicAdmin
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
+from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.features import check_update
 from storage_engine.core.ids import (
@@ -38,6 +46,7 @@ from storage_engine.core.ids import (
     TopicPartition,
     topic_name_problem,
 )
+from storage_engine.core.ports import Scheduler
 from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.metadata import (
     MetadataBroker,
@@ -59,6 +68,59 @@ from storage_engine.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+
+MAX_WAIT_MS = 5_000
+"""Shorter than clients wait for an answer, and far longer than a controller needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterForClients:
+    """The cluster's id, brokers and topics."""
+
+    cluster_id: str
+    broker_id: BrokerId
+    metadata: MetadataCache
+    doubts: LeaderDoubts
+    has_lease: Callable[[], bool]
+    """Whether this broker surely leads what it takes itself to lead."""
+    scheduler: Scheduler
+
+    def brokers_at(self, listener: str) -> list[BrokerInfo]:
+        """The live brokers with the addresses of that listener, those that have it.
+
+        A broker that may have been replaced leaves itself out, and so is no leader of anything: its
+        view of the cluster may be old, and a client that goes on asking it would never hear of the
+        new leaders. When it is the only one it has nobody to send clients to, and names itself.
+        """
+        at_listener = (broker.at(listener) for broker in self.metadata.brokers.values())
+        every = [broker for broker in at_listener if broker is not None]
+        if self.has_lease():
+            return every
+        others = [broker for broker in every if broker.broker_id != self.broker_id]
+        return others or every
+
+    def leaders_among(self, brokers: Iterable[BrokerInfo]) -> frozenset[BrokerId]:
+        """Those of the brokers that clients may be sent to as leaders."""
+        return frozenset(broker.broker_id for broker in brokers) - self.doubts.current()
+
+    def when_known(self, answer: Callable[[], None]) -> None:
+        """Call `answer` as soon as there is metadata, or without any when MAX_WAIT_MS are over."""
+        metadata = self.metadata
+        if metadata.is_initialized:
+            answer()
+            return
+
+        def on_update() -> None:
+            if deadline.finish():
+                answer()
+
+        def expire() -> None:
+            metadata.wait_no_longer(on_update)
+            answer()
+
+        deadline = RequestDeadline(self.scheduler, MAX_WAIT_MS, expire)
+        metadata.on_first_update(on_update)
+
 
 log = ClientLog(__name__)
 

@@ -3,7 +3,7 @@ that of their own listener, also while it is being changed."""
 
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.handlers.cluster_for_clients import ClusterForClients
+from storage_engine.broker.handlers.administration.metadata import ClusterForClients
 from storage_engine.core.control.cluster_state import BrokerEndpoint, BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
 from storage_engine.protocol.apis.update_metadata import (
