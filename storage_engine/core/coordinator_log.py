@@ -122,7 +122,6 @@ class StateLog(Generic[EntryT, EffectT]):
         self._effects: list[AppendRecord[EntryT] | CountAppended | EffectT] = []
 
     def append(self, entry: EntryT, *, producer: tuple[int, int] | None = None) -> int:
-        """Append a record and return its number."""
         self.appended += 1
         self._effects.append(AppendRecord(number=self.appended, entry=entry, producer=producer))
         return self.appended

@@ -196,8 +196,6 @@ class DeadlineExceededError(HeadraceError):
 
 
 class KafkaError(HeadraceError):
-    """An error that has a code in the protocol."""
-
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def __init__(self, message: str = "", code: ErrorCode | None = None) -> None:

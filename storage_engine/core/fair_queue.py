@@ -60,7 +60,6 @@ class FairQueue(Generic[Item]):
         self._sweep_at = KEPT_MAX
 
     def __len__(self) -> int:
-        """Items that wait."""
         return self._root.waiting
 
     def put(self, share: Share, item: Item, size: int = 1) -> None:

@@ -37,8 +37,6 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic."""
-
     topic: str
     partition: int
 
@@ -55,7 +53,6 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(values: Mapping[TopicPartition, Value]) -> dict[str, list[tuple[int, Value]]]:
-    """The partitions of each topic, with their values."""
     topics: dict[str, list[tuple[int, Value]]] = {}
     for (topic, partition), value in values.items():
         topics.setdefault(topic, []).append((partition, value))
@@ -63,7 +60,6 @@ def by_topic(values: Mapping[TopicPartition, Value]) -> dict[str, list[tuple[int
 
 
 def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The numbers of each topic's partitions."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

@@ -126,7 +126,6 @@ class FiguresByTopic:
         return self.by_name.setdefault(topic, TopicFigures())
 
     def leave(self, topic: str) -> None:
-        """One replica less."""
         self._replicas[topic] -= 1
         if self._replicas[topic]:
             return
@@ -142,8 +141,6 @@ VERSIONS_MAX = 64
 
 
 class RequestFigures:
-    """One kind of request on one broker."""
-
     __slots__ = ("counts", "now_ns", "sample_mask", "times")
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -229,7 +226,6 @@ class ClientFigures:
         self.fetch_ns = Histogram(LATENCY_NS)
 
     def delivered(self, records: int, size: int) -> None:
-        """A batch is acknowledged."""
         self.batches_sent += 1
         self.records_sent += records
         self.bytes_sent += size

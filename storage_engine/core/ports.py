@@ -16,9 +16,7 @@ Result = TypeVar("Result")
 class LogSlice(Protocol):
     """A run of whole record batches in a segment file. Only the transport reads its bytes."""
 
-    def __len__(self) -> int:
-        """Return the size in bytes."""
-        ...
+    def __len__(self) -> int: ...
 
     def view(self) -> memoryview:
         """Return the bytes, from the page cache where possible; valid at least until the event
@@ -53,8 +51,6 @@ class Clock(Protocol):
 
 
 class Timer(Protocol):
-    """A scheduled call."""
-
     def cancel(self) -> None:
         """Cancel the call; harmless after it ran."""
         ...
@@ -151,8 +147,6 @@ class ZkReply:
 
 
 class ZkOpKind(enum.Enum):
-    """Kinds of operation in a multi."""
-
     CHECK = "check"
     CREATE = "create"
     SET = "set"
@@ -173,8 +167,6 @@ class ZkOp:
 
 
 class SessionState(enum.Enum):
-    """State of the session with ZooKeeper."""
-
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     LOST = "lost"
@@ -267,8 +259,6 @@ class OpenProcess(Protocol):
 
 
 class Processes(Protocol):
-    """The processes of this machine."""
-
     @property
     def own(self) -> ProcessIdentity | None:
         """This process; None where the system does not say who it is."""

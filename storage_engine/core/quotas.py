@@ -70,7 +70,6 @@ class QuotaEntity:
 
     @property
     def parts(self) -> list[tuple[str, str | None]]:
-        """As in an answer."""
         named = ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip))
         return [(kind, name or None) for kind, name in named if name is not None]
 
@@ -287,7 +286,6 @@ class ClientQuotas:
         self._limits: dict[tuple[QuotaKey, str, str], Limit | None] = {}
 
     def set(self, entity: QuotaEntity, quotas: Quotas) -> None:
-        """Replaces those of the entity."""
         if quotas:
             self._of[entity] = dict(quotas)
         else:
@@ -301,7 +299,6 @@ class ClientQuotas:
 
     @property
     def keys(self) -> frozenset[QuotaKey]:
-        """Those of which there is any quota at all."""
         return self._keys
 
     def limit(self, key: QuotaKey, user: str, client_id: str) -> Limit | None:

@@ -130,7 +130,6 @@ def reach_of_file_error(error: OSError) -> Reach:
 
 
 def reach_of_socket_error(error: OSError) -> Reach:
-    """Return the reach of an error of a call on a socket."""
     return OF_SOCKETS.get(error.errno or 0, Reach.CONNECTION)
 
 

@@ -134,7 +134,10 @@ class LeaderAppends:
                 rules.time_limits.check(header, now_ms)
         segment_bytes = rules.roll_rule.segment_bytes
         if len(records) > segment_bytes:
-            raise _too_large(len(records), segment_bytes)
+            raise RecordListTooLargeError(
+                f"{len(records)} bytes for one partition are more than segment.bytes ="
+                f" {segment_bytes}: send less at a time"
+            )
         return batches
 
     def _store(
@@ -179,13 +182,6 @@ class LeaderAppends:
         if not log.append_rules.stamps_append_time:
             timestamp_ms = -1
         return AppendResult(base_offset, last_offset, log.log_end_offset, timestamp_ms, True, 0)
-
-
-def _too_large(size: int, segment_bytes: int) -> RecordListTooLargeError:
-    return RecordListTooLargeError(
-        f"{size} bytes for one partition are more than segment.bytes ="
-        f" {segment_bytes}: send less at a time"
-    )
 
 
 def check_producers(

@@ -159,7 +159,6 @@ class LogState:
         return stable if stable < high_watermark else high_watermark
 
     def out_of_range(self, offset: int) -> OffsetOutOfRangeError:
-        """Return the error for an offset that this log does not have."""
         return OffsetOutOfRangeError(
             f"offset {offset} of {self.topic_partition} is outside the log, which has"
             f" [{self.log_start_offset}, {self.log_end_offset})",

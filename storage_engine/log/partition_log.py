@@ -25,7 +25,6 @@ from storage_engine.log.recovery.log_loader import LogStart
 from storage_engine.log.recovery.recovery import RecoveryProgress
 from storage_engine.log.segments.segment_list import LogFolder
 from storage_engine.log.state.checkpoints import LogCheckpoints, NoCheckpoints
-from storage_engine.log.state.flush_state import FlushJob
 from storage_engine.log.truncation import Truncation
 from storage_engine.log.upkeep import Compaction, Repair, Retention
 
@@ -108,12 +107,6 @@ class PartitionLog(LogState):
             checkpoints=checkpoints,
         )
 
-    def prepare_flush(self) -> FlushJob:
-        """Return a job that brings the present content of the log to the medium; its slow half may
-        run on another thread.
-        """
-        return self.flush_state.prepare()
-
     def flush(self) -> None:
         """Brings everything in the log to the medium."""
         self.flush_state.flush()
@@ -141,7 +134,7 @@ class PartitionLog(LogState):
         try:
             self.settle()
             while self.flush_state.is_behind:
-                self.flush_state.run(self.prepare_flush())
+                self.flush_state.run(self.flush_state.prepare())
         finally:
             self.segments.close()
 
@@ -205,12 +198,6 @@ class PartitionLog(LogState):
         if is_crowded:
             expiration_ms = min(expiration_ms, IDLE_MS)
         return self.producer_state.expire(now_ms, expiration_ms)
-
-    def take_deleted_files(self, now_ms: int) -> list[Path]:
-        """Return files of deleted segments whose `file.delete.delay.ms` is over; the caller removes
-        them.
-        """
-        return self.segments.take_deleted_files(now_ms)
 
     def take_state_of(self, log: "PartitionLog") -> None:
         """Takes epochs and producers from a log with the same records, in the files as well: they

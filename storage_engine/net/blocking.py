@@ -104,7 +104,6 @@ class BlockingConnection:
         return self._socket
 
     def send(self, pieces: Sequence[Piece], deadline: Deadline) -> None:
-        """Send all of it."""
         sock = self._opened()
         views = [memoryview(as_buffer(piece)) for piece in pieces]
         while views:

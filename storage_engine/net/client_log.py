@@ -105,7 +105,6 @@ class ClientLog:
         kind.left_out += 1
 
     def _end(self, message: str, kind: _Kind) -> None:
-        """The period is over."""
         left_out, kind.left_out = kind.left_out, 0
         kind.written = 0
         kind.by_source.clear()

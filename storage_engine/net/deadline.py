@@ -13,8 +13,6 @@ from storage_engine.core.errors import DeadlineExceededError
 
 
 class Deadline:
-    """Monotonic milliseconds."""
-
     __slots__ = ("at_ms", "timeout_ms")
 
     def __init__(self, at_ms: int, timeout_ms: int) -> None:

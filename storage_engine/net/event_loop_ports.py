@@ -44,8 +44,6 @@ class SystemClock:
 
 
 class LoopScheduler:
-    """Calls later on one loop."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 

@@ -367,8 +367,6 @@ _NO_RESPONSE: ResponseBuffers = ()
 
 
 class Owner(Protocol):
-    """The connection of the responses."""
-
     def halt_run(self) -> None: ...
 
     def flush_released(self) -> None: ...

@@ -54,8 +54,6 @@ MakeText = Callable[[str], Iterator[str]]
 
 
 class HttpListener:
-    """Serves one path."""
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -150,7 +148,6 @@ class HttpListener:
         self._connections[connection] = None
 
     def used(self, connection: "HttpConnection") -> None:
-        """It has got an answer."""
         if self._connections.pop(connection, connection) is None:
             self._connections[connection] = None
 
@@ -319,7 +316,6 @@ class HttpConnection(asyncio.Protocol):
             self._answered()
 
     def _answered(self) -> None:
-        """The answer is on its way."""
         if not self.is_answering or self._transport.is_closing():
             return
         self.is_answering = False

@@ -361,8 +361,6 @@ def _connect_problem(error: OSError) -> str:
 
 
 class _PeerConnection(FrameCutter, asyncio.BufferedProtocol):
-    """The socket of a channel."""
-
     __slots__ = ("_channel", "_transport", "answered")
 
     head_first_bytes = 4 * EXACT_RECEIVE_BYTES

@@ -41,8 +41,6 @@ class LogInEnds:
 
 
 class PeerLogIn:
-    """One log-in."""
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, make: MakeSaslClient, ends: LogInEnds
     ) -> None:

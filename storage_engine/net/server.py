@@ -35,8 +35,6 @@ _IDLE_SWEEPS = 4
 
 
 class Server(Serving[Connection]):
-    """Serves one or more listeners."""
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -134,7 +132,6 @@ class Server(Serving[Connection]):
                 await asyncio.wait_for(self._all_gone.wait(), timeout_ms / 1000)
 
     def open_count(self, listener: str) -> int:
-        """Its open connections."""
         return self._per_listener[listener]
 
     def limit_addresses(self, most: int, overrides: Mapping[str, int]) -> None:
@@ -229,7 +226,6 @@ class Server(Serving[Connection]):
             connection.listener.on_opened(connection)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone."""
         if self.connections.pop(connection, None) is None:
             return
         host = connection.peer_host

@@ -31,9 +31,7 @@ class AcceptRate(Protocol):
         """How long the next one has to wait; 0: it need not."""
         ...
 
-    def count(self) -> None:
-        """One was accepted."""
-        ...
+    def count(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +58,6 @@ class ServedListener(Generic[ConnectionT]):
 
 
 class Served(Protocol):
-    """A connection."""
-
     def resume(self) -> None: ...
 
     def go_on(self) -> None: ...
@@ -103,7 +99,6 @@ class Serving(Generic[ServedT]):
         raise NotImplementedError
 
     def lost(self, connection: ServedT) -> None:
-        """A connection is gone."""
         raise NotImplementedError
 
     def count(self, more: int) -> None:

@@ -150,7 +150,7 @@ class DurableAcks:
                 succeeded()
                 self._settle(log_dir, waiting)
                 return
-            job = replica_log.prepare_flush()
+            job = replica_log.flush_state.prepare()
         except LogBusyError as failure:
             # Nothing was synced yet, so nothing may be acknowledged.
             partition.fail(failure)

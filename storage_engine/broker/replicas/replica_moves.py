@@ -116,7 +116,7 @@ class ReplicaMoves:
         partition = self._replicas.get(tp)
         if partition is None:
             if self._logs.get(tp) is None:
-                self._logs.dirs.preferred.prefer(tp, path)
+                self._logs.dirs.prefer(tp, path)
             raise KafkaError(f"{tp} is not on this broker", ErrorCode.REPLICA_NOT_AVAILABLE)
         if partition.role is Role.FAILED:
             raise LogDirError(f"the log dir of {tp} failed")
@@ -230,7 +230,7 @@ class ReplicaMoves:
 
     def _flush(self, move: _Move) -> None:
         written_bytes = move.written_bytes
-        job = move.future.log.prepare_flush()
+        job = move.future.log.flush_state.prepare()
 
         def done(_: object) -> None:
             job.finish()

@@ -223,7 +223,7 @@ class LogMaintenance:
         if partition in self._flushing:
             return
         replica_log = partition.log
-        job = replica_log.prepare_flush()
+        job = replica_log.flush_state.prepare()
         self._flushing.add(partition)
 
         def done(_result: object) -> None:
@@ -260,7 +260,7 @@ class LogMaintenance:
         deleted: list[Path] = []
         for partition in self._present():
             if partition.log.segments.has_deleted_files:
-                deleted.extend(partition.log.take_deleted_files(now_ms))
+                deleted.extend(partition.log.segments.take_deleted_files(now_ms))
         if deleted:
             self._background.submit(lambda: self._logs.remove_files(deleted), _ignore, _complain)
 

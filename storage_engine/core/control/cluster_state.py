@@ -263,8 +263,6 @@ class ControlledPartition:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ControlledTopic:
-    """All that the controller knows of one topic."""
-
     info: TopicInfo
     partitions: dict[int, ControlledPartition] = field(default_factory=dict)
     """The records of exactly the partitions of `info.assignment`."""

@@ -183,12 +183,10 @@ class Controller:
         return self._cluster.partitions()
 
     def topic_sizes(self) -> list[tuple[str, int]]:
-        """Each topic with the number of its partitions."""
         return [(name, len(topic.partitions)) for name, topic in self._cluster.topics.items()]
 
     @property
     def brokers(self) -> Mapping[BrokerId, BrokerInfo]:
-        """All registered brokers."""
         return self._cluster.brokers
 
     def topic(self, name: str) -> TopicInfo | None:
@@ -209,7 +207,6 @@ class Controller:
         return None if known is None else known.state
 
     def states(self) -> dict[TopicPartition, PartitionState]:
-        """The states of all partitions that have one."""
         partitions = self._cluster.partitions()
         return {known.name: known.state for known in partitions if known.state is not None}
 

@@ -26,8 +26,6 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 
 @dataclass(slots=True)
 class _Outbox:
-    """All that has to be sent to one broker."""
-
     everything: bool = False
     brokers: bool = False
     metadata: set[TopicPartition] = field(default_factory=set)

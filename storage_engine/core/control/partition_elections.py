@@ -295,8 +295,6 @@ def joined_epochs_of(
 
 
 class PartitionElections:
-    """The elections of one controller."""
-
     def __init__(
         self,
         cluster: ControlledCluster,

@@ -43,8 +43,6 @@ Target = tuple[BrokerId, ...]
 
 
 class Reassignments:
-    """Requests and progress of reassignments."""
-
     def __init__(self, cluster: ControlledCluster, deliveries: Deliveries) -> None:
         self._cluster = cluster
         self._deliveries = deliveries
@@ -86,7 +84,6 @@ class Reassignments:
             self._deliveries.cancel_stop(broker, partition.name)
 
     def topic_deleting(self, topic: ControlledTopic) -> None:
-        """Forget the moves of a topic that is being deleted."""
         for partition in topic.partitions.values():
             partition.retired = False
 
@@ -286,8 +283,6 @@ somebody waits for its shutdown."""
 
 @dataclass(slots=True)
 class _Departure:
-    """The shutdown of one broker."""
-
     waiting: deque[TopicPartition]
     """Partitions that no wave has had so far."""
     wave_size: int
@@ -297,8 +292,6 @@ class _Departure:
 
 
 class ControlledShutdowns:
-    """All brokers in controlled shutdown."""
-
     def __init__(self, cluster: ControlledCluster, deliveries: Deliveries) -> None:
         self._cluster = cluster
         self._deliveries = deliveries

@@ -31,8 +31,6 @@ NO_MEMBER = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestingMember:
-    """The member that a request names as its sender."""
-
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
     instance_id: str | None = None
@@ -40,8 +38,6 @@ class RequestingMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """JoinGroup."""
-
     writes: ClassVar[bool] = True
     request: int
     group_id: str
@@ -65,8 +61,6 @@ class Join:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """SyncGroup."""
-
     writes: ClassVar[bool] = True
     request: int
     group_id: str
@@ -227,8 +221,6 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined(Answer):
-    """The answer to Join."""
-
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
     protocol_type: str | None = None
@@ -241,8 +233,6 @@ class Joined(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced(Answer):
-    """The answer to Sync."""
-
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
@@ -257,8 +247,6 @@ class Left(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsRead(Answer):
-    """The answer to ReadOffsets."""
-
     offsets: Mapping[TopicPartition, OffsetRecord] = field(default_factory=dict)
     unstable: frozenset[TopicPartition] = frozenset()
     """Partitions with an offset in an open transaction: the client asks again when that has
@@ -269,7 +257,5 @@ class OffsetsRead(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsDeleted(Answer):
-    """The answer to DeleteOffsets."""
-
     refused: frozenset[TopicPartition] = frozenset()
     """Partitions of topics that a member subscribes to."""

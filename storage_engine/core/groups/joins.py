@@ -234,7 +234,6 @@ def _keeps_part(group: Group, old: Member, new: Member) -> bool:
 
 
 def _member(member_id: str, event: Join, offer: Offer) -> Member:
-    """Return a new member."""
     return Member(
         member_id=member_id,
         instance_id=event.instance_id,

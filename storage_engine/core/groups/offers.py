@@ -58,13 +58,10 @@ class Offer:
 
     @property
     def size(self) -> int:
-        """The bytes of the metadata."""
         return sum(map(len, self.metadata))
 
 
 class Offers:
-    """The offers of all members of one group."""
-
     __slots__ = ("_lists", "_lists_with", "size")
 
     def __init__(self) -> None:

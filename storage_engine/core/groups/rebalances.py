@@ -101,8 +101,6 @@ class GroupSettings:
 
 
 class Rebalances:
-    """Rebalances of all groups of one coordinator."""
-
     def __init__(self, log: GroupLog, settings: GroupSettings, deadlines: Deadlines) -> None:
         self._log = log
         self._settings = settings

@@ -37,8 +37,6 @@ RecordKey = GroupKey | OffsetKey
 
 
 class GroupMemberRecord(NamedTuple):
-    """A member of the recorded generation."""
-
     member_id: str
     instance_id: str | None
     client_id: str
@@ -217,11 +215,9 @@ class CommittedOffsets:
         return [tp for tp in among if tp not in later]
 
     def partitions(self) -> set[TopicPartition]:
-        """Return all partitions with an offset, committed or pending."""
         return {*self._committed, *(tp for pending in self._pending.values() for tp in pending)}
 
     def unstable(self) -> set[TopicPartition]:
-        """Return the partitions with an offset in an open transaction."""
         return {tp for pending in self._pending.values() for tp in pending}
 
     def expired(

@@ -209,8 +209,6 @@ ALL = "*"
 
 @dataclass(slots=True)
 class ReplicationQuota:
-    """The quota of one direction on one broker."""
-
     bytes_per_second: int
     _level: float = 0.0
     """The bytes that have not leaked yet."""

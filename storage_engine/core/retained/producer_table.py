@@ -147,7 +147,6 @@ SINGLE_USE_BIT = 1 << 62
 
 
 def single_use(producer_id: int) -> int:
-    """Return the single-use id with that number."""
     return producer_id | SINGLE_USE_BIT
 
 
@@ -172,8 +171,6 @@ _LAST_OFFSET_AT = PRODUCER.size + 16
 
 
 class SequencedBatch(NamedTuple):
-    """One appended batch of a producer."""
-
     first_sequence: int
     last_sequence: int
     base_offset: int
@@ -205,7 +202,6 @@ class ProducerEntry:
         """The epoch of the transaction coordinator that wrote the producer's last marker."""
 
     def find(self, epoch: int, first_sequence: int, last_sequence: int) -> SequencedBatch | None:
-        """Return the remembered batch of exactly these sequences."""
         if epoch != self.epoch:
             return None
         for batch in self.batches:
@@ -274,7 +270,6 @@ class ProducerTable:
         self._entries[entry.producer_id] = entry.packed() if few else entry
 
     def begin(self, producer_id: int, epoch: int, now_ms: int, batch: SequencedBatch) -> None:
-        """Put a producer with its first batch."""
         head = producer_id, epoch, now_ms, NO_COORDINATOR_EPOCH, 1
         self._entries[producer_id] = _WITH_ONE.pack(*head, *batch)
 

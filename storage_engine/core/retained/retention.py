@@ -146,8 +146,6 @@ class SegmentSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRules:
-    """The settings of one log."""
-
     min_dirty_ratio: float
     min_lag_ms: int
     max_lag_ms: int

@@ -51,8 +51,6 @@ class Verdicts(NamedTuple):
 
 
 class _PatternRules:
-    """The rules about one pattern."""
-
     __slots__ = ("bits", "rules")
 
     def __init__(self, rules: frozenset[AccessRule]) -> None:
@@ -99,7 +97,6 @@ class AclIndex:
         return len(self._patterns)
 
     def patterns(self) -> list[ResourcePattern]:
-        """Return all patterns with rules."""
         return list(self._patterns)
 
     def rules(self, pattern: ResourcePattern) -> frozenset[AccessRule]:
@@ -250,7 +247,6 @@ def _who(principal: str, host: str) -> _Who:
 
 
 def grouped(bindings: Iterator[AclBinding]) -> Mapping[ResourcePattern, frozenset[AccessRule]]:
-    """Return the rules by their patterns."""
     found: dict[ResourcePattern, set[AccessRule]] = {}
     for pattern, rule in bindings:
         found.setdefault(pattern, set()).add(rule)
@@ -284,7 +280,6 @@ class Authorizer:
         return self._index
 
     def put(self, pattern: ResourcePattern, rules: frozenset[AccessRule]) -> None:
-        """Replace the rules about a pattern."""
         if self._index.rules(pattern) != rules:
             self._index.put(pattern, rules)
             self._cache.clear()

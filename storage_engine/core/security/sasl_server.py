@@ -71,8 +71,6 @@ class Authenticated:
 
 
 class SaslServerMechanism(Protocol):
-    """One log-in by one mechanism."""
-
     @property
     def authenticated(self) -> Authenticated | None:
         """Set once the log-in has succeeded; no token is taken afterwards."""
@@ -133,8 +131,6 @@ _REFUSED = json.dumps({"status": "invalid_token"}).encode()
 
 
 class OAuthBearerServer:
-    """One log-in."""
-
     def __init__(self, check: CheckToken) -> None:
         self._check = check
         self._refusal: LogInRefusedError | None = None
@@ -200,8 +196,6 @@ CredentialOf = Callable[[str], FoundCredential]
 
 
 class ScramServer:
-    """One log-in."""
-
     def __init__(self, mechanism: ScramMechanism, credential_of: CredentialOf, nonce: str) -> None:
         """`nonce`: printable characters without commas that nobody can guess."""
         scramp = load_scramp()
@@ -314,8 +308,6 @@ LIFETIME_MAX_MS = 2**31 - 1
 
 
 class SaslState(enum.Enum):
-    """Where a log-in is."""
-
     STARTING = enum.auto()
     TOKENS = enum.auto()
     AUTHENTICATED = enum.auto()
@@ -332,8 +324,6 @@ class SaslRefusal(KafkaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedMechanism:
-    """A mechanism that a listener takes."""
-
     make: Callable[[], SaslServerMechanism]
     """A machine for one log-in."""
     max_reauth_ms: int = 0
@@ -342,8 +332,6 @@ class OfferedMechanism:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslAnswer:
-    """The answer to a token."""
-
     token: bytes = field(repr=False)
     session_lifetime_ms: int | None = None
     """Set with the last token where the log-in lasts for a time: what is left of it."""
@@ -364,7 +352,6 @@ class SaslExchange:
 
     @property
     def mechanisms(self) -> list[str]:
-        """Those that the listener takes."""
         return list(self._offered)
 
     @property
@@ -378,7 +365,6 @@ class SaslExchange:
         return self.principal is not None
 
     def handshake(self, mechanism: str) -> None:
-        """The client has chosen its mechanism."""
         if self.state not in (SaslState.STARTING, SaslState.AUTHENTICATED):
             raise self.refused_request("SaslHandshake")
         offered = self._offered.get(mechanism)

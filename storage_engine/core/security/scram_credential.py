@@ -57,7 +57,6 @@ class ScramMechanism(enum.Enum):
 
     @property
     def key_bytes(self) -> int:
-        """The length of its keys."""
         return int(self.hash(b"").digest_size)
 
 

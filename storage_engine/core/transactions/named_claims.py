@@ -181,8 +181,6 @@ so far in three hundred years."""
 
 
 class _Part:
-    """The numbers of one part of one sink."""
-
     __slots__ = ("newest", "record")
 
     def __init__(self) -> None:
@@ -298,8 +296,6 @@ _Move = tuple[int, str]
 
 
 class SinkOrigins:
-    """The origins of one sink."""
-
     __slots__ = ("_moves", "clock", "offsets", "seen_at")
 
     def __init__(self) -> None:
@@ -314,7 +310,6 @@ class SinkOrigins:
         has made at most one of them."""
 
     def note(self, query: str, origins: Mapping[TopicPartition, Origin], number: int) -> None:
-        """Record the origins of a query, from the record of that number."""
         self.seen_at = max(self.seen_at, number)
         for source, origin in origins.items():
             self.offsets[source] = max(origin.offset, self.offsets.get(source, origin.offset))

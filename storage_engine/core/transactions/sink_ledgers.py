@@ -76,8 +76,6 @@ class SinkLedger:
 
 
 class SinkLedgers:
-    """The ledgers of one coordinator, by sink and query."""
-
     def __init__(self, log: TransactionLog, most_origin_bytes: int) -> None:
         self._log = log
         self._most_origin_bytes = most_origin_bytes
@@ -131,7 +129,6 @@ class SinkLedgers:
             yield
 
     def write(self, key: LedgerKey, ledger: SinkLedger, record: LedgerRecord) -> None:
-        """Keep the ledger with a new record."""
         assert key not in self._unreadable, "a record that nobody can read is not written over"
         self._ledgers[key] = ledger
         ledger.record = record

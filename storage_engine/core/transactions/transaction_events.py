@@ -117,8 +117,6 @@ class MicroBatchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest(MicroBatchRequest):
-    """A request that names the run of the query."""
-
     owner: str = ""
     """The streaming query that a named batch write is a part of; empty: none."""
     run: UUID | None = None
@@ -149,8 +147,6 @@ class EnlistPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyMember:
-    """The same as VerifyPartitions, for a member."""
-
     request: int
     producer_id: int
     producer_epoch: int

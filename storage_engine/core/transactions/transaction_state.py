@@ -117,8 +117,6 @@ StateKey = TransactionalIdKey | MemberKey | LedgerKey | NumbersKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRecord:
-    """One transactional id."""
-
     producer_id: int
     producer_epoch: int
     """While the transaction ends with a bumped epoch, the bumped one: the markers carry it
@@ -313,7 +311,6 @@ a sink keeps under it what belongs to all of its queries."""
 
 
 def member_transactional_id(sink: str) -> str:
-    """Return the transactional id of all members of the sink."""
     return MEMBER_PREFIX + sink
 
 

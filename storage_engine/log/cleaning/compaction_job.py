@@ -88,7 +88,6 @@ class CleanedSegment:
         self._segment.file.create()
 
     def write(self, batch: BytesLike) -> None:
-        """Adds a batch."""
         self._pending.append(batch)
         self._pending_bytes += len(batch)
         if self._pending_bytes >= WRITE_MAX_BYTES:
@@ -117,7 +116,6 @@ class CleanedSegment:
         return CleanedFacts(segment.size, segment.max_timestamp, segment.max_timestamp_offset)
 
     def remove(self) -> None:
-        """Removes the files."""
         self._segment.close()
         for path in self._files.cleaned():
             self._disk.remove(path)

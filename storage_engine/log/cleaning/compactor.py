@@ -175,9 +175,7 @@ class OpenedBatches(Protocol):
 
     def __len__(self) -> int: ...
 
-    def per_record(self, per_batch: Any) -> Any:
-        """Return a column with a value per record from one with a value per batch."""
-        ...
+    def per_record(self, per_batch: Any) -> Any: ...
 
     def per_batch(self, per_record: Mask) -> Ints:
         """Return for how many records of each batch it is true."""

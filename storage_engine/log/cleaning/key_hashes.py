@@ -51,8 +51,6 @@ _PADDING = pa.array([b"", bytes(3), bytes(2), bytes(1)], pa.binary())
 
 
 class KeyHashes(NamedTuple):
-    """The hash of each key, in two halves."""
-
     high: Words
     low: Words
 
@@ -143,7 +141,6 @@ class NewestOffsets:
         self._pending_count = 0
 
     def __len__(self) -> int:
-        """Return the number of keys."""
         self._merge()
         return len(self._offsets)
 

@@ -204,7 +204,6 @@ class BrokerLogDir:
             )
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions that have a folder here."""
         found = []
         for name in sorted(self._disk.list_names(self.path)):
             if name.startswith(".") or not self._disk.is_directory(self.path / name):

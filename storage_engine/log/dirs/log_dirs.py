@@ -1,13 +1,7 @@
-"""The log dirs that clients prefer for replicas that this broker does not have yet.
-
-They are kept while the broker runs, as Kafka does.
-
-The log dirs of a broker, and which of them are usable.
+"""The log dirs of a broker, and which of them are usable.
 
 A log dir whose disk fails is not touched before the next start, nor are the partitions in it; the
-others are served.
-
-Source: KIP-113, R-CTL4, R-CTL6, KIP-112.
+others are served. Source: KIP-112, KIP-113, R-CTL4, R-CTL6.
 """
 
 import logging
@@ -29,24 +23,6 @@ PREFERRED_MAX = 10_000
 could name any number."""
 
 
-class PreferredDirs:
-    """The preferred log dirs by partition."""
-
-    def __init__(self) -> None:
-        self._paths: dict[TopicPartition, Path] = {}
-
-    def prefer(self, topic_partition: TopicPartition, path: Path) -> None:
-        """Records a preference; the latest one counts."""
-        self._paths.pop(topic_partition, None)
-        self._paths[topic_partition] = path
-        if len(self._paths) > PREFERRED_MAX:
-            del self._paths[next(iter(self._paths))]
-
-    def take(self, topic_partition: TopicPartition) -> Path | None:
-        """Return the log dir for a replica that is created now, and forget the preference."""
-        return self._paths.pop(topic_partition, None)
-
-
 class LogDirs:
     """The log dirs are locked while the broker runs."""
 
@@ -61,7 +37,9 @@ class LogDirs:
         """Locks and checks the log dirs. StorageError when one must not be used, or none can be."""
         self.on_failed: Callable[[Path, Exception], None] | None = None
         """Called with a log dir that failed in background work."""
-        self.preferred = PreferredDirs()
+        self._preferred: dict[TopicPartition, Path] = {}
+        """The log dirs that clients prefer for replicas that this broker does not have yet; kept
+        while the broker runs, as in Kafka."""
         self._lost: list[Path] = []
         """Log dirs that could not be used at the start: any unknown partition may be in them."""
         self._all: list[BrokerLogDir] = []
@@ -112,6 +90,13 @@ class LogDirs:
             raise LogDirError(f"the log dir {path} could not be used at the start")
         raise KafkaError(f"{path} is not in log.dirs", ErrorCode.LOG_DIR_NOT_FOUND)
 
+    def prefer(self, topic_partition: TopicPartition, path: Path) -> None:
+        """Records the log dir that is preferred for a replica; the latest one counts."""
+        self._preferred.pop(topic_partition, None)
+        self._preferred[topic_partition] = path
+        if len(self._preferred) > PREFERRED_MAX:
+            del self._preferred[next(iter(self._preferred))]
+
     def for_new_log(
         self, topic_partition: TopicPartition, log_counts: Mapping[Path, int]
     ) -> BrokerLogDir:
@@ -126,7 +111,7 @@ class LogDirs:
         working = self.working
         if not working:
             raise LogDirError(f"no log made for {topic_partition}: all log dirs failed")
-        preferred = self.preferred.take(topic_partition)
+        preferred = self._preferred.pop(topic_partition, None)
         for log_dir in working:
             if log_dir.path == preferred:
                 return log_dir

@@ -38,7 +38,6 @@ RunFlushes = Callable[[Sequence[Callable[[], None]]], list[Exception | None]]
 
 
 def one_after_another(works: Sequence[Callable[[], None]]) -> list[Exception | None]:
-    """Runs them on this thread."""
     errors: list[Exception | None] = []
     for work in works:
         try:
@@ -81,7 +80,7 @@ class LogClosing:
         for log in logs:
             if log.flush_state.is_behind:
                 try:
-                    jobs.append((log, log.prepare_flush()))
+                    jobs.append((log, log.flush_state.prepare()))
                 except LogStorageError as failure:
                     self._note(log, failure)
         broken: set[TopicPartition] = set()
@@ -263,7 +262,7 @@ class LogManager:
             )  # fmt: skip
 
     def remove_files(self, paths: list[Path]) -> None:
-        """Removes files of deleted segments (see `PartitionLog.take_deleted_files`); on any thread.
+        """Removes files of deleted segments (see `SegmentList.take_deleted_files`); on any thread.
         When one can't be removed, the others still are: they may be on other disks.
         """
         for path in paths:
@@ -294,7 +293,6 @@ class LogManager:
             log_dir.high_watermarks[topic_partition] = high_watermark
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keeps the high watermarks of the logs that this broker has."""
         self.dirs.write_in_each(
             lambda log_dir: self._open_logs.write_high_watermarks(log_dir, offsets)
         )

@@ -132,8 +132,6 @@ readers use little address space.
 
 
 class MappedWindow:
-    """One window over one file."""
-
     __slots__ = ("_disk", "_file", "_pool", "_start", "_view", "recently_used")
 
     def __init__(self, disk: Disk, pool: OpenFiles, file: SegmentFile) -> None:
@@ -196,7 +194,6 @@ class LoadJob:
 
     @property
     def size(self) -> int:
-        """The bytes that it loads at most."""
         return sum(size for _, size in self._runs)
 
     def run(self) -> LogStorageError | None:

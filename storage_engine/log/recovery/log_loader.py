@@ -166,7 +166,6 @@ def _names_in_order(folder: LogFolder) -> list[str]:
 def _settle_epochs(
     epochs: LeaderEpochCache, segments: list[LogSegment], log_start_offset: int, *, clean: bool
 ) -> None:
-    """Leaves the epochs of what the log has."""
     epochs.truncate_from_end(segments[-1].next_offset)
     if not epochs.entries or (not clean and _lacks_first_epoch(segments, epochs, log_start_offset)):
         epochs.clear()

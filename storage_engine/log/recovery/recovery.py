@@ -48,8 +48,6 @@ _MIB = 1 << 20
 
 
 class RecoveryProgress:
-    """The recovery of one log dir."""
-
     def __init__(self, path: Path, clock: Clock, *, partitions: int, total_bytes: int) -> None:
         self._path = path
         self._clock = clock
@@ -76,7 +74,6 @@ class RecoveryProgress:
             logger.info("%s%s", MARK, self.text(now_ms))
 
     def text(self, now_ms: int) -> str:
-        """Return the log dir and its progress."""
         total = max(self._total_bytes, self._done_bytes)
         seconds = max(1, now_ms - self._start_ms) / 1000
         rate = self._done_bytes / seconds
@@ -138,8 +135,6 @@ class Cut(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """The result for one segment."""
-
     cut: Cut | None
     last_epoch: int
     """The leader epoch of the last batch so far, in this segment or one before it."""

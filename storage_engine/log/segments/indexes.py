@@ -90,7 +90,6 @@ class IndexFile:
         self._view: memoryview | None = None
 
     def __len__(self) -> int:
-        """Return the number of entries."""
         if self._written < 0:
             self._load()
         return self._written + len(self._pending) // self.entry_bytes
@@ -222,8 +221,6 @@ parsed header is not."""
 
 
 class OffsetIndex:
-    """The offset index of one segment."""
-
     __slots__ = ("_base_offset", "_max_entries", "file")
 
     def __init__(
@@ -294,8 +291,6 @@ class TimeEntry(NamedTuple):
 
 
 class TimeIndex:
-    """The time index of one segment."""
-
     __slots__ = ("_appended", "_base_offset", "_max_entries", "file")
 
     def __init__(

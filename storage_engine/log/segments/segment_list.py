@@ -9,6 +9,7 @@ between leaves a log without holes. Source: R-LOG1, R-LOG2, R-LOG9.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,7 +119,7 @@ class SegmentList:
         """Return the number of the segment with `offset`."""
         if offset >= self.active.base_offset:
             return len(self.all) - 1
-        return max(0, bisect_right(self.all, offset, key=_base_offset_of) - 1)
+        return max(0, bisect_right(self.all, offset, key=attrgetter("base_offset")) - 1)
 
     def roll(self, base_offset: int) -> None:
         """Seals the active segment and begins one at `base_offset`; after an OSError nothing has
@@ -255,7 +256,3 @@ class SegmentList:
 
     def _due_ms(self) -> int:
         return self._clock.monotonic_ms() + self.folder.config.file_delete_delay_ms
-
-
-def _base_offset_of(segment: LogSegment) -> int:
-    return segment.base_offset

@@ -103,7 +103,6 @@ class SegmentSlice:
         return max(self._source.base_offset, min(offset, self._source.next_offset - 1))
 
     def read_bytes(self) -> bytes:
-        """Return a copy of the bytes."""
         self._check()
         return self._source.read_bytes(self._position, self._size)
 

@@ -12,6 +12,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -185,7 +186,7 @@ class TimeSearch:
         """Raise KafkaError when the segment, up to byte `end`, is no longer part of the log."""
         now = self._segments()
         # This is a binary search, since a log may have thousands of segments.
-        number = bisect_left(now, segment.base_offset, key=_base_offset_of)
+        number = bisect_left(now, segment.base_offset, key=attrgetter("base_offset"))
         if segment.size < end or number == len(now) or now[number] is not segment:
             raise KafkaError(
                 f"the log has lost {segment.file.path.name} while it was searched: ask again",
@@ -245,10 +246,6 @@ class TimeSearch:
         )
 
 
-def _base_offset_of(segment: LogSegment) -> int:
-    return segment.base_offset
-
-
 def _start(segment: LogSegment, timestamp_ms: int) -> int:
     """Return the byte position where a search in the segment begins: nothing before it is as late
     as `timestamp_ms`."""
@@ -281,7 +278,6 @@ class RecordTimes:
         return self._first((self._timestamps_ms >= timestamp_ms).nonzero()[0])
 
     def first_of_largest(self) -> tuple[int, int] | None:
-        """Return the first of the latest records."""
         times = self._timestamps_ms
         return self._first((times == times.max()).nonzero()[0]) if len(times) else None
 

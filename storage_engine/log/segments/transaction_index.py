@@ -44,8 +44,6 @@ SEAL_VERSION = 0x7FFF
 
 
 class TransactionIndex:
-    """The transaction index of one segment."""
-
     def __init__(self, disk: Disk, pool: OpenFiles, path: Path) -> None:
         self.file = IndexFile(disk, pool, path, ENTRY.size)
         self.is_checked = False
@@ -118,7 +116,6 @@ class TransactionIndex:
         self._keep(bisect_left(range(len(self)), end_offset, key=self._last_offset_at))
 
     def clear(self) -> None:
-        """Drops all entries."""
         self._keep(0)
 
     def _keep(self, count: int) -> None:

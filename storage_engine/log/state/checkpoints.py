@@ -77,8 +77,6 @@ _VERSION = "1"
 
 
 class SavedOffsets(NamedTuple):
-    """The offsets of a checkpoint file."""
-
     offsets: dict[TopicPartition, int]
     is_damaged: bool
     """True when other partitions may have had offsets too."""
@@ -293,8 +291,6 @@ def write_topic_id(disk: Disk, directory: Path, topic_id: UUID, *, sync: bool = 
 
 
 class LogCheckpoints(Protocol):
-    """The checkpoint files as one log sees them."""
-
     def write(self) -> None:
         """Brings the log's recovery point, start offset and first dirty offset to the medium.
         OSError when that fails."""

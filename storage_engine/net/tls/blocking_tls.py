@@ -61,7 +61,6 @@ class TlsConnection(BlockingConnection):
         return connection
 
     def send(self, pieces: Sequence[Piece], deadline: Deadline) -> None:
-        """Send all of it."""
         self._opened()
         for view in _joined(pieces):
             self._send_view(view, deadline)

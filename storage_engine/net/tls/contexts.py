@@ -60,7 +60,6 @@ class AlertingHandshake(ssl.SSLObject):
     def attend(
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, on_refused: OnRefused | None
     ) -> None:
-        """To be called before the handshake."""
         self._incoming, self._outgoing = incoming, outgoing
         self._on_refused = on_refused
 
@@ -126,8 +125,6 @@ _KEY = "ssl.cipher.suites"
 
 
 class CipherSuites(NamedTuple):
-    """The suites that were chosen."""
-
     tls_1_2: str
     """As OpenSSL takes them; empty when there is none."""
     has_tls_1_3: bool

@@ -189,7 +189,6 @@ class Handshakes:
         self._forget(self._sockets[connection])
 
     def close(self) -> None:
-        """End them all."""
         for gate in self._gates.values():
             gate.close()
         for task in self._tasks:

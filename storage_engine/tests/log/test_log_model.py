@@ -141,7 +141,7 @@ class LogMachine:
     @action(4, milliseconds=st.integers(1, 3000))
     def wait(self, milliseconds):
         self.clock.now_ms += milliseconds
-        for path in self.log.take_deleted_files(self.clock.now_ms):
+        for path in self.log.segments.take_deleted_files(self.clock.now_ms):
             path.unlink()
 
     @action()

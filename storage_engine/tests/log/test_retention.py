@@ -25,10 +25,10 @@ def test_old_segments_go_and_their_files_after_the_delay(tmp_path):
     end = log.log_end_offset
     assert log.retention.delete_old_segments(clock.now_ms, high_watermark=end) > 3
     assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (end, end, 1)
-    assert log.take_deleted_files(clock.now_ms) == []
-    doomed = log.take_deleted_files(clock.now_ms + 60_000)
+    assert log.segments.take_deleted_files(clock.now_ms) == []
+    doomed = log.segments.take_deleted_files(clock.now_ms + 60_000)
     assert sorted(doomed) == sorted(log.directory.glob("*.deleted"))
-    assert log.take_deleted_files(clock.now_ms + 60_000) == []
+    assert log.segments.take_deleted_files(clock.now_ms + 60_000) == []
     assert append(log).base_offset == end
 
 

@@ -190,7 +190,7 @@ def test_a_segment_that_compaction_replaces_while_it_is_read_gives_no_replica_up
     for _ in range(jobs_before):
         background.run()
     assert compact(log)
-    for path in log.take_deleted_files(10**15):
+    for path in log.segments.take_deleted_files(10**15):
         path.unlink()
     while background.jobs:
         background.run()

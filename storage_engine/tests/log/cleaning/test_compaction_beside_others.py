@@ -71,7 +71,7 @@ def test_readers_under_way_keep_their_slices(tmp_path):
     assert [row.offset for row in rows_of(large.view())] == [0, 1]
     assert compact(log) is False
     assert rows_of(other.view()) == expected
-    doomed = log.take_deleted_files(1 << 60)
+    doomed = log.segments.take_deleted_files(1 << 60)
     assert doomed and all(path.exists() for path in doomed)
     log.close()
 

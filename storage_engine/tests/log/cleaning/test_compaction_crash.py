@@ -238,7 +238,7 @@ def compact_for_ever(path: str, seed: int) -> None:
                     log.cleaning.stop()
         except CancelledError as error:
             assert log.cleaning.failed(job, error) is None
-        for doomed in log.take_deleted_files(clock.now_ms):
+        for doomed in log.segments.take_deleted_files(clock.now_ms):
             doomed.unlink(missing_ok=True)
 
 

@@ -94,7 +94,7 @@ def compact_for_ever(path: str, seed: int) -> None:
             offset = put_typed(log, [(f"k{key}", "x" * size)], compression="lz4")
             print(key, offset, size, flush=True)
         compact(log, buffer_bytes=generator.choice([200, 1 << 20]))
-        for doomed in log.take_deleted_files(1 << 60):
+        for doomed in log.segments.take_deleted_files(1 << 60):
             doomed.unlink(missing_ok=True)
 
 

@@ -16,7 +16,7 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.dirs.log_dirs import PREFERRED_MAX, PreferredDirs
+from storage_engine.log.dirs.log_dirs import PREFERRED_MAX
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.tests.log import compaction_support
@@ -412,10 +412,14 @@ def test_unknown_log_dirs_and_names_without_room_are_refused(tmp_path):
     manager.close()
 
 
-def test_wishes_have_a_bound():
-    wanted = PreferredDirs()
+def test_wishes_have_a_bound(tmp_path):
+    manager = open_manager(two(tmp_path))
     for number in range(PREFERRED_MAX + 1):
-        wanted.prefer(TopicPartition("t", number), Path("/a"))
-    assert wanted.take(TopicPartition("t", 0)) is None
-    assert wanted.take(TopicPartition("t", 1)) == Path("/a")
-    assert wanted.take(TopicPartition("t", 1)) is None
+        manager.dirs.prefer(TopicPartition("t", number), tmp_path / "b")
+    counts = {tmp_path / "b": 1}
+    chosen = [
+        manager.dirs.for_new_log(TopicPartition("t", number), counts).path.name
+        for number in (0, 1, 1)
+    ]
+    assert chosen == ["a", "b", "a"]
+    manager.abandon()

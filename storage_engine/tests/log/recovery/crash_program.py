@@ -195,7 +195,7 @@ class CrashProgram:
 
     def _flush_a_part(self, model: LogModel, log: PartitionLog) -> None:
         """Prepared now, done after something else."""
-        job = log.prepare_flush()
+        job = log.flush_state.prepare()
         if self.choose.random() < 0.5:
             self._append(model, log)
         elif self.choose.random() < 0.5:
@@ -284,7 +284,7 @@ class CrashProgram:
     def _wait(self, model: LogModel, log: PartitionLog) -> None:
         self.clock.now_ms += self.choose.choice((1, 50, 400))
         assert self.manager is not None
-        self.manager.remove_files(log.take_deleted_files(self.clock.now_ms))
+        self.manager.remove_files(log.segments.take_deleted_files(self.clock.now_ms))
 
     def _reopen(self, model: LogModel, log: PartitionLog) -> None:
         crash_after, self.disk.crash_after = self.disk.crash_after, None

@@ -113,7 +113,7 @@ def test_a_job_counts_for_what_was_there_when_it_was_asked_for(tmp_path):
     log = open_log(tmp_path)
     fill(log, 30)
     end = log.log_end_offset
-    job = log.prepare_flush()
+    job = log.flush_state.prepare()
     fill(log, 30)
     job.run()
     job.finish()
@@ -123,7 +123,7 @@ def test_a_job_counts_for_what_was_there_when_it_was_asked_for(tmp_path):
 def test_a_job_that_a_truncation_overtook_counts_for_nothing(tmp_path):
     log = open_log(tmp_path)
     fill(log, 30)
-    job = log.prepare_flush()
+    job = log.flush_state.prepare()
     log.truncation.truncate_to(4)
     fill(log, 30)
     job.run()
@@ -134,7 +134,7 @@ def test_a_job_that_a_truncation_overtook_counts_for_nothing(tmp_path):
 def test_a_job_runs_to_its_end_although_the_log_was_deleted(tmp_path):
     log = open_log(tmp_path)
     fill(log, 30)
-    job = log.prepare_flush()
+    job = log.flush_state.prepare()
     log.delete()
     assert not log.directory.exists()
     job.run()
@@ -166,7 +166,7 @@ def test_closing_a_log_that_was_not_touched_syncs_nothing(tmp_path):
 def test_many_unflushed_segments_take_several_jobs(tmp_path):
     log = open_log(tmp_path, LogConfig(segment_bytes=200, index_interval_bytes=0))
     fill(log, 2 * SEGMENTS_PER_FLUSH + 5)
-    job = log.prepare_flush()
+    job = log.flush_state.prepare()
     job.run()
     job.finish()
     assert 0 < log.recovery_point == job.end_offset < log.log_end_offset
@@ -200,11 +200,11 @@ def test_a_flush_that_overtakes_another_one_claims_no_more_than_it_synced(segmen
     fill(log, 1)
     log.flush()
     fill(log, 20, epoch=1)
-    slow = log.prepare_flush()
+    slow = log.flush_state.prepare()
     count = log.segment_count
     fill(log, 3, epoch=1)
     assert log.segment_count == count
-    quick = log.prepare_flush()
+    quick = log.flush_state.prepare()
     quick.run()
     quick.finish()
     claimed = log.recovery_point

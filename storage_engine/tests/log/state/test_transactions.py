@@ -300,7 +300,7 @@ def test_the_index_of_a_deleted_segment_goes_with_it(tmp_path):
     assert {f"{stem}.txnindex" for stem in deleted}.isdisjoint(path.name for path in left)
     names = [path.name for path in segment_files(tmp_path, ".deleted")]
     assert sum(".txnindex." in name for name in names) == len(deleted)
-    log.take_deleted_files(10**9)
+    log.segments.take_deleted_files(10**9)
 
 
 def test_the_last_stable_offset_is_never_below_the_log_start(tmp_path):
