@@ -18,7 +18,7 @@ from storage_engine.log.segments.projected_slice import (
     project_slice,
 )
 from storage_engine.log.segments.segment_slice import SegmentSlice, find_slice
-from storage_engine.log.segments.time_search import Search, TimeSearch, TimestampedOffset, run
+from storage_engine.log.segments.time_search import Search, TimeSearch
 from storage_engine.log.state.producer_replay import find_aborted
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.protocol.typed.projection import TypedWant
@@ -149,14 +149,8 @@ class LogReads:
         stored.note_end(log.read_positions, projected.end_offset, projected.stored_bytes)
         return projected
 
-    def offset_for_timestamp(
-        self, timestamp_ms: int, max_offset: int | None = None
-    ) -> TimestampedOffset | None:
-        """Return the first record at or after that time, below `max_offset`."""
-        return run(self.search_timestamp(timestamp_ms, max_offset))
-
     def search_timestamp(self, timestamp_ms: int, max_offset: int | None = None) -> Search:
-        """Search as `offset_for_timestamp` does, in steps."""
+        """Search for the first record at or after that time, below `max_offset`."""
         log = self._log
         with storage_errors("read", log.directory):
             return (
@@ -165,14 +159,8 @@ class LogReads:
                 )
             )
 
-    def offset_of_largest_timestamp(
-        self, max_offset: int | None = None
-    ) -> TimestampedOffset | None:
-        """Return the first of the records with the largest timestamp below `max_offset`."""
-        return run(self.search_largest_timestamp(max_offset))
-
     def search_largest_timestamp(self, max_offset: int | None = None) -> Search:
-        """Search as `offset_of_largest_timestamp` does, in steps."""
+        """Search for the first of the records with the largest timestamp below `max_offset`."""
         log = self._log
         with storage_errors("read", log.directory):
             return (

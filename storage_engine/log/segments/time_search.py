@@ -43,18 +43,6 @@ class TimestampedOffset(NamedTuple):
 Search = Generator[Callable[[], Any] | None, Any, TimestampedOffset | None]
 
 
-def run(search: Search) -> TimestampedOffset | None:
-    """Return the result of a search that is not interrupted."""
-    result = None
-    try:
-        while True:
-            work = search.send(result)
-            result = None if work is None else work()
-    except StopIteration as end:
-        found: TimestampedOffset | None = end.value
-        return found
-
-
 class TimeSearch:
     """Searches in one log, which may change while a search is interrupted."""
 

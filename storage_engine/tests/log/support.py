@@ -18,6 +18,7 @@ from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.recovery.log_loader import LogStart
 from storage_engine.log.segments.segment_slice import SegmentSlice
+from storage_engine.log.segments.time_search import Search, TimestampedOffset
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     iter_headers,
@@ -177,3 +178,15 @@ def killed_when_told(module: str, *args: object, told_bytes: int) -> bytes:
     child.wait()
     child.stdout.close()
     return output
+
+
+def run_search(search: Search) -> TimestampedOffset | None:
+    """Return the result of a search that is not interrupted."""
+    result = None
+    try:
+        while True:
+            work = search.send(result)
+            result = None if work is None else work()
+    except StopIteration as end:
+        found: TimestampedOffset | None = end.value
+        return found

@@ -23,6 +23,7 @@ from storage_engine.tests.log.support import (
     SavedOffsets,
     join,
     open_log,
+    run_search,
     segment_files,
 )
 from storage_engine.tests.sampling import ALL_FAULTS
@@ -335,14 +336,14 @@ class LogMachine:
         bound = self.naive.boundary(share, self.naive.start)
         records = self.naive.records(bound)
         late = [record for record in records if record.timestamp_ms >= timestamp_ms]
-        found = self.log.reads.offset_for_timestamp(timestamp_ms, bound)
+        found = run_search(self.log.reads.search_timestamp(timestamp_ms, bound))
         self._check_found(found, late[0] if late else None)
 
     @action(share=SHARE)
     def find_latest_time(self, share):
         bound = self.naive.boundary(share, self.naive.start)
         records = [r for r in self.naive.records(bound) if r.timestamp_ms >= 0]
-        found = self.log.reads.offset_of_largest_timestamp(bound)
+        found = run_search(self.log.reads.search_largest_timestamp(bound))
         self._check_found(found, max(records, key=lambda r: r.timestamp_ms, default=None))
 
     def _check_found(self, found, record):

@@ -20,7 +20,7 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.records import decode_batches
 from storage_engine.tests.log.compaction_support import compact
-from storage_engine.tests.log.support import TP, open_log, read_all, read_one
+from storage_engine.tests.log.support import TP, open_log, read_all, read_one, run_search
 from storage_engine.tests.protocol.hostile_batches import (
     GOOD,
     INT64_MAX,
@@ -106,7 +106,7 @@ def test_an_odd_batch_is_stored_rolled_indexed_and_found_again(tmp_path, name, c
     count = sum(header.records_count for _, header in iter_headers(data))
     assert log.log_end_offset == 6 + count
     for timestamp_ms in (INT64_MIN, 0, 1000, INT64_MAX):
-        found = log.reads.offset_for_timestamp(timestamp_ms)
+        found = run_search(log.reads.search_timestamp(timestamp_ms))
         assert found is None or found.timestamp_ms >= timestamp_ms
     log.retention.delete_old_segments(5000, log.log_end_offset)
     log.flush()

@@ -21,7 +21,7 @@ from storage_engine.tests.log.compaction_support import (
     rows_of,
 )
 from storage_engine.tests.log.segments.test_index_files import check_indexes
-from storage_engine.tests.log.support import open_log, read_all
+from storage_engine.tests.log.support import open_log, read_all, run_search
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -206,10 +206,10 @@ def test_times_are_found_after_compaction(tmp_path):
     after = rows(log)
     for timestamp in (0, 1000, 1005, 1009, 1010, 9000):
         expected = [row.offset for row in after if row.timestamp_ms >= timestamp][:1]
-        found = log.reads.offset_for_timestamp(timestamp)
+        found = run_search(log.reads.search_timestamp(timestamp))
         assert ([] if found is None else [found.offset]) == expected
     largest = max(row.timestamp_ms for row in after)
-    found = log.reads.offset_of_largest_timestamp()
+    found = run_search(log.reads.search_largest_timestamp())
     assert found.timestamp_ms == largest == 1009
     log.close()
 

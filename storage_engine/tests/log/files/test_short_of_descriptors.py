@@ -31,6 +31,7 @@ from storage_engine.tests.log.support import (
     offsets_of,
     open_log,
     read_all,
+    run_search,
 )
 from storage_engine.tests.log.transaction_support import encoded, next_sequence, transactional
 from storage_engine.tests.sampling import by_turns
@@ -207,8 +208,8 @@ ACTIONS: dict[str, Action] = {
     "DeleteRecords": delete_records,
     "flush": roll_and_flush,
     "read": lambda log: offsets_of(read_all(log)),
-    "lookup by time": lambda log: log.reads.offset_for_timestamp(1030),
-    "lookup of the largest time": lambda log: log.reads.offset_of_largest_timestamp(),
+    "lookup by time": lambda log: run_search(log.reads.search_timestamp(1030)),
+    "lookup of the largest time": lambda log: run_search(log.reads.search_largest_timestamp()),
     "aborted transactions": lambda log: log.reads.aborted_transactions(0, log.log_end_offset),
     "a check of the indexes": lambda log: log.segments.first.repair_indexes(),
     "a new leader": lambda log: log.leader_appends.start_epoch(4),

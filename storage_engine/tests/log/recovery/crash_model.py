@@ -16,6 +16,7 @@ from storage_engine.log.segments.log_segment import LogSegment, offset_in_name
 from storage_engine.protocol.records.record_batch import BatchHeader, crc_matches
 from storage_engine.tests.log.compaction_support import Row, newest_of
 from storage_engine.tests.log.recovery.crash_batches import StoredBatch, batches_in, rows_in
+from storage_engine.tests.log.support import run_search
 
 TIMES_SHARE = 0.3
 """Of the openings after which the log is asked for times: an answer costs a decoded batch."""
@@ -221,14 +222,14 @@ class LogModel:
             ]
         rows = [(offset, timestamp) for offset, timestamp in rows if offset >= start]
         times = sorted({timestamp for _, timestamp in rows})
-        latest = log.reads.offset_of_largest_timestamp()
+        latest = run_search(log.reads.search_largest_timestamp())
         assert (latest.timestamp_ms if latest else None) == (times[-1] if times else None)
         if times:
             wanted = choose.choice(times)
-            answer = log.reads.offset_for_timestamp(wanted)
+            answer = run_search(log.reads.search_timestamp(wanted))
             expected = next(row for row in rows if row[1] >= wanted)
             assert answer and answer[:2] == expected, f"time {wanted}: {answer}, {expected}"
-            assert log.reads.offset_for_timestamp(times[-1] + 1) is None
+            assert run_search(log.reads.search_timestamp(times[-1] + 1)) is None
 
 
 def stored_batches(log: PartitionLog, disk: SimulatedDisk) -> list[StoredBatch]:

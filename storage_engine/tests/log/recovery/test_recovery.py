@@ -15,6 +15,7 @@ from storage_engine.tests.log.support import (
     open_log,
     read_all,
     read_one,
+    run_search,
     segment_files,
 )
 
@@ -175,7 +176,7 @@ def test_damaged_indexes_change_no_answer(tmp_path, suffix, damage):
     fill(log, 30)
     headers = read_all(log)
     end = log.log_end_offset
-    answers = {ts: log.reads.offset_for_timestamp(ts) for ts in (0, 1000, end)}
+    answers = {ts: run_search(log.reads.search_timestamp(ts)) for ts in (0, 1000, end)}
     log.close()
     index = segment_files(tmp_path / "good", suffix)[0]
     original = index.read_bytes()
@@ -200,7 +201,7 @@ def test_damaged_indexes_change_no_answer(tmp_path, suffix, damage):
             assert read_header(piece.view()) == header, position
         assert read_all(again, max_bytes=300) == headers, position
         for timestamp, answer in answers.items():
-            assert again.reads.offset_for_timestamp(timestamp) == answer, position
+            assert run_search(again.reads.search_timestamp(timestamp)) == answer, position
         again.close()
         shutil.rmtree(folder)
 
@@ -303,7 +304,7 @@ def test_a_machine_crash_after_a_clean_stop_may_take_the_last_index(tmp_path, su
     fill(log, 30)
     append(log, timestamp_ms=5)
     headers, end = read_all(log), log.log_end_offset
-    largest = log.reads.offset_of_largest_timestamp()
+    largest = run_search(log.reads.search_largest_timestamp())
     assert largest is not None
     log.close()
     path = segment_files(tmp_path, suffix)[0]
@@ -314,7 +315,7 @@ def test_a_machine_crash_after_a_clean_stop_may_take_the_last_index(tmp_path, su
         path.write_bytes(bytes(size) if damage == "zero" else b"")
     again = open_log(tmp_path, LogConfig(), clean=True, recovery_point=end)
     assert read_all(again) == headers
-    assert again.reads.offset_of_largest_timestamp() == largest
+    assert run_search(again.reads.search_largest_timestamp()) == largest
     assert again.retention.delete_old_segments(largest.timestamp_ms, high_watermark=end) == 0
 
 
