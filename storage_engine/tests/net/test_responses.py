@@ -12,10 +12,6 @@ from storage_engine.net.server import Server
 from storage_engine.net.serving import ServedListener
 
 
-class WatchedConnection(Connection):
-    __slots__ = ("__weakref__",)
-
-
 @pytest.fixture
 def no_collector():
     gc.disable()
@@ -23,11 +19,11 @@ def no_collector():
     gc.enable()
 
 
-def connected(loop) -> WatchedConnection:
+def connected(loop) -> Connection:
     listener: ServedListener[Connection] = ServedListener(
         host="", handle=lambda connection, frame: None
     )
-    connection = WatchedConnection(Server(loop, [listener]), listener)
+    connection = Connection(Server(loop, [listener]), listener)
     transport = MagicMock()
     transport.get_extra_info = {"socket": MagicMock(**{"fileno.return_value": 5})}.get
     connection.connection_made(transport)
