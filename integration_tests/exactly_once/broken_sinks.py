@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from connector.sink import micro_batch
+from connector.sink.micro_batch import MicroBatchId, streaming_micro_batch
 from integration_tests.exactly_once import sink_moments
 from integration_tests.exactly_once.sink_moments import MomentsWriter
 
@@ -43,13 +43,11 @@ class ReplayTwice(MomentsWriter):
     """Its query id does not survive its driver."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        named = micro_batch.streaming_micro_batch
-
-        def renamed(options: Any) -> micro_batch.MicroBatchId:
-            batch = named(options)
+        def renamed(options: Any) -> MicroBatchId:
+            batch = streaming_micro_batch(options)
             return replace(batch, query=f"{batch.query}-{incarnation()}")
 
-        with patch.object(micro_batch, "streaming_micro_batch", renamed):
+        with patch("connector.sink.writers.streaming_micro_batch", renamed):
             return super().write(iterator)
 
 

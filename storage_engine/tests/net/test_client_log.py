@@ -96,8 +96,7 @@ def test_what_was_left_out_is_told_with_the_next_line_where_nobody_tells_it_in_t
 
 PLAIN = {
     "administration/user_scram_credentials.py": "each line is a change in ZooKeeper",
-    "controller/full_orders.py": "orders come from the controller",
-    "controller/stop_replica.py": "orders come from the controller",
+    "controller/orders.py": "orders come from the controller",
 }
 """Handlers whose lines are not counted, and why."""
 

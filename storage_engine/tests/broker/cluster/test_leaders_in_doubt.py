@@ -1,5 +1,6 @@
 """Clients are not sent to a leader that has just died, and find its successor soon (R-REP12)."""
 
+import itertools
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -154,9 +155,9 @@ def test_a_follower_asks_again_at_once_after_a_lost_connection_and_then_less_and
     topic.wait_in_sync(TP, 1, 2, 3)
     network = topic.network
     network.cut(leader, other)
-    before = network.next_correlation_id()
+    before = next(network.correlation_ids)
     topic.loop.run_for(10_000)
-    assert network.next_correlation_id() - before < 200
+    assert next(network.correlation_ids) - before < 200
 
 
 def test_a_probe_of_an_incarnation_that_is_gone_says_nothing_of_the_one_after_it():
@@ -201,7 +202,7 @@ def test_a_request_that_names_very_many_topics_costs_a_look_at_some_of_them():
 @pytest.fixture
 def one_client(topic, monkeypatch):
     """All requests come on the same connection."""
-    monkeypatch.setattr(topic.network, "next_connection_number", lambda: 7)
+    monkeypatch.setattr(topic.network, "connection_numbers", itertools.repeat(7))
     return topic
 
 
