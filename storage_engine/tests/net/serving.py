@@ -74,8 +74,8 @@ def serving(
 class Client:
     """A raw socket that speaks frames."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
 
     def send(self, *payloads: bytes) -> None:
         self.socket.sendall(b"".join(framed(payload) for payload in payloads))

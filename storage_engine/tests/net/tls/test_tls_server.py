@@ -317,11 +317,6 @@ def test_a_request_that_waits_is_answered_while_the_server_closes(loop_thread):
 # --- the places of a server with several listeners ---
 
 
-APART = "127.0.0.9"
-"""Nobody else connects to it: a client of another test may still look for a broker whose port this
-server has now, and would take a place."""
-
-
 @contextlib.contextmanager
 def two_listeners(thread, **limits):
     listeners = [
@@ -332,8 +327,8 @@ def two_listeners(thread, **limits):
             tls=ListenerTls("INSIDE", profile_of()),
             is_for_brokers=True,
         ),
-        ServedListener(name="OUTSIDE", host=APART, handle=echo, max_connections=5),
-        ServedListener(name="OTHER", host=APART, handle=echo),
+        ServedListener(name="OUTSIDE", host="127.0.0.1", handle=echo, max_connections=5),
+        ServedListener(name="OTHER", host="127.0.0.1", handle=echo),
     ]
     server = Server(thread.loop, listeners, ServerLimits(**limits))
     thread.run(server.start())
@@ -350,9 +345,9 @@ def answered(client):
 
 def test_a_broker_takes_the_place_of_a_silent_client(loop_thread):
     with two_listeners(loop_thread, max_connections=4, idle_max_ms=4_000) as server:
-        clients = [Client(server.ports["OTHER"], APART) for _ in range(4)]
+        clients = [Client(server.ports["OTHER"]) for _ in range(4)]
         assert all(answered(client) for client in clients)
-        with Client(server.ports["OTHER"], APART) as fifth:
+        with Client(server.ports["OTHER"]) as fifth:
             assert fifth.closed_by_server()
         # Until a sweep has found the first one silent, long before it is closed for that.
         deadline = time.monotonic() + 1.2
@@ -391,16 +386,16 @@ def test_brokers_never_take_the_place_of_brokers(loop_thread):
 
 def test_a_listener_may_have_a_limit_of_its_own(loop_thread):
     with two_listeners(loop_thread, max_connections=100) as server:
-        clients = [Client(server.ports["OUTSIDE"], APART) for _ in range(5)]
+        clients = [Client(server.ports["OUTSIDE"]) for _ in range(5)]
         assert all(answered(client) for client in clients)
-        with Client(server.ports["OUTSIDE"], APART) as sixth:
+        with Client(server.ports["OUTSIDE"]) as sixth:
             assert sixth.closed_by_server()
-        with Client(server.ports["OTHER"], APART) as other:
+        with Client(server.ports["OTHER"]) as other:
             assert answered(other)
         for client in clients:
             client.close()
         eventually(lambda: not server.connections)
-        with Client(server.ports["OUTSIDE"], APART) as again:
+        with Client(server.ports["OUTSIDE"]) as again:
             assert answered(again)
 
 
