@@ -23,6 +23,15 @@ def _metadata(client):
         return None
 
 
+def _leaders(client):
+    topics = _metadata(client).topics
+    return {
+        (name, each.id): (each.leader, each.isrs)
+        for name, topic in topics.items()
+        for each in topic.partitions.values()
+    }
+
+
 def test_topics_are_made_and_leaders_elected_after_the_controller_was_killed(tmp_path):
     with running_cluster(tmp_path) as cluster:
         client = admin(cluster)
@@ -46,15 +55,18 @@ def test_topics_are_made_and_leaders_elected_after_the_controller_was_killed(tmp
         wait_until(led_by_the_living, "every partition has a live leader")
         create_topic(cluster, "after", partitions=3, replication_factor=2)
 
-        outcomes = []
+        outcomes = {}
+
+        def keep_outcome(error, message):
+            outcomes[message.topic(), message.partition()] = error
+
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
         for topic, partitions in (("before", 6), ("after", 3)):
             for partition in range(partitions):
-                producer.produce(
-                    topic, b"x", partition=partition, on_delivery=lambda e, _m: outcomes.append(e)
-                )
-        assert producer.flush(60) == 0
-        assert outcomes == [None] * 9
+                outcomes[topic, partition] = "not acknowledged"
+                producer.produce(topic, b"x", partition=partition, on_delivery=keep_outcome)
+        producer.flush(60)
+        assert all(outcome is None for outcome in outcomes.values()), (outcomes, _leaders(client))
 
         cluster.start_broker(first)
         for partition in range(6):

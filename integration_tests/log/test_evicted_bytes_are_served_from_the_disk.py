@@ -10,10 +10,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from integration_tests.metrics.scraping import scrape, total
 from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
 from storage_engine.log.files.disk import REAL_DISK
+from storage_engine.tools.local.local_cluster import LocalCluster
 
 VALUES = 400
 VALUE_BYTES = 50_000
 SEED = 5
+ROUNDS = 10
 
 
 def evict(folder: Path) -> list[Path]:
@@ -66,30 +68,45 @@ def test_a_consumer_gets_every_byte_of_an_evicted_log_in_order(forgetful):
             producer.poll(0)
         assert producer.flush(60) == 0
 
-        def evicted() -> list[Path] | None:
-            # What is being written back stays in the page cache.
-            files = evict(next(forgetful.rglob("cold-0")))
-            assert len(files) > 3
-            return None if any(is_cached(path) for path in files[:-1]) else files
+        # A kernel may read ahead as soon as it is asked whether bytes are in the page cache, and a
+        # fast disk may have brought all of them before a thread begins.
+        for _ in range(ROUNDS):
+            first = evict_closed_segments(forgetful)
+            assert consume(cluster) == values
+            assert is_cached(first)
+            if total(scrape(cluster), "headrace_cold_fetch_loads_total"):
+                return
+        raise AssertionError("the event loop left no wait for the disk to other threads")
 
-        files = wait_until(evicted, "the closed segments are out of the page cache")
-        assert files is not None
-        consumer = Consumer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "group.id": "none",
-                "enable.auto.commit": False,
-            }
-        )
-        consumer.assign([TopicPartition("cold", 0, 0)])
-        found: list[bytes] = []
-        while len(found) < VALUES:
-            messages = consumer.consume(VALUES, timeout=60)
-            assert messages, f"{len(found)} of {VALUES} records came"
-            assert not any(message.error() for message in messages)
-            found += [message.value() for message in messages]
-        consumer.close()
-        assert found == values
-        assert is_cached(files[0])
-        # The event loop left the wait for the disk to other threads.
-        assert total(scrape(cluster), "headrace_cold_fetch_loads_total") > 0
+
+def evict_closed_segments(folder: Path) -> Path:
+    """The first of the segment files."""
+
+    def evicted() -> list[Path] | None:
+        # What is being written back stays in the page cache.
+        files = evict(next(folder.rglob("cold-0")))
+        assert len(files) > 3
+        return None if any(is_cached(path) for path in files[:-1]) else files
+
+    files = wait_until(evicted, "the closed segments are out of the page cache")
+    assert files is not None
+    return files[0]
+
+
+def consume(cluster: LocalCluster) -> list[bytes | None]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "none",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition("cold", 0, 0)])
+    found: list[bytes | None] = []
+    while len(found) < VALUES:
+        messages = consumer.consume(VALUES, timeout=60)
+        assert messages, f"{len(found)} of {VALUES} records came"
+        assert not any(message.error() for message in messages)
+        found += [message.value() for message in messages]
+    consumer.close()
+    return found
