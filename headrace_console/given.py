@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace_console.document import Document, Json
 from headrace_console.problem import ConsoleError
 
 DEFAULT_LIMIT = 50
@@ -72,7 +73,7 @@ def _whole(text: str) -> int | None:
 class Body:
     """A JSON object."""
 
-    def __init__(self, document: Mapping[str, Any], place: str = "") -> None:
+    def __init__(self, document: Mapping[str, Json], place: str = "") -> None:
         self._document = document
         self._place = place
 
@@ -162,7 +163,7 @@ class Body:
             raise bad(f"'confirm' must be the name that is changed, '{name}', typed again")
 
 
-def json_object(data: bytes, *, nan_is_null: bool = False) -> dict[str, Any]:
+def json_object(data: bytes, *, nan_is_null: bool = False) -> Document:
     """ConsoleError for what is no JSON object. `nan_is_null`: NaN and Infinity, which are no JSON
     but which programs write, are null."""
     constant = (lambda name: None) if nan_is_null else _no_constant

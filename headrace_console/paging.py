@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from headrace_console.document import Document, Json
 from headrace_console.problem import ConsoleError
 
 Row = TypeVar("Row")
@@ -60,8 +61,8 @@ class PagedRows(Generic[Row]):
         row: Callable[[Row], Any] = itself,
         *,
         as_of_ms: int,
-        unanswered: Sequence[Mapping[str, Any]] = (),
-    ) -> dict[str, Any]:
+        unanswered: Sequence[Mapping[str, Json]] = (),
+    ) -> Document:
         """As the API has it."""
         return {
             "as_of_ms": as_of_ms,

@@ -4,8 +4,8 @@ Source: R-CON1.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
+from headrace_console.document import Document
 from storage_engine.core.errors import (
     AuthenticationError,
     ConfigError,
@@ -86,7 +86,7 @@ class ConsoleError(HeadraceError):
         message: str,
         *,
         retry_after_s: int | None = None,
-        unanswered: Sequence[dict[str, Any]] = (),
+        unanswered: Sequence[Document] = (),
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -98,7 +98,7 @@ class ConsoleError(HeadraceError):
         return _STATUS[self.code]
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """The body of the answer."""
         text = printable(str(self))
         if len(text) > MAX_MESSAGE:

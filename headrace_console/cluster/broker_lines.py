@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headrace_console.document import Document
 from storage_engine.client.addresses import Address
 from storage_engine.client.broker_discovery import GivenBrokers
 from storage_engine.client.connection import NotServedError
@@ -33,7 +34,7 @@ Ask = Callable[[Mapping[int, Sequence[Question]]], dict[int, list[Any]]]
 """Asks brokers; without those that do not answer."""
 
 
-def unanswered(answers: Mapping[int, Any], what: str) -> list[dict[str, Any]]:
+def unanswered(answers: Mapping[int, Any], what: str) -> list[Document]:
     """Those of `answers` that are errors, in words."""
     return [
         {"broker": broker, "what": what, "why": why_not(broker, each)}

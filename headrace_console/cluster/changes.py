@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace_console.cluster.snapshot import Snapshot
+from headrace_console.document import Document
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataPartition
@@ -38,7 +39,7 @@ class TimelineEvent:
     observed_within_ms: int = 0
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """As the API has it."""
         return asdict(self)
 

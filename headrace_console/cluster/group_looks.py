@@ -13,6 +13,7 @@ from typing import Any
 from headrace_console.cluster.broker_lines import Ask, Question
 from headrace_console.cluster.group_marks import GroupMarks, GroupReading, MarkKey
 from headrace_console.cluster.snapshot import Ends, SeenGroup
+from headrace_console.document import Json
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -114,7 +115,7 @@ class GroupLooks:
                 states[each.group_id] = (each.group_state or "", broker)
         return None if len(silent) == len(well) else (states, silent)
 
-    def _chosen(self, states: Mapping[str, Any]) -> list[str]:
+    def _chosen(self, states: Mapping[str, Json]) -> list[str]:
         """Whose turn it is: all, where they have few partitions."""
         if not any(group in states for group in self._turn):
             self._turn = sorted(states)

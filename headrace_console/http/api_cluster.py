@@ -1,9 +1,9 @@
 """Routes of the first screen, of brokers, the timeline and access."""
 
 import time
-from typing import Any
 
 from headrace_console.cluster.snapshot import Snapshot
+from headrace_console.document import Document
 from headrace_console.http.routes import Call, RouteTable
 from headrace_console.problem import ConsoleError
 from headrace_console.queries.query_store import SparkQuery
@@ -32,7 +32,7 @@ def visible_queries(call: Call, snapshot: Snapshot | None) -> list[SparkQuery]:
 
 
 @ROUTES.add("GET", "/overview")
-def get_overview(call: Call) -> dict[str, Any]:
+def get_overview(call: Call) -> Document:
     snapshot = call.watcher.snapshot()
     at_ms = now_ms()
     found = find_problems(
@@ -51,7 +51,7 @@ def get_overview(call: Call) -> dict[str, Any]:
 
 
 @ROUTES.add("GET", "/brokers/{broker:int}/settings")
-def get_broker_settings(call: Call) -> dict[str, Any]:
+def get_broker_settings(call: Call) -> Document:
     broker = int(call.path["broker"])
     if broker not in call.watcher.snapshot().metadata.brokers:
         raise ConsoleError("not_found", f"broker {broker} is not in the cluster now")
@@ -60,7 +60,7 @@ def get_broker_settings(call: Call) -> dict[str, Any]:
 
 
 @ROUTES.add("GET", "/timeline")
-def get_timeline(call: Call) -> dict[str, Any]:
+def get_timeline(call: Call) -> Document:
     params = call.params
     limit = params.integer("limit", 200, least=1, most=1_000)
     assert limit is not None
@@ -88,17 +88,17 @@ def _secured(call: Call) -> None:
 
 
 @ROUTES.add("GET", "/access/users")
-def get_users(call: Call) -> dict[str, Any]:
+def get_users(call: Call) -> Document:
     _secured(call)
     return call.upstream.call(lambda cluster: access.user_list(cluster, call.page(), now_ms()))
 
 
 @ROUTES.add("GET", "/access/acls")
-def get_rules(call: Call) -> dict[str, Any]:
+def get_rules(call: Call) -> Document:
     _secured(call)
     return call.upstream.call(lambda cluster: access.rule_list(cluster, call.page(), now_ms()))
 
 
 @ROUTES.add("GET", "/access/quotas")
-def get_quotas(call: Call) -> dict[str, Any]:
+def get_quotas(call: Call) -> Document:
     return call.upstream.call(lambda cluster: access.quota_list(cluster, call.page(), now_ms()))

@@ -1,7 +1,6 @@
 """Routes of groups, and of dead letters, whose changes are shown before they are made."""
 
-from typing import Any
-
+from headrace_console.document import Document
 from headrace_console.http.api_cluster import now_ms, visible_queries
 from headrace_console.http.routes import Call, RouteTable
 from headrace_console.http.sessions import remember
@@ -16,25 +15,25 @@ ROUTES = RouteTable()
 
 
 @ROUTES.add("GET", "/groups")
-def get_groups(call: Call) -> dict[str, Any]:
+def get_groups(call: Call) -> Document:
     snapshot = call.watcher.snapshot()
     return call.upstream.ask_brokers(lambda lines: groups.group_list(lines, snapshot, call.page()))
 
 
 @ROUTES.add("GET", "/groups/{group:path}")
-def get_group(call: Call) -> dict[str, Any]:
+def get_group(call: Call) -> Document:
     return call.upstream.call(lambda cluster: groups.group_document(cluster, call.name("group")))
 
 
 @ROUTES.add("DELETE", "/groups/{group:path}")
-def delete_group(call: Call) -> dict[str, Any]:
+def delete_group(call: Call) -> Document:
     group = call.name("group")
     call.upstream.call(lambda cluster: groups.delete(cluster, group, call.body))
     return {"deleted": group}
 
 
 @ROUTES.add("POST", "/groups/{group:path}/reset/preview")
-def post_preview(call: Call) -> dict[str, Any]:
+def post_preview(call: Call) -> Document:
     shown = call.upstream.call(
         lambda cluster: groups.preview_reset(cluster, call.name("group"), call.body)
     )
@@ -46,7 +45,7 @@ def post_preview(call: Call) -> dict[str, Any]:
 
 
 @ROUTES.add("POST", "/groups/{group:path}/reset/apply")
-def post_apply(call: Call) -> dict[str, Any]:
+def post_apply(call: Call) -> Document:
     group = call.name("group")
     call.body.confirm(group)
     shown = _remembered(call)
@@ -65,7 +64,7 @@ def _no_preview() -> ConsoleError:
 
 
 @ROUTES.add("GET", "/dead-letters")
-def get_letters(call: Call) -> dict[str, Any]:
+def get_letters(call: Call) -> Document:
     snapshot = call.watcher.snapshot()
     told = [each.dead_letter_topic for each in visible_queries(call, snapshot)]
     rows = call.upstream.call(
@@ -81,7 +80,7 @@ def get_letters(call: Call) -> dict[str, Any]:
 
 
 @ROUTES.add("POST", "/dead-letters/{topic}/preview")
-def post_letters_preview(call: Call) -> dict[str, Any]:
+def post_letters_preview(call: Call) -> Document:
     shown = call.upstream.call(lambda cluster: preview(cluster, call.path["topic"], call.body))
     return {
         "preview_id": remember(call.own_session(), "letters", shown),
@@ -91,7 +90,7 @@ def post_letters_preview(call: Call) -> dict[str, Any]:
 
 
 @ROUTES.add("POST", "/dead-letters/{topic}/replay")
-def post_replay(call: Call) -> tuple[int, dict[str, Any]]:
+def post_replay(call: Call) -> tuple[int, Document]:
     topic = call.path["topic"]
     call.body.confirm(topic)
     shown = _remembered(call)
@@ -105,7 +104,7 @@ def post_replay(call: Call) -> tuple[int, dict[str, Any]]:
 
 
 @ROUTES.add("GET", "/dead-letters/{topic}/replays")
-def get_replays(call: Call) -> dict[str, Any]:
+def get_replays(call: Call) -> Document:
     topic = call.path["topic"]
     known_topic(call.watcher.snapshot(), topic)
     return {"rows": [each.document for each in call.state.replays.of_topic(topic)]}
@@ -120,12 +119,12 @@ def _replay(call: Call) -> ReplayRun:
 
 
 @ROUTES.add("GET", "/replays/{id}")
-def get_replay(call: Call) -> dict[str, Any]:
+def get_replay(call: Call) -> Document:
     return _replay(call).document
 
 
 @ROUTES.add("DELETE", "/replays/{id}")
-def delete_replay(call: Call) -> dict[str, Any]:
+def delete_replay(call: Call) -> Document:
     run = _replay(call)
     call.state.replays.stop(run, call.upstream.user)
     return run.document

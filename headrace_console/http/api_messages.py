@@ -4,6 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from headrace_console.document import Document
 from headrace_console.given import MOST_LIMIT, Params, bad
 from headrace_console.http.api_cluster import now_ms
 from headrace_console.http.routes import Call, RouteTable
@@ -51,7 +52,7 @@ def search_request(topic: str, params: Params) -> SearchRequest:
 
 
 @ROUTES.add("GET", "/topics/{topic}/messages")
-def get_messages(call: Call) -> dict[str, Any]:
+def get_messages(call: Call) -> Document:
     request = search_request(call.path["topic"], call.params)
     found = call.upstream.call(
         lambda cluster: collected(MessageSearch(cluster, request, ONE_ANSWER, is_left=call.is_left))
@@ -61,10 +62,10 @@ def get_messages(call: Call) -> dict[str, Any]:
 
 
 @ROUTES.add("GET", "/topics/{topic}/messages/{partition:int}/{offset:int}")
-def get_message(call: Call) -> dict[str, Any]:
+def get_message(call: Call) -> Document:
     tp = _place(call)
 
-    def work(cluster: Any) -> dict[str, Any]:
+    def work(cluster: Any) -> Document:
         known = TopicSchemas(cluster).get(tp.topic)
         schema = None if known is None else known.schema
         return one_message(cluster, tp, int(call.path["offset"]), schema)
@@ -94,7 +95,7 @@ def _file_name(name: str) -> str:
 
 
 @ROUTES.add("GET", "/topics/{topic}/batches")
-def get_batches(call: Call) -> dict[str, Any]:
+def get_batches(call: Call) -> Document:
     number = call.params.integer("partition", None, most=2**31 - 1)
     if number is None:
         raise bad("parameter 'partition' is missing")
@@ -103,7 +104,7 @@ def get_batches(call: Call) -> dict[str, Any]:
     limit = call.params.integer("limit", 50, least=1, most=MOST_LIMIT)
     assert start is not None and limit is not None
 
-    def work(cluster: Any) -> dict[str, Any]:
+    def work(cluster: Any) -> Document:
         if tp.partition not in cluster.topic(tp.topic).partitions:
             raise cluster.unknown(tp)
         is_typed = TopicSchemas(cluster).get(tp.topic) is not None

@@ -1,12 +1,12 @@
 """Routes of queries and sinks; and the one to which queries post, which has no session."""
 
 import hmac
-from typing import Any
 
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace_console.document import Document
 from headrace_console.http.api_cluster import now_ms, visible_queries
 from headrace_console.http.guard import read_body
 from headrace_console.http.routes import Call, RouteTable, check_json
@@ -22,7 +22,7 @@ ROUTES = RouteTable()
 
 
 @ROUTES.add("GET", "/queries")
-def get_queries(call: Call) -> dict[str, Any]:
+def get_queries(call: Call) -> Document:
     is_secured = call.state.settings.mechanism is not None
     snapshot = call.watcher.snapshot() if is_secured else None
     queries = visible_queries(call, snapshot)
@@ -30,7 +30,7 @@ def get_queries(call: Call) -> dict[str, Any]:
 
 
 @ROUTES.add("GET", "/queries/{query}")
-def get_query(call: Call) -> dict[str, Any]:
+def get_query(call: Call) -> Document:
     snapshot = call.watcher.snapshot()
     query = next(
         (each for each in visible_queries(call, snapshot) if each.id == call.path["query"]), None
@@ -41,29 +41,25 @@ def get_query(call: Call) -> dict[str, Any]:
             "no query with this id has posted its progress here; see connector.QueryMetrics",
         )
     document = query_document(query, snapshot, call.state.settings.thresholds, now_ms())
-    _add_sink(call, query, document)
-    return document
+    return document | _sink_fields(call, query)
 
 
-def _add_sink(call: Call, query: SparkQuery, document: dict[str, Any]) -> None:
+def _sink_fields(call: Call, query: SparkQuery) -> Document:
     """What the coordinator of its sink knows; without it the page is shown all the same."""
     sink = query.sink_id or query.id
     snapshot = call.watcher.snapshot()
     try:
         rows, silent = call.upstream.ask_brokers(lambda lines: ask_sinks(lines, snapshot, [sink]))
     except NoSinksError:
-        return
+        return {}
     except HeadraceError as error:
-        document["unanswered"].append({"broker": None, "what": "its sink", "why": str(error)})
-        return
-    document["unanswered"] += silent
-    found = [row for row in rows if row[1].query == query.id]
-    if found:
-        document["sink_state"] = sink_row(*found[0])
+        return {"unanswered": [{"broker": None, "what": "its sink", "why": str(error)}]}
+    found = [sink_row(*row) for row in rows if row[1].query == query.id]
+    return {"unanswered": silent} | ({"sink_state": found[0]} if found else {})
 
 
 @ROUTES.add("GET", "/sinks")
-def get_sinks(call: Call) -> dict[str, Any]:
+def get_sinks(call: Call) -> Document:
     snapshot = call.watcher.snapshot()
     return call.upstream.ask_brokers(lambda lines: sink_list(lines, snapshot, call.page()))
 

@@ -1,8 +1,7 @@
 """Routes of topics and of what readers of them wait for."""
 
-from typing import Any
-
 from headrace_console.cluster.snapshot import Snapshot
+from headrace_console.document import Document
 from headrace_console.http.api_cluster import now_ms, visible_queries
 from headrace_console.http.routes import Call, RouteTable
 from headrace_console.records.producing import produce_one
@@ -13,19 +12,19 @@ ROUTES = RouteTable()
 
 
 @ROUTES.add("GET", "/topics")
-def get_topics(call: Call) -> dict[str, Any]:
+def get_topics(call: Call) -> Document:
     snapshot = call.watcher.snapshot()
     return topics.topic_list(snapshot, call.page(), internal=call.params.flag("internal"))
 
 
 @ROUTES.add("POST", "/topics")
-def post_topic(call: Call) -> tuple[int, dict[str, Any]]:
+def post_topic(call: Call) -> tuple[int, Document]:
     name = call.upstream.call(lambda cluster: topics.create(cluster, call.body))
     return 201, _after_change(call, name)
 
 
 @ROUTES.add("GET", "/topics/{topic}")
-def get_topic(call: Call) -> dict[str, Any]:
+def get_topic(call: Call) -> Document:
     return _document(call, call.path["topic"], call.watcher.snapshot())
 
 
@@ -36,7 +35,7 @@ def _newer(call: Call) -> Snapshot:
     return call.watcher.snapshot(newer_than_ms=asked_ms)
 
 
-def _document(call: Call, name: str, snapshot: Snapshot) -> dict[str, Any]:
+def _document(call: Call, name: str, snapshot: Snapshot) -> Document:
     if name not in snapshot.metadata.topics:
         # It may be as new as that.
         call.watcher.look_soon()
@@ -47,20 +46,20 @@ def _document(call: Call, name: str, snapshot: Snapshot) -> dict[str, Any]:
     )
 
 
-def _after_change(call: Call, name: str) -> dict[str, Any]:
+def _after_change(call: Call, name: str) -> Document:
     """What was changed is shown as it is now."""
     return _document(call, name, _newer(call))
 
 
 @ROUTES.add("PATCH", "/topics/{topic}")
-def patch_topic(call: Call) -> dict[str, Any]:
+def patch_topic(call: Call) -> Document:
     name = call.path["topic"]
     call.upstream.call(lambda cluster: topics.alter(cluster, name, call.body))
     return _after_change(call, name)
 
 
 @ROUTES.add("DELETE", "/topics/{topic}")
-def delete_topic(call: Call) -> dict[str, Any]:
+def delete_topic(call: Call) -> Document:
     name = call.path["topic"]
     call.upstream.call(lambda cluster: topics.delete(cluster, name, call.body))
     _newer(call)
@@ -68,23 +67,23 @@ def delete_topic(call: Call) -> dict[str, Any]:
 
 
 @ROUTES.add("GET", "/topics/{topic}/partitions")
-def get_partitions(call: Call) -> dict[str, Any]:
+def get_partitions(call: Call) -> Document:
     return topics.partition_list(call.watcher.snapshot(), call.path["topic"], call.page())
 
 
 @ROUTES.add("POST", "/topics/{topic}/records")
-def post_record(call: Call) -> tuple[int, dict[str, Any]]:
+def post_record(call: Call) -> tuple[int, Document]:
     name = call.path["topic"]
     return 201, call.upstream.call(lambda cluster: produce_one(cluster, name, call.body))
 
 
 @ROUTES.add("GET", "/topics/{topic}/waiting")
-def get_topic_waiting(call: Call) -> dict[str, Any]:
+def get_topic_waiting(call: Call) -> Document:
     snapshot = call.watcher.snapshot()
     return waiting_list(snapshot, call.page(), now_ms(), topic=call.path["topic"])
 
 
 @ROUTES.add("GET", "/waiting")
-def get_waiting(call: Call) -> dict[str, Any]:
+def get_waiting(call: Call) -> Document:
     snapshot = call.watcher.snapshot()
     return waiting_list(snapshot, call.page(), now_ms(), topic=call.params.text("topic"))

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from headrace_console.cluster.upstream import ANSWER_TIMEOUT_S, Upstream
 from headrace_console.cluster.watcher import ClusterWatcher
+from headrace_console.document import Document
 from headrace_console.given import DEFAULT_LIMIT, MOST_LIMIT, Body, Params, bad
 from headrace_console.http.guard import MOST_BODY_BYTES, read_body
 from headrace_console.http.sessions import ConsoleUser, Session
@@ -93,7 +94,7 @@ class Call:
         return self.session
 
 
-Answer = tuple[int, Any] | dict[str, Any] | Response
+Answer = tuple[int, Any] | Document | Response
 Work = Callable[[Call], Answer]
 
 

@@ -3,7 +3,6 @@
 import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from starlette.requests import Request
 
@@ -11,6 +10,7 @@ from headrace_console.cluster.changes import TimelineEvent
 from headrace_console.cluster.upstream import Upstream
 from headrace_console.cluster.watcher import ClusterWatcher
 from headrace_console.console_settings import ConsoleSettings
+from headrace_console.document import Document
 from headrace_console.http.sessions import ConsoleUser, LogInLimit, Session, Sessions
 from headrace_console.problem import ConsoleError
 from headrace_console.queries.query_store import QueryStore
@@ -115,7 +115,7 @@ class ServerState:
             self._logged = changes, events
         return events
 
-    def cluster_document(self, session: Session | None) -> dict[str, Any]:
+    def cluster_document(self, session: Session | None) -> Document:
         """The part of /session that needs the cluster. It blocks, but does not wait for it long."""
         principal = None if session is None else session.principal
         if principal is None:
@@ -139,7 +139,7 @@ class ServerState:
             },
         }
 
-    def session_document(self, session: Session | None) -> dict[str, Any]:
+    def session_document(self, session: Session | None) -> Document:
         """The answer of /session."""
         settings = self.settings
         principal = None if session is None else session.principal

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from headrace_console.document import Document, Json
 from headrace_console.given import Body, bad, json_object
 
 MOST_BYTES = 256 << 10
@@ -45,8 +46,8 @@ class SparkProgress:
     """What is kept of Spark's StreamingQueryProgress."""
 
     kept: KeptProgress
-    sources: tuple[Mapping[str, Any], ...]
-    operators: tuple[Mapping[str, Any], ...]
+    sources: tuple[Mapping[str, Json], ...]
+    operators: tuple[Mapping[str, Json], ...]
     sink_description: str | None
 
 
@@ -66,7 +67,7 @@ class ProgressEvent:
     sink_topics: tuple[str, ...] = ()
     dead_letter_topic: str | None = None
     topics: tuple[str, ...] = ()
-    commits: tuple[Mapping[str, Any], ...] = ()
+    commits: tuple[Mapping[str, Json], ...] = ()
     app: Mapping[str, str | None] = field(default_factory=dict)
     progress: SparkProgress | None = None
 
@@ -133,7 +134,7 @@ def _cut(text: str | None) -> str | None:
     return text[:MOST_KEPT_TEXT] + "…"
 
 
-def _commit(body: Body) -> dict[str, Any]:
+def _commit(body: Body) -> Document:
     outcome = body.text_or_none("outcome")
     if outcome not in _OUTCOMES:
         raise body.wrong("outcome", f"one of {', '.join(_OUTCOMES)}")
@@ -163,7 +164,7 @@ def _progress(body: Body, at_ms: int, lag: int | None) -> SparkProgress:
     )
 
 
-def _phases(raw: Mapping[str, Any]) -> dict[str, int]:
+def _phases(raw: Mapping[str, Json]) -> dict[str, int]:
     found = {}
     for name, value in list(raw.items())[:MOST_PHASES]:
         duration = _count(value)
@@ -172,7 +173,7 @@ def _phases(raw: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def _source(body: Body) -> dict[str, Any]:
+def _source(body: Body) -> Document:
     end = body.raw("endOffset")
     read, latest = _offsets(end), _offsets(body.raw("latestOffset"))
     topics = {topic for topic, _ in read} | {topic for topic, _ in latest}
@@ -210,7 +211,7 @@ def _behind(
     return sum(max(0, end - read.get(place, end)) for place, end in latest.items())
 
 
-def _operator(body: Body) -> dict[str, Any]:
+def _operator(body: Body) -> Document:
     return {
         "name": _text(body, "operatorName"),
         "rows_total": _count(body.raw("numRowsTotal")),

@@ -8,8 +8,8 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from headrace_console.document import Json
 from headrace_console.queries.progress_post import KeptProgress, ProgressEvent
 
 MOST_QUERIES = 200
@@ -43,12 +43,12 @@ class SparkQuery:
     dead_letter_topic: str | None = None
     source_topics: tuple[str, ...] = ()
     app: Mapping[str, str | None] = field(default_factory=dict)
-    sources: tuple[Mapping[str, Any], ...] = ()
-    operators: tuple[Mapping[str, Any], ...] = ()
+    sources: tuple[Mapping[str, Json], ...] = ()
+    operators: tuple[Mapping[str, Json], ...] = ()
     sink_description: str | None = None
     runs: "OrderedDict[str, list[int]]" = field(default_factory=OrderedDict)
     history: deque[KeptProgress] = field(default_factory=lambda: deque(maxlen=MOST_PROGRESSES))
-    commits: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_COMMITS))
+    commits: deque[Mapping[str, Json]] = field(default_factory=lambda: deque(maxlen=MOST_COMMITS))
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from headrace_console.document import Document
 from headrace_console.records.shown_values import LIST_CHARS, shown_cell, shown_text, shown_value
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.column_types import ddl_of
@@ -17,6 +18,15 @@ MOST_HEADERS = 50
 """Of a message."""
 
 
+class FoundMessage(NamedTuple):
+    """A message as it is shown, and its place."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    document: Document
+
+
 def messages(
     tp: TopicPartition,
     records: DecodedRecords,
@@ -25,7 +35,7 @@ def messages(
     columns: Sequence[str] | None,
     most_chars: int = LIST_CHARS,
     pretty: bool = False,
-) -> list[dict[str, Any]]:
+) -> list[FoundMessage]:
     """The messages at these places. `columns`: of a topic with a schema, whose values are JSON."""
     at = pa.array(places, pa.int64())
     chosen = (
@@ -42,7 +52,7 @@ def messages(
     rows = []
     for offset, at_ms, kind, key, value, headers in zip(*chosen, strict=True):
         own = [(each["key"], each["value"]) for each in headers or ()]
-        row: dict[str, Any] = {
+        row: Document = {
             "partition": tp.partition,
             "offset": offset,
             "timestamp_ms": at_ms,
@@ -59,11 +69,11 @@ def messages(
         }
         if columns is not None:
             _add_cells(row, value, columns)
-        rows.append(row)
+        rows.append(FoundMessage(tp.partition, offset, at_ms, row))
     return rows
 
 
-def _add_cells(row: dict[str, Any], value: bytes | None, columns: Sequence[str]) -> None:
+def _add_cells(row: Document, value: bytes | None, columns: Sequence[str]) -> None:
     """The columns of a value that a broker, or we, have written as JSON."""
     if value is None:
         return
@@ -78,7 +88,7 @@ def _add_cells(row: dict[str, Any], value: bytes | None, columns: Sequence[str])
     row["row_cut"] = [place for place, (_, is_cut) in enumerate(cells) if is_cut]
 
 
-def _dead_letter(headers: list[tuple[Any, Any]]) -> dict[str, Any] | None:
+def _dead_letter(headers: list[tuple[str | bytes, bytes | None]]) -> Document | None:
     named = {name: value for name, value in headers if isinstance(name, str)}
     if TOPIC not in named:
         return None
@@ -96,7 +106,7 @@ def _number(data: bytes | None) -> int | None:
     return int(text) if text.isdigit() and len(text) < 20 else None
 
 
-def schema_columns(schema: TopicSchema, names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+def schema_columns(schema: TopicSchema, names: Sequence[str] | None = None) -> list[Document]:
     """The columns that a table has: those of `names`, or all that are not hidden."""
     latest = schema.latest
     keys = {column.name for column in schema.key_columns(latest)}

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace_console.records.found_messages import messages, schema_columns
+from headrace_console.document import Document
+from headrace_console.records.found_messages import FoundMessage, messages, schema_columns
 from headrace_console.records.reading_plan import Ranges, ReadingPlan, plan_reading
 from headrace_console.records.record_search import RecordSearch
 from headrace_console.records.typed_records import typed_records
@@ -111,7 +112,7 @@ class MessageSearch:
         self._unanswered: list[dict[str, object]] = []
         self._troubles: list[SearchEvent] = []
         self._reading: TypedReading | None = None
-        self._columns: list[dict[str, Any]] | None = None
+        self._columns: list[Document] | None = None
 
     def events(self) -> Iterator[SearchEvent]:
         """Raises what a request for the topic raises, before the first event."""
@@ -151,7 +152,7 @@ class MessageSearch:
         )
 
     @property
-    def scanned(self) -> dict[str, Any]:
+    def scanned(self) -> Document:
         """What the search has looked at."""
         return {"records": self._records, "bytes": self._bytes, "partitions": len(self._seen)}
 
@@ -230,7 +231,7 @@ class MessageSearch:
     def _window_backwards(self, plan: ReadingPlan, windows: Ranges) -> Iterator[SearchEvent]:
         """All of the window is read before its newest are shown. Where it can't be read to its end,
         nothing of that partition is: the next search begins there."""
-        found: list[dict[str, Any]] = []
+        found: list[FoundMessage] = []
         reached = {tp: start for tp, (start, _) in windows.items()}
         bytes_before = self._bytes
         self._told_s = time.monotonic()
@@ -244,21 +245,21 @@ class MessageSearch:
             if self._is_due():
                 yield self._progress(reached)
         whole = {tp.partition: tp for tp, (_, end) in windows.items() if reached[tp] >= end}
-        of_partitions: dict[int, list[dict[str, Any]]] = {number: [] for number in whole}
+        of_partitions: dict[int, list[FoundMessage]] = {number: [] for number in whole}
         for row in reversed(found):
-            if row["partition"] in whole:
-                of_partitions[row["partition"]].append(row)
+            if row.partition in whole:
+                of_partitions[row.partition].append(row)
         # By time, and each partition by its offsets: what is cut has smaller ones than what is not.
         kept = list(
-            heapq.merge(*of_partitions.values(), key=lambda row: row["timestamp_ms"], reverse=True)
+            heapq.merge(*of_partitions.values(), key=lambda row: row.timestamp_ms, reverse=True)
         )
         left = self._request.limit - self._found
         shown, cut = kept[:left], kept[left:]
         lowest = {tp: windows[tp][0] for tp in whole.values()}
         for row in cut:
             # The next search shows them: it begins behind the newest that was not shown.
-            tp = whole[row["partition"]]
-            lowest[tp] = max(lowest[tp], row["offset"] + 1)
+            tp = whole[row.partition]
+            lowest[tp] = max(lowest[tp], row.offset + 1)
         for tp, start in lowest.items():
             plan.read(tp, start, windows[tp][1])
         yield from self._shown(shown)
@@ -301,12 +302,12 @@ class MessageSearch:
 
     def _match(
         self, fetched: FetchedBatches, end_offset: int | None, most: int | None
-    ) -> tuple[list[dict[str, Any]], int]:
+    ) -> tuple[list[FoundMessage], int]:
         """The messages that are found, and the offset up to which was looked."""
         self._bytes += len(fetched.records)
         self._seen.add(fetched.tp.partition)
-        rows: list[dict[str, Any]] = []
-        names = None if self._columns is None else [each["name"] for each in self._columns]
+        rows: list[FoundMessage] = []
+        names = None if self._columns is None else [str(each["name"]) for each in self._columns]
         for records in self._decoded(fetched, end_offset):
             self._records += len(records)
             mask = self._request.search.mask(records, self._is_over)
@@ -314,8 +315,7 @@ class MessageSearch:
             if most is not None and len(rows) + len(places) >= most:
                 places = places[: most - len(rows)]
                 rows += messages(fetched.tp, records, places, columns=names)
-                last = rows[-1]["offset"] if rows else fetched.start_offset - 1
-                return rows, int(last) + 1
+                return rows, rows[-1].offset + 1 if rows else fetched.start_offset
             rows += messages(fetched.tp, records, places, columns=names)
         end = fetched.next_offset
         return rows, end if end_offset is None else min(end, end_offset)
@@ -349,10 +349,10 @@ class MessageSearch:
                     )
                 )
 
-    def _shown(self, rows: list[dict[str, Any]]) -> Iterator[SearchEvent]:
+    def _shown(self, rows: list[FoundMessage]) -> Iterator[SearchEvent]:
         if rows:
             self._found += len(rows)
-            yield SearchEvent("rows", {"rows": rows})
+            yield SearchEvent("rows", {"rows": [row.document for row in rows]})
 
     def _is_due(self) -> bool:
         """Whether it is time to tell of progress."""

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace_console.cluster.upstream import DEADLINE_MS
+from headrace_console.document import Document
 from headrace_console.given import Body, bad
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.partitioner import partitions_for_keys
@@ -27,7 +28,7 @@ MOST_BYTES = 900_000
 MOST_HEADERS = 100
 
 
-def produce_one(cluster: Cluster, topic: str, body: Body) -> dict[str, Any]:
+def produce_one(cluster: Cluster, topic: str, body: Body) -> Document:
     """Returns when it is stored on all in-sync replicas; where it is."""
     key, value = _bytes_of(body, "key"), _bytes_of(body, "value")
     headers = [

@@ -4,6 +4,7 @@ import contextlib
 import time
 from typing import Any
 
+from headrace_console.document import Document
 from headrace_console.given import bad
 from headrace_console.problem import ConsoleError
 from headrace_console.records.found_messages import messages, schema_columns
@@ -36,7 +37,7 @@ MOST_RAW_BYTES = 16 << 20
 
 def batches(
     cluster: Cluster, tp: TopicPartition, start: str, limit: int, *, topic_is_typed: bool
-) -> dict[str, Any]:
+) -> Document:
     """`start`: newest, or offset:N."""
     first = cluster.list_offsets({tp: EARLIEST})[tp]
     end = cluster.list_offsets({tp: LATEST})[tp]
@@ -47,7 +48,7 @@ def batches(
         at = max(first, int(rest))
     else:
         raise bad("parameter 'from' must be newest or offset:N")
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[BatchHeader, Document]] = []
     size = 0
     unpack_until_s = time.monotonic() + UNPACK_S
     reader = _reader(cluster, tp, at, end, topic_is_typed=topic_is_typed)
@@ -57,14 +58,14 @@ def batches(
             for position, header in iter_headers(fetched.records):
                 batch = fetched.records[position : position + header.size_in_bytes]
                 unpacks = time.monotonic() < unpack_until_s
-                rows.append(described_batch(tp, batch, header, unpacks=unpacks))
+                rows.append((header, described_batch(tp, batch, header, unpacks=unpacks)))
             if size >= MOST_BYTES or (len(rows) >= limit and start != "newest"):
                 break
     shown = rows[-limit:] if start == "newest" else rows[:limit]
-    next_offset = shown[-1]["last_offset"] + 1 if shown else end
+    next_offset = shown[-1][0].next_offset if shown else end
     return {
         "as_of_ms": int(time.time() * 1000),
-        "rows": shown,
+        "rows": [document for _, document in shown],
         "next": {"from": f"offset:{next_offset}"} if next_offset < end else None,
     }
 
@@ -90,7 +91,7 @@ def _reader(
 
 def described_batch(
     tp: TopicPartition, batch: memoryview, header: BatchHeader, *, unpacks: bool
-) -> dict[str, Any]:
+) -> Document:
     """A batch in fields and in words."""
     codec = _codec(header)
     control = _control(batch, header)
@@ -98,7 +99,8 @@ def described_batch(
     if codec == "none":
         unpacked = header.size_in_bytes - HEADER_BYTES
     has_producer = header.producer_id >= 0
-    document = {
+    crc_ok = crc_matches(batch, 0, header.size_in_bytes)
+    return {
         "partition": tp.partition,
         "base_offset": header.base_offset,
         "last_offset": header.last_offset,
@@ -116,10 +118,9 @@ def described_batch(
         "first_timestamp_ms": header.base_timestamp,
         "max_timestamp_ms": header.max_timestamp,
         "magic": header.magic,
-        "crc_ok": crc_matches(batch, 0, header.size_in_bytes),
+        "crc_ok": crc_ok,
+        "words": _words(header, control, codec, unpacked, crc_ok=crc_ok),
     }
-    document["words"] = _words(document, header)
-    return document
 
 
 def _codec(header: BatchHeader) -> str:
@@ -150,9 +151,11 @@ def _unpacked_bytes(batch: memoryview, header: BatchHeader) -> int | None:
         return None
 
 
-def _words(batch: dict[str, Any], header: BatchHeader) -> str:
-    if batch["control"] is not None:
-        ends = {"commit": "committed", "abort": "aborted"}.get(batch["control"])
+def _words(
+    header: BatchHeader, control: str | None, codec: str, unpacked: int | None, *, crc_ok: bool
+) -> str:
+    if control is not None:
+        ends = {"commit": "committed", "abort": "aborted"}.get(control)
         if ends is None:
             return "A control batch of another kind: it ends no transaction."
         return (
@@ -165,22 +168,22 @@ def _words(batch: dict[str, Any], header: BatchHeader) -> str:
     is_one = count == 1
     words = ["1 record" if is_one else f"{count} records"]
     together, whose, them = ("", "its", "it") if is_one else (" together", "their", "them")
-    if batch["typed"]:
+    if is_typed(header):
         words.append("in columns, by the topic's schema")
-    elif batch["codec"] == "none":
+    elif codec == "none":
         words.append("not compressed")
-    elif batch["uncompressed_bytes"]:
-        ratio = batch["uncompressed_bytes"] / max(1, batch["size_bytes"] - HEADER_BYTES)
+    elif unpacked:
+        ratio = unpacked / max(1, header.size_in_bytes - HEADER_BYTES)
         part = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.1f}"
-        words.append(f"compressed{together} by {batch['codec']} to 1/{part} of {whose} size")
+        words.append(f"compressed{together} by {codec} to 1/{part} of {whose} size")
     else:
-        words.append(f"compressed{together} by {batch['codec']}")
-    if batch["transactional"]:
+        words.append(f"compressed{together} by {codec}")
+    if header.is_transactional:
         words.append(
             f"part of a transaction of producer {header.producer_id}: committed readers see "
             f"{them} when its commit marker follows"
         )
-    elif batch["base_sequence"] is not None:
+    elif header.base_sequence >= 0:
         words.append(
             f"sent by producer {header.producer_id} as "
             + (
@@ -194,18 +197,17 @@ def _words(batch: dict[str, Any], header: BatchHeader) -> str:
     if gaps:
         words.append(f"{gaps} of its offsets were compacted away")
     text = "; ".join(words) + "."
-    if not batch["crc_ok"]:
+    if not crc_ok:
         text += " Its checksum is wrong: the bytes are damaged."
     return text
 
 
-def one_message(cluster: Cluster, tp: TopicPartition, offset: int, schema: Any) -> dict[str, Any]:
+def one_message(cluster: Cluster, tp: TopicPartition, offset: int, schema: Any) -> Document:
     """A message with its batch. ConsoleError not_found when no record has that offset."""
     batch, header, records = _record(cluster, tp, offset)
-    columns = None if schema is None else [each["name"] for each in schema_columns(schema)]
-    (row,) = messages(tp, records, [0], columns=columns, most_chars=DETAIL_CHARS, pretty=True)
-    row["batch"] = described_batch(tp, batch, header, unpacks=True)
-    return row
+    columns = None if schema is None else [str(each["name"]) for each in schema_columns(schema)]
+    (found,) = messages(tp, records, [0], columns=columns, most_chars=DETAIL_CHARS, pretty=True)
+    return {**found.document, "batch": described_batch(tp, batch, header, unpacks=True)}
 
 
 def raw_part(cluster: Cluster, tp: TopicPartition, offset: int, part: str) -> bytes:

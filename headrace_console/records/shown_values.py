@@ -9,6 +9,8 @@ import json
 import math
 from typing import Any
 
+from headrace_console.document import Document
+
 LIST_CHARS = 2_048
 """Of a value in a list of messages."""
 DETAIL_CHARS = 256 << 10
@@ -40,7 +42,7 @@ def shown_value(data: bytes | None, most_chars: int, *, pretty: bool = False) ->
     return document
 
 
-def _document(kind: str, text: str, data: bytes, is_cut: bool) -> dict[str, Any]:
+def _document(kind: str, text: str, data: bytes, is_cut: bool) -> Document:
     return {"kind": kind, "text": text, "bytes": len(data), "cut": is_cut, "invalid_utf8": False}
 
 

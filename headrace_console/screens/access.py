@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from headrace_console.document import Document
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
 from storage_engine.client.admin.access_rules import describe_rules
@@ -29,7 +30,7 @@ def _asked(ask: Callable[[], Found], otherwise: str) -> Found:
         raise
 
 
-def user_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
+def user_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
     """A page of users that log in by SCRAM."""
     users = _asked(lambda: describe_users(cluster), "this cluster tells of no users")
     paged = page.of(
@@ -39,7 +40,7 @@ def user_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
         default="user",
     )
 
-    def row(user: Any) -> dict[str, Any]:
+    def row(user: Any) -> Document:
         name, credentials = user
         return {
             "user": name,
@@ -49,7 +50,7 @@ def user_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
     return paged.document(row, as_of_ms=now_ms)
 
 
-def rule_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
+def rule_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
     """A page of access rules."""
     bindings = _asked(lambda: describe_rules(cluster), _NO_RULES)
     paged = page.of(
@@ -62,7 +63,7 @@ def rule_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
         default="principal",
     )
 
-    def row(binding: Any) -> dict[str, Any]:
+    def row(binding: Any) -> Document:
         return {
             "principal": binding.rule.principal,
             "host": binding.rule.host,
@@ -76,7 +77,7 @@ def rule_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
     return paged.document(row, as_of_ms=now_ms)
 
 
-def quota_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
+def quota_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
     """A page of quotas."""
     quotas = _asked(lambda: describe_client_quotas(cluster), "this cluster tells of no quotas")
     paged = page.of(
@@ -86,7 +87,7 @@ def quota_list(cluster: Cluster, page: Page, now_ms: int) -> dict[str, Any]:
         default="entity",
     )
 
-    def row(quota: Any) -> dict[str, Any]:
+    def row(quota: Any) -> Document:
         return {
             "entity": {
                 kind: None if name is None or name == DEFAULT else name

@@ -12,6 +12,7 @@ from typing import Any
 from headrace_console.cluster.broker_lines import BrokerLines, Question, unanswered
 from headrace_console.cluster.group_looks import header_of, one_header_each, written_ms
 from headrace_console.cluster.snapshot import Snapshot
+from headrace_console.document import Document
 from headrace_console.given import Body, bad
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
@@ -42,7 +43,7 @@ MOST_AGES = 100
 """Partitions of a group for which the age of the oldest unread record is asked for."""
 
 
-def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, Any]:
+def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> Document:
     """A page of groups; lag is summed for its rows, from one request a group."""
     addresses = snapshot.addresses
     question = (LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[]))
@@ -80,7 +81,7 @@ def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, 
     if not by_progress:
         details = _details(lines, snapshot, paged.rows, addresses)
 
-    def row(group: ListedGroup) -> dict[str, Any]:
+    def row(group: ListedGroup) -> Document:
         detail = details.get(group.group, _UNKNOWN)
         lag_ms = _lag_ms(snapshot, group.group, detail)
         return {**asdict(group), **asdict(detail), "lag_ms": lag_ms}
@@ -156,7 +157,7 @@ def _detail(
     return _Detail(members, lag, len(row.topics))
 
 
-def group_document(cluster: Cluster, group: str) -> dict[str, Any]:
+def group_document(cluster: Cluster, group: str) -> Document:
     """A group with its members and partitions."""
     described = describe_group(cluster, group)
     ages = _ages_ms(
@@ -233,7 +234,7 @@ class ResetPreview:
     until_s: float
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Document]:
         return [
             {
                 **each.tp._asdict(),
@@ -276,7 +277,7 @@ def _target(body: Body) -> dict[str, int]:
     )
 
 
-def apply_reset(cluster: Cluster, preview: ResetPreview) -> list[dict[str, Any]]:
+def apply_reset(cluster: Cluster, preview: ResetPreview) -> list[Document]:
     """Sets what was shown. ConsoleError conflict when the group is not as it was then; the
     coordinator itself refuses offsets of a group that has members by now."""
     if time.monotonic() > preview.until_s:

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from headrace_console.cluster.changes import TimelineEvent
 from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.cluster.traffic import Point
+from headrace_console.document import Document
 from headrace_console.screens.problems import Problem
 
 RECENT = 12
@@ -20,7 +20,7 @@ def overview(
     points: Sequence[Point],
     problems: Sequence[Problem],
     events: Sequence[TimelineEvent],
-) -> dict[str, Any]:
+) -> Document:
     """`events`: newest first."""
     last = points[-1] if points else None
     return {
@@ -46,26 +46,25 @@ def overview(
     }
 
 
-def _recent(events: Iterable[TimelineEvent]) -> list[dict[str, Any]]:
+def _recent(events: Iterable[TimelineEvent]) -> list[Document]:
     """The newest; of those that are alike a few, with how many were left out."""
     alike: Counter[tuple[int, str]] = Counter()
-    first: dict[tuple[int, str], dict[str, Any]] = {}
-    told: list[dict[str, Any]] = []
+    told: list[TimelineEvent] = []
     for event in events:
-        key = event.at_ms, event.kind
         if event.topic is not None:
+            key = event.at_ms, event.kind
             alike[key] += 1
             if alike[key] > _OF_A_KIND:
-                if key in first:
-                    first[key]["left_out"] += 1
                 continue
         if len(told) < RECENT:
-            told.append(event.document | {"left_out": 0})
-            first.setdefault(key, told[-1])
-    return told
+            told.append(event)
+    left_out = {key: count - _OF_A_KIND for key, count in alike.items() if count > _OF_A_KIND}
+    return [
+        event.document | {"left_out": left_out.pop((event.at_ms, event.kind), 0)} for event in told
+    ]
 
 
-def unanswered(snapshot: Snapshot) -> list[dict[str, Any]]:
+def unanswered(snapshot: Snapshot) -> list[Document]:
     """Who did not answer the watcher."""
     return [
         {"broker": broker, "what": what, "why": why} for broker, what, why in snapshot.unanswered
@@ -80,7 +79,7 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 1)
 
 
-def partition_counts(snapshot: Snapshot) -> dict[str, Any]:
+def partition_counts(snapshot: Snapshot) -> Document:
     rows = snapshot.partitions()
     return {
         "topics": len(snapshot.metadata.topics),
@@ -102,14 +101,14 @@ def under_min_isr(snapshot: Snapshot) -> int | None:
     return found
 
 
-def brokers(snapshot: Snapshot) -> list[dict[str, Any]]:
+def brokers(snapshot: Snapshot) -> list[Document]:
     """Those that are there, and those that are missed."""
     leaders: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     for _, partition in snapshot.partitions():
         leaders[partition.leader] += 1
         replicas.update(partition.replicas)
-    rows = []
+    rows: list[Document] = []
     for broker in sorted(snapshot.metadata.brokers.keys() | snapshot.gone.keys()):
         known = snapshot.metadata.brokers.get(broker)
         state = "offline" if known is None else "silent" if broker in snapshot.silent else "up"

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from headrace_console.cluster.group_looks import WITHOUT_MEMBERS
 from headrace_console.cluster.snapshot import SeenGroup, ShownDisk, Snapshot, WaitingPartition
 from headrace_console.console_settings import Thresholds
+from headrace_console.document import Document
 from headrace_console.queries.query_store import SparkQuery
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.printable import printable
@@ -43,7 +44,7 @@ class Problem:
         return self.id.partition(":")[0]
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         return {
             **asdict(self),
             "kind": self.kind,

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.console_settings import Thresholds
+from headrace_console.document import Document
 from headrace_console.paging import Page
 from headrace_console.queries.query_store import SparkQuery
 from headrace_console.records.shown_values import shown_text
@@ -13,7 +13,7 @@ from headrace_console.screens.problems import query_problem
 from headrace_console.screens.waiting import waiting_of
 
 
-def query_row(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> dict[str, Any]:
+def query_row(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Document:
     """As a list has it."""
     last = query.last
     problem = query_problem(query, thresholds, now_ms)
@@ -40,7 +40,7 @@ def query_row(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> dict[st
 
 def query_list(
     queries: Sequence[SparkQuery], page: Page, thresholds: Thresholds, now_ms: int
-) -> dict[str, Any]:
+) -> Document:
     """A page of queries, those that posted last first."""
     paged = page.of(
         queries,
@@ -58,7 +58,7 @@ def query_list(
 
 def query_document(
     query: SparkQuery, snapshot: Snapshot | None, thresholds: Thresholds, now_ms: int
-) -> dict[str, Any]:
+) -> Document:
     """A query with its history; the caller adds the state of its sink."""
     waiting = [] if snapshot is None else waiting_of(snapshot, query.topics, now_ms)
     return {

@@ -13,12 +13,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from headrace_console.cluster.snapshot import NO_ENDS, Snapshot
 from headrace_console.cluster.upstream import Upstream
+from headrace_console.document import Document
 from headrace_console.given import Body
 from headrace_console.problem import ConsoleError
 from headrace_console.records.shown_values import shown_text
@@ -56,7 +56,7 @@ class LetterPreview:
     until_s: float
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         kinds = self.survey.kinds.most_common(MOST_KINDS)
         return {
             "waiting": self.survey.waiting,
@@ -104,7 +104,7 @@ class ReplayRun:
     """Why it is to end after the chunk that it is at."""
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         document = asdict(self)
         del document["stop_reason"]
         return document
@@ -220,9 +220,7 @@ class ReplayRuns:
             thread.join(timeout=max(0.0, until_s - time.monotonic()))
 
 
-def letter_topics(
-    cluster: Cluster, snapshot: Snapshot, told: Iterable[str]
-) -> list[dict[str, Any]]:
+def letter_topics(cluster: Cluster, snapshot: Snapshot, told: Iterable[str]) -> list[Document]:
     """Topics of dead letters: those that queries tell of, and those whose name says so and whose
     last records have the headers."""
     topics = snapshot.metadata.topics

@@ -5,10 +5,11 @@ else from what it saw itself. Source: R-CON7.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace_console.cluster.changes import TimelineEvent
 from headrace_console.cluster.snapshot import Snapshot
+from headrace_console.document import Document
 from storage_engine.core.ids import TopicPartition
 
 OBSERVED_MS = 2_000
@@ -94,7 +95,7 @@ def timeline(
     snapshot: Snapshot,
     wanted: TimelineFilter,
     since_ms: int | None,
-) -> dict[str, Any]:
+) -> Document:
     """`logged`: None where no log can be read. Only topics that the user sees are told of."""
     known = snapshot.metadata.topics
     if logged is None:
@@ -122,7 +123,7 @@ def lanes(
     snapshot: Snapshot,
     wanted: TimelineFilter,
     since_ms: int | None,
-) -> list[dict[str, Any]]:
+) -> list[Document]:
     """Who led each partition from when to when: those with changes first."""
     of_partitions: dict[TopicPartition, list[TimelineEvent]] = {}
     for event in events:
@@ -147,14 +148,14 @@ def lanes(
 
 def _spans(
     tp: TopicPartition, events: Sequence[TimelineEvent], snapshot: Snapshot, since_ms: int | None
-) -> list[dict[str, Any]]:
+) -> list[Document]:
     topic = snapshot.metadata.topics.get(tp.topic)
     partition = None if topic is None else topic.partitions.get(tp.partition)
     if not events:
         leader = None if partition is None or partition.leader < 0 else partition.leader
         epoch = None if partition is None else partition.leader_epoch
         return [_span(leader, since_ms, None, epoch)]
-    spans: list[dict[str, Any]] = []
+    spans: list[Document] = []
     first = events[0]
     if first.before is not None and since_ms is not None and since_ms < first.at_ms:
         spans.append(_span(_leader(first.before), since_ms, first.at_ms, None))
@@ -166,7 +167,7 @@ def _spans(
 
 def _span(
     leader: int | None, from_ms: int | None, until_ms: int | None, epoch: int | None
-) -> dict[str, Any]:
+) -> Document:
     return {"leader": leader, "from_ms": from_ms, "until_ms": until_ms, "epoch": epoch}
 
 

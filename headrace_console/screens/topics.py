@@ -4,9 +4,9 @@ snapshot, so that 5,000 partitions cost no request.
 
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
-from typing import Any
 
 from headrace_console.cluster.snapshot import NO_ENDS, UNKNOWN_FACTS, Snapshot
+from headrace_console.document import Document
 from headrace_console.given import Body, bad
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
@@ -38,7 +38,7 @@ MOST_PARTITIONS = 10_000
 MOST_GROUPS = 100
 
 
-def topic_list(snapshot: Snapshot, page: Page, *, internal: bool) -> dict[str, Any]:
+def topic_list(snapshot: Snapshot, page: Page, *, internal: bool) -> Document:
     """A page of topics."""
     rows = [
         topic_row(snapshot, topic)
@@ -58,7 +58,7 @@ def is_internal(topic: TopicMetadata) -> bool:
     return topic.is_internal or topic.topic in INTERNAL_TOPICS
 
 
-def topic_row(snapshot: Snapshot, topic: TopicMetadata) -> dict[str, Any]:
+def topic_row(snapshot: Snapshot, topic: TopicMetadata) -> Document:
     """The sums of a topic; null where none of its leaders said."""
     partitions = topic.partitions.values()
     tps = [TopicPartition(topic.topic, number) for number in topic.partitions]
@@ -95,7 +95,7 @@ def known_topic(snapshot: Snapshot, name: str) -> TopicMetadata:
     return topic
 
 
-def partition_list(snapshot: Snapshot, name: str, page: Page) -> dict[str, Any]:
+def partition_list(snapshot: Snapshot, name: str, page: Page) -> Document:
     """A page of a topic's partitions."""
     topic = known_topic(snapshot, name)
     rows = [_partition_row(snapshot, topic, number) for number in topic.partitions]
@@ -108,7 +108,7 @@ def partition_list(snapshot: Snapshot, name: str, page: Page) -> dict[str, Any]:
     return paged.document(as_of_ms=snapshot.at_ms, unanswered=unanswered(snapshot))
 
 
-def _partition_row(snapshot: Snapshot, topic: TopicMetadata, number: int) -> dict[str, Any]:
+def _partition_row(snapshot: Snapshot, topic: TopicMetadata, number: int) -> Document:
     tp, partition = TopicPartition(topic.topic, number), topic.partitions[number]
     ends = snapshot.ends.get(tp, NO_ENDS)
     end, stable, start = ends.high_watermark, ends.stable, ends.start
@@ -133,7 +133,7 @@ def _partition_row(snapshot: Snapshot, topic: TopicMetadata, number: int) -> dic
 
 def topic_document(
     snapshot: Snapshot, cluster: Cluster, name: str, *, dead_letters: bool
-) -> dict[str, Any]:
+) -> Document:
     """A topic with its settings and its schema."""
     topic = known_topic(snapshot, name)
     row = topic_row(snapshot, topic)
@@ -161,7 +161,7 @@ def _groups(snapshot: Snapshot, topic: str) -> list[str] | None:
     ]
 
 
-def _schema(schema: TopicSchema) -> dict[str, Any]:
+def _schema(schema: TopicSchema) -> Document:
     latest = schema.latest
     return {
         "version": latest.version,
@@ -175,9 +175,9 @@ def _spec(column: SchemaColumn) -> ColumnSpec:
     return ColumnSpec(name=column.name, type=column.type, nullable=column.nullable)
 
 
-def setting_rows(entries: Mapping[str, ConfigEntry]) -> list[dict[str, Any]]:
+def setting_rows(entries: Mapping[str, ConfigEntry]) -> list[Document]:
     """Settings, those that somebody has given first."""
-    rows = [
+    rows: list[Document] = [
         {
             "name": name,
             "value": entry.value if entry.value is None else entry.value[:2_048],
@@ -192,7 +192,7 @@ def setting_rows(entries: Mapping[str, ConfigEntry]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (bool(row["is_default"]), str(row["name"])))
 
 
-def setting_list(entries: Mapping[str, ConfigEntry], page: Page, at_ms: int) -> dict[str, Any]:
+def setting_list(entries: Mapping[str, ConfigEntry], page: Page, at_ms: int) -> Document:
     """A page of a broker's settings."""
     paged = page.of(
         setting_rows(entries),

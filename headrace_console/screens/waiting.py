@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from headrace_console.cluster.broker_lines import BrokerLines, unanswered
 from headrace_console.cluster.snapshot import Snapshot, WaitingPartition
+from headrace_console.document import Document
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
 from headrace_console.screens.overview import unanswered as watcher_unanswered
@@ -23,7 +23,7 @@ from storage_engine.protocol.apis.micro_batch_fields import UNKNOWN_ROWS
 ASK_TIMEOUT_MS = 2_000
 
 
-def waiting_row(row: WaitingPartition, now_ms: int) -> dict[str, Any]:
+def waiting_row(row: WaitingPartition, now_ms: int) -> Document:
     """As the API has it."""
     age_ms = None if row.since_ms is None else max(0, now_ms - row.since_ms)
     since = "" if age_ms is None else f" It has been open for {age_ms / 1000:.0f} s."
@@ -42,16 +42,14 @@ def waiting_row(row: WaitingPartition, now_ms: int) -> dict[str, Any]:
     }
 
 
-def waiting_of(snapshot: Snapshot, topics: Sequence[str], now_ms: int) -> list[dict[str, Any]]:
+def waiting_of(snapshot: Snapshot, topics: Sequence[str], now_ms: int) -> list[Document]:
     """What holds up readers of these topics, the oldest first."""
     wanted = set(topics)
     rows = [row for row in snapshot.open_transactions if row.tp.topic in wanted]
     return [waiting_row(row, now_ms) for row in rows[:100]]
 
 
-def waiting_list(
-    snapshot: Snapshot, page: Page, now_ms: int, *, topic: str | None
-) -> dict[str, Any]:
+def waiting_list(snapshot: Snapshot, page: Page, now_ms: int, *, topic: str | None) -> Document:
     """A page of partitions whose readers wait."""
     rows = [row for row in snapshot.open_transactions if topic is None or row.tp.topic == topic]
     paged = page.of(
@@ -83,7 +81,7 @@ class NoSinksError(ConsoleError):
 
 def ask_sinks(
     lines: BrokerLines, snapshot: Snapshot, sinks: Sequence[str] = ()
-) -> tuple[list[tuple[int, SinkQuery]], list[dict[str, Any]]]:
+) -> tuple[list[tuple[int, SinkQuery]], list[Document]]:
     """What each coordinator knows, with its broker; and who did not answer. NoSinksError where none
     has the API."""
     addresses = snapshot.addresses
@@ -111,7 +109,7 @@ def ask_sinks(
     return rows, silent
 
 
-def sink_row(broker: int, query: SinkQuery) -> dict[str, Any]:
+def sink_row(broker: int, query: SinkQuery) -> Document:
     """As the API has it."""
     committed = query.committed
     return {
@@ -141,7 +139,7 @@ def sink_row(broker: int, query: SinkQuery) -> dict[str, Any]:
     }
 
 
-def sink_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> dict[str, Any]:
+def sink_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> Document:
     """A page of sinks with their queries."""
     rows, silent = ask_sinks(lines, snapshot)
     paged = page.of(
