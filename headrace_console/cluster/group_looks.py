@@ -6,14 +6,13 @@ fortieth of the time, like the watcher's own. Source: R-CON4.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from headrace_console.cluster.broker_lines import Ask, Question
 from headrace_console.cluster.group_marks import GroupMarks, GroupReading, MarkKey
 from headrace_console.cluster.snapshot import Ends, SeenGroup
-from headrace_console.document import Json
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -115,10 +114,10 @@ class GroupLooks:
                 states[each.group_id] = (each.group_state or "", broker)
         return None if len(silent) == len(well) else (states, silent)
 
-    def _chosen(self, states: Mapping[str, Json]) -> list[str]:
+    def _chosen(self, groups: Collection[str]) -> list[str]:
         """Whose turn it is: all, where they have few partitions."""
-        if not any(group in states for group in self._turn):
-            self._turn = sorted(states)
+        if not any(group in groups for group in self._turn):
+            self._turn = sorted(groups)
         chosen: list[str] = []
         rows = 0
         while self._turn and (not chosen or rows < MOST_ROWS):
