@@ -45,8 +45,8 @@ from simulation.world.requests import (  # noqa: E402
 )
 from storage_engine.broker.handlers.records.fetch import FetchHandler  # noqa: E402
 from storage_engine.broker.replicas.fetcher import PeerFetcher  # noqa: E402
+from storage_engine.broker.replicas.follower_watches import FollowerWatches  # noqa: E402
 from storage_engine.broker.replicas.hosted_partition import HostedPartition  # noqa: E402
-from storage_engine.broker.replicas.purgatory import FollowerWatches  # noqa: E402
 from storage_engine.broker.requests.delayed_fetch import DelayedFetch  # noqa: E402
 from storage_engine.broker.settings.dynamic_config import DynamicConfig  # noqa: E402
 from storage_engine.core.ids import TopicPartition  # noqa: E402

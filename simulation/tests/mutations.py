@@ -14,7 +14,7 @@ from simulation.run import run_seed
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.isr_writer import IsrWriter
-from storage_engine.broker.replicas.purgatory import LeaderLease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests import fetch_reads
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend

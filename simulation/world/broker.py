@@ -24,8 +24,8 @@ from simulation.world.processes import (
 )
 from simulation.world.zookeeper import SimulatedZooKeeper
 from simulation.world.zookeeper_session import SimulatedSession
+from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.registration import agree_on_cluster_id
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.topic_config import log_config_for

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storage_engine.broker.cluster.registration import agree_on_cluster_id
+from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.broker.settings.config import BrokerConfig, by_address, log_without_effect
 from storage_engine.broker.settings.topic_config import log_config_for

@@ -9,17 +9,6 @@ broker that was away, or that was notified twice, has the rules that ZooKeeper h
 ZooKeeper come in the order of the questions: what is put last is what was read last. Every broker
 removes notices that it has known for long enough, by its own clock, as with settings.
 
-Who may do what, for connections; and the log of refusals.
-
-The logger has the name that Kafka's has. A line names the principal, where it came from, what was
-refused and for which request:
-
-    denied principal=User:app host=10.0.0.7 operation=Write resource=Topic:orders request=Produce
-
-Names that clients choose are written as one line. Where one request is refused many resources, one
-line names the first of them. Where a principal is refused again and again, the lines are counted
-instead, from some number on (`ClientLog`).
-
 The znodes of access rules, as Kafka's AclAuthorizer has them.
 
     /kafka-acl/<type>/<name>                         rules for a name, or for `*`
@@ -35,10 +24,9 @@ Reads the rules about one pattern, so that what can't be read permits nothing.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from storage_engine.core.ports import Clock, MetadataStore, Scheduler, SessionState, ZkReply
-from storage_engine.core.printable import printable
 from storage_engine.core.security.acl_rules import (
     EVERY_USER,
     MAX_HOST,
@@ -53,8 +41,6 @@ from storage_engine.core.security.acl_rules import (
     ResourceType,
 )
 from storage_engine.core.security.authorizer import Authorizer
-from storage_engine.core.security.principal import Principal
-from storage_engine.net.client_log import ClientLog
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
 from storage_engine.zookeeper.znode_json import (
     ZnodeFormatError,
@@ -416,73 +402,3 @@ class RuleWatch:
 def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
     for start in range(0, len(items), READ_TOGETHER):
         yield items[start : start + READ_TOGETHER]
-
-
-AUDIT_LOGGER = "kafka.authorizer.logger"
-
-audit = ClientLog(AUDIT_LOGGER)
-
-NAMED_MAX = 10
-"""Resources that one line names."""
-
-NAME_CHARACTERS = 250
-"""A name is cut there; those of topics are shorter."""
-
-
-class ClientOfBroker(Protocol):
-    """A connection, as far as its rights depend on it."""
-
-    principal: Principal
-    peer_host: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessControl:
-    """The authorizer of a broker, and its log."""
-
-    authorizer: Authorizer
-
-    def allows(
-        self, client: ClientOfBroker, operation: AclOperation, kind: ResourceType, name: str
-    ) -> bool:
-        """Whether the client may do that; a refusal is not logged."""
-        return self.authorizer.allows(client.principal, client.peer_host, operation, kind, name)
-
-    def allows_or_logs(
-        self,
-        client: ClientOfBroker,
-        operation: AclOperation,
-        kind: ResourceType,
-        name: str,
-        *,
-        request: str,
-    ) -> bool:
-        """Whether the client may do that; a refusal is logged."""
-        is_allowed = self.authorizer.allows(
-            client.principal, client.peer_host, operation, kind, name
-        )
-        if not is_allowed:
-            self.log_denied(client, operation, kind, [name], request=request)
-        return is_allowed
-
-    def log_denied(
-        self,
-        client: ClientOfBroker,
-        operation: AclOperation,
-        kind: ResourceType,
-        names: Sequence[str],
-        *,
-        request: str,
-    ) -> None:
-        """Write one line about the resources that a request was refused."""
-        if not audit.is_enabled_for(logging.INFO):
-            return
-        named = ",".join(printable(name[:NAME_CHARACTERS]) for name in names[:NAMED_MAX])
-        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-        principal = printable(str(client.principal)[:NAME_CHARACTERS])
-        audit.info(
-            f"{principal} {client.peer_host}",
-            "denied principal=%s host=%s operation=%s resource=%s:%s%s request=%s",
-            principal, client.peer_host, operation,
-            kind, named, more, request,
-        )  # fmt: skip

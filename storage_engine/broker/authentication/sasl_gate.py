@@ -4,7 +4,7 @@ Each new connection there is diverted to a `SaslLogIn` of its own. Those that ha
 are counted, those of each listener for themselves: a crowd takes no place from clients that have
 logged in, nor from brokers, which have a listener of their own. Source: KIP-43, KIP-368.
 
-The machines of all mechanisms that a listener takes, made from the settings.
+`OfferedMechanisms` makes the machines of all mechanisms that a listener takes, from the settings.
 """
 
 import secrets
@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from storage_engine.broker.authentication.plain_users import PlainUsers, PlainUsersFile
 from storage_engine.broker.authentication.sasl_log_in import LogInLimits, LogInParts, SaslLogIn
-from storage_engine.broker.authentication.scram_users import PlainUsers, PlainUsersFile, ScramUsers
+from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.broker.authentication.token_keys import (
     KeySource,
     TokenCheck,

@@ -5,49 +5,18 @@ A broker whose logs may have lost their tail registers that, with the incarnatio
 back (`election_rules.suspects`). Foreign changes of the node are overwritten; a node that somebody
 removes is created again, as another incarnation. When the id is in use, the broker waits once for
 the session of its owner to expire; after that it is an error. Source: R-REP11, R-CTL4.
-
-Creates the cluster's id, or reads the one that another broker created, and creates the
-persistent parents of all other znodes.
-
-The first broker that creates /cluster/id decides the id; it never changes. Source: R-CTL10.
-
-Notifies the controller that replicas of this broker failed; the controller then asks which.
-
-A notice is repeated until ZooKeeper has it, and names only the broker: the controller sends the
-broker all its leadership again and learns from the answer what can't be served, so that a notice
-that comes twice or late does no harm. Source: KIP-112 (`/log_dir_event_notification`).
-
-Producer ids: this broker claims blocks of them in ZooKeeper and hands them out one by one.
-
-A block belongs to the broker whose conditional write was accepted; an id is never handed out twice,
-so a block whose write has an unknown outcome is given up. Source: KIP-98.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
 from storage_engine.broker import unexpected
-from storage_engine.core.errors import ErrorCode, HeadraceError
-from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch, BrokerId
-from storage_engine.core.ports import (
-    Clock,
-    MetadataStore,
-    Scheduler,
-    SessionState,
-    ZkReply,
-    ZkStatus,
-)
-from storage_engine.zookeeper.admin_znodes import LogDirEventZNode
+from storage_engine.core.errors import HeadraceError
+from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch
+from storage_engine.core.ports import Clock, MetadataStore, Scheduler, SessionState, ZkStatus
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows, pause, remove_subtree
-from storage_engine.zookeeper.znode_json import ZnodeFormatError
-from storage_engine.zookeeper.znodes.cluster_znodes import (
-    BrokerIdZNode,
-    ClusterIdZNode,
-    ProducerIdBlockZNode,
-)
-from storage_engine.zookeeper.znodes.topic_znodes import PERSISTENT_PATHS
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 
 log = logging.getLogger(__name__)
 
@@ -232,168 +201,3 @@ class Registration:
         elif reply.data != self._written:
             log.error("registration of broker %d was changed: restored", self._node.broker_id)
             yield from self._zookeeper.set(self._path, self._written, reply.stat.version)
-
-
-def agree_on_cluster_id(
-    metadata_store: MetadataStore,
-    *,
-    on_known: Callable[[str], object],
-    on_failed: Callable[[HeadraceError], object],
-) -> None:
-    """Make the persistent paths, then read or create the id. Exactly one callback is called."""
-
-    def agreed(outcome: str | HeadraceError) -> None:
-        if isinstance(outcome, HeadraceError):
-            on_failed(outcome)
-        else:
-            on_known(outcome)
-
-    flows = Flows()
-    flows.start(_agree(ZookeeperFlows(metadata_store), flows), agreed)
-
-
-def _agree(zookeeper: ZookeeperFlows, flows: Flows) -> Flow[str | HeadraceError]:
-    replies = yield from flows.together(
-        zookeeper.create(path, b"", make_parents=True) for path in PERSISTENT_PATHS
-    )
-    made = zip(PERSISTENT_PATHS, replies, strict=True)
-    missing = [path for path, reply in made if not _is_there(reply)]
-    if missing:
-        return _failure(f"can't create {', '.join(missing)}")
-    data = ClusterIdZNode.random().encode()
-    created = yield from zookeeper.create(ClusterIdZNode.PATH, data, make_parents=True)
-    if not _is_there(created):
-        return _failure(f"can't create {ClusterIdZNode.PATH}")
-    found = yield from zookeeper.get(ClusterIdZNode.PATH)
-    if not found.ok:
-        return _failure(f"can't read {ClusterIdZNode.PATH}")
-    try:
-        return ClusterIdZNode.decode(found.data).cluster_id
-    except ZnodeFormatError as failure:
-        return failure
-
-
-def _is_there(reply: ZkReply) -> bool:
-    return reply.status in (ZkStatus.OK, ZkStatus.NODE_EXISTS)
-
-
-def _failure(what: str) -> HeadraceError:
-    return HeadraceError(f"{what} in ZooKeeper: is it up, and may this broker write there?")
-
-
-NOTICE_RETRY_MS = 500
-
-
-class LogDirNotice:
-    """Notices of one broker, one under way at a time."""
-
-    def __init__(
-        self, metadata_store: MetadataStore, scheduler: Scheduler, *, broker_id: int
-    ) -> None:
-        self._metadata_store = metadata_store
-        self._scheduler = scheduler
-        self._data = LogDirEventZNode(broker_id=BrokerId(broker_id)).encode()
-        self._under_way = False
-        self._another = False
-
-    def send(self) -> None:
-        """More replicas have failed."""
-        if self._under_way:
-            self._another = True
-            return
-        self._under_way = True
-        self._another = False
-        # Others may have removed the parent, which the controller waits for.
-        self._metadata_store.create(
-            LogDirEventZNode.PREFIX, self._data, self._sent, sequence=True, make_parents=True
-        )
-
-    def _sent(self, reply: ZkReply) -> None:
-        if not reply.ok:
-            self._scheduler.call_later(NOTICE_RETRY_MS, self._again)
-            return
-        self._under_way = False
-        if self._another:
-            self.send()
-
-    def _again(self) -> None:
-        self._under_way = False
-        self.send()
-
-
-IdCallback = Callable[[int, ErrorCode], None]
-"""(producer id, NONE) or (-1, error)."""
-
-MAX_TRIES = 20
-"""Blocks that other brokers may take before us in one claim."""
-
-
-class ProducerIds:
-    """Allocator of one broker."""
-
-    def __init__(self, metadata_store: MetadataStore, *, broker_id: int) -> None:
-        self._zookeeper = ZookeeperFlows(metadata_store)
-        self._flows = Flows()
-        self._broker_id = BrokerId(broker_id)
-        self._next_id = 0
-        self._end_id = 0
-        """Exclusive."""
-        self._waiting: deque[IdCallback] = deque()
-        self._is_claiming = False
-
-    def allocate(self, on_id: IdCallback) -> None:
-        """A producer id that nobody ever had, now or when a new block has been claimed."""
-        if self._next_id < self._end_id and not self._waiting:
-            self._next_id += 1
-            on_id(self._next_id - 1, ErrorCode.NONE)
-            return
-        self._waiting.append(on_id)
-        if not self._is_claiming:
-            self._is_claiming = True
-            self._flows.start(self._serve())
-
-    def _serve(self) -> Flow[None]:
-        """Claim blocks until nobody waits."""
-        code = ErrorCode.NONE
-        while self._waiting and code is ErrorCode.NONE:
-            try:
-                code = yield from self._claim()
-            except Exception as error:  # noqa: BLE001 - whatever it is, who waits is answered
-                unexpected.report("the claim of producer ids", error)
-                code = ErrorCode.UNKNOWN_SERVER_ERROR
-            while self._waiting and self._next_id < self._end_id:
-                self._next_id += 1
-                self._give(self._waiting.popleft(), self._next_id - 1, ErrorCode.NONE)
-        self._is_claiming = False
-        unserved, self._waiting = self._waiting, deque()
-        for on_id in unserved:
-            self._give(on_id, -1, code)
-
-    def _give(self, on_id: IdCallback, producer_id: int, code: ErrorCode) -> None:
-        unexpected.guarded("a producer id", on_id, producer_id, code)
-
-    def _claim(self) -> Flow[ErrorCode]:
-        """Whether the next ids are this broker's."""
-        path = ProducerIdBlockZNode.PATH
-        for _ in range(MAX_TRIES):
-            found = yield from self._zookeeper.get(path)
-            if found.status is ZkStatus.NO_NODE:
-                block = ProducerIdBlockZNode.next_block(None, self._broker_id)
-                written = yield from self._zookeeper.create(path, block.encode())
-            elif found.ok and found.stat is not None:
-                try:
-                    previous = ProducerIdBlockZNode.decode(found.data)
-                except ZnodeFormatError as failure:
-                    log.error("no producer ids can be allocated: %s", failure)
-                    return ErrorCode.UNKNOWN_SERVER_ERROR
-                block = ProducerIdBlockZNode.next_block(previous, self._broker_id)
-                version = found.stat.version
-                written = yield from self._zookeeper.set(path, block.encode(), version)
-            else:
-                break
-            if written.ok:
-                self._next_id, self._end_id = block.first_id, block.last_id + 1
-                return ErrorCode.NONE
-            if written.status not in (ZkStatus.BAD_VERSION, ZkStatus.NODE_EXISTS):
-                break
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,10 +1,6 @@
-"""The requests of a delivery: UpdateMetadata, LeaderAndIsr, StopReplica, in this order. No request
-has more items than a broker accepts; a longer one is sent in parts.
-
-A full order stays full in parts (`full_order`).
-
-Carries the controller's deliveries to brokers: UpdateMetadata, LeaderAndIsr, StopReplica, in
-this order.
+"""Carries the deliveries of the controller to brokers, each as UpdateMetadata, LeaderAndIsr and
+StopReplica, in this order. No request has more items than a broker accepts: a longer one is sent in
+parts, and a full order stays full in them (`full_order`).
 
 A delivery counts as made only when the broker has answered all of its requests; otherwise it is
 reported as failed after a pause. An exception here counts as a failure, too: a delivery that is

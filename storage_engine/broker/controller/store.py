@@ -1,26 +1,17 @@
-"""Brokers and partitions' states in ZooKeeper, as one elected controller reads and writes them.
+"""Everything that one elected controller reads from ZooKeeper and writes there: brokers, the states
+of partitions, assignments, and the removal of topics whose replicas are all deleted.
 
-A partition's state is written only in one multi with the fence's check, so that a controller that
-has been replaced can't write (R-CTL2). Values that can't be decoded are logged and left out;
-nothing crashes on what others wrote. Source: R-CTL5, R-CTL10.
+Every write is in one multi with the check of the fence (the controller's epoch is still the
+newest), so that a controller that has been replaced can't write; when a multi is refused for this
+reason, the controller ends. Values that can't be decoded are logged and left out: nothing crashes
+on what others wrote.
 
-The controller's writes of assignments: /brokers/topics/<topic>, partition by partition.
-
-A change is made only where the node still says what it was decided on, and only by the present
-controller; everything else in the node stays as others wrote it. Source: R-CTL8.
-
-Removes the nodes of a topic whose replicas are all deleted.
-
-The nodes of its partitions go first, then topic, settings and the request for the deletion in one
-multi, so that the removal of the old topic takes nothing from a new one of that name, even when its
-outcome is unknown. Every step checks the controller's fence. Children that others have created
-below the nodes are removed too. Source: R-CTL6.
-
-The fence of one elected controller: whether its epoch is still the newest.
-
-Every write of a controller is in one multi with `check`, so that a controller that has been
-replaced can't write. When a multi is refused for this reason, the controller ends. Source: R-CTL1,
-R-CTL2.
+An assignment is changed only where its node still says what the change was decided on; everything
+else in the node stays as others wrote it. Of a topic the nodes of its partitions are removed first,
+then topic, settings and the request for the deletion in one multi, so that the removal of the old
+topic takes nothing from a new one of that name, even when its outcome is unknown. Children that
+others have created below the nodes are removed too. Source: R-CTL1, R-CTL2, R-CTL5, R-CTL6, R-CTL8,
+R-CTL10.
 """
 
 import logging

@@ -23,10 +23,10 @@ from storage_engine.broker.coordinators.coordinators import (
     GroupCoordinators,
     GroupKind,
     GroupRunner,
-    StateTopicPlan,
 )
 from storage_engine.broker.coordinators.runner import CoordinatorKind, moment
 from storage_engine.broker.coordinators.state_load import StateCodec
+from storage_engine.broker.coordinators.state_topic import StateTopicPlan
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.coordinator_log import Answer, Replicated

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple
 from uuid import UUID
 
-from storage_engine.broker.access.rule_watch import AccessControl, ClientOfBroker
+from storage_engine.broker.access.access_control import AccessControl, ClientOfBroker
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps

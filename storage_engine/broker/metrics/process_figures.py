@@ -2,100 +2,19 @@
 
 Whatever may have to wait for a disk is asked for by a background thread, every ten seconds, and
 told as it was then.
-
-The samples of one scrape, and their text in the formats of Prometheus and OpenMetrics.
-
-A line is made where its figure is read. The library takes 11 to 17 µs for a sample, which is 0.2 s
-for a thousand partitions; a line takes 0.5 µs. The library negotiates the format and gives the
-figures of the process; tests read what comes out with its parsers.
-
-Both formats write a sample in the same way. They differ in the heading of a counter, whose name
-ends in _total, and in the end.
-
-One scrape: all parts of a broker, read one after the other, and their text.
-
-The work is a generator: where it yields, the event loop may take a turn. Each figure is true at the
-time of its own read. A part that fails is left out, told in the log and counted.
 """
 
 import shutil
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
-from storage_engine.broker import unexpected
-from storage_engine.broker.metrics.catalog import CATALOG, COUNTER, MetricRow
-from storage_engine.core.metrics import Histogram
+from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.net.server import Server
-
-LINES_PER_PIECE = 500
-"""Lines that are joined at a time, which takes some 50 µs."""
-
-TOTAL = "_total"
-
-
-def escaped(text: str) -> str:
-    """Text as the value of a label: it may come from a client, and have any characters."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def labelled(names: Sequence[str], values: Sequence[object]) -> str:
-    """The labels of a line, and the space before its value."""
-    if not names:
-        return " "
-    pairs = zip(names, values, strict=True)
-    return "{" + ",".join(f'{name}="{escaped(str(value))}"' for name, value in pairs) + "} "
-
-
-class Samples:
-    """The lines of a scrape by the name of their metric, without that name."""
-
-    def __init__(self) -> None:
-        self._rows = {row.name: row for row in CATALOG}
-        self._lines: dict[str, list[str]] = {row.name: [] for row in CATALOG}
-
-    def add(self, name: str, value: float, *labels: object) -> None:
-        """`labels`: the values, in the order of the catalog."""
-        row = self._rows[name]
-        self._lines[name].append(f"{labelled(row.labels, labels)}{value}\n")
-
-    def adder(self, name: str) -> Callable[[str], None]:
-        """Takes lines that are ready, such as `{topic="a",partition="0"} 7` and a new line."""
-        return self._lines[name].append
-
-    def add_histogram(self, name: str, histogram: Histogram, unit: float, *labels: object) -> None:
-        """`unit`: what a bound and the total are divided by."""
-        row = self._rows[name]
-        inner = labelled(row.labels, labels).strip()[1:-1]
-        lines = self._lines[name]
-        cumulative = histogram.cumulative()
-        for bound, below in zip((*histogram.bounds, None), cumulative, strict=True):
-            end = "+Inf" if bound is None else repr(bound / unit)
-            lines.append(f'_bucket{{{inner},le="{end}"}} {below}\n')
-        lines.append(f"_sum{{{inner}}} {histogram.total / unit}\n")
-        lines.append(f"_count{{{inner}}} {cumulative[-1]}\n")
-
-    def text(self, *, open_metrics: bool) -> Iterator[str]:
-        """All of it, in pieces; metrics without a sample are left out."""
-        for name, lines in self._lines.items():
-            if not lines:
-                continue
-            yield _heading(self._rows[name], open_metrics)
-            for start in range(0, len(lines), LINES_PER_PIECE):
-                yield name + name.join(lines[start : start + LINES_PER_PIECE])
-
-
-def _heading(row: MetricRow, open_metrics: bool) -> str:
-    name = row.name
-    if row.kind is COUNTER and open_metrics:
-        name = name.removesuffix(TOTAL)
-    return f"# HELP {name} {row.doc}\n# TYPE {name} {row.kind.value}\n"
-
 
 LOOK_MS = 250
 """How often the loop's turns are looked at. A turn that takes longer makes this look late."""
@@ -224,86 +143,3 @@ class CertificateFigures:
             days = (end_ms - now_ms) / 86_400_000
             samples.add("headrace_certificate_expires_days", round(days, 3), listener)
         yield
-
-
-OPEN_METRICS = "application/openmetrics-text"
-OPEN_TYPE = f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
-TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class FigureSource(Protocol):
-    """A part of a broker that has figures."""
-
-    def read(self, samples: Samples) -> Iterator[None]:
-        """Adds them, in pieces of less than a millisecond."""
-        ...
-
-
-class Scrapes:
-    """Answers scrapes."""
-
-    def __init__(self, sources: Mapping[str, FigureSource]) -> None:
-        """`sources` by name, for errors."""
-        self._sources = sources
-        self._failures: Counter[str] = Counter()
-        self._last_s = 0.0
-
-    def text(self, media_type: str) -> Iterator[str]:
-        """The pieces of an answer of that type; empty ones where a turn may end."""
-        begun_ns, waited_ns = time.perf_counter_ns(), 0
-        samples = Samples()
-        for name, source in self._sources.items():
-            for _ in self._guarded(name, source, samples):
-                waiting_ns = time.perf_counter_ns()
-                yield ""
-                waited_ns += time.perf_counter_ns() - waiting_ns
-        for name, count in self._failures.items():
-            samples.add("headrace_scrape_errors_total", count, name)
-        samples.add("headrace_scrape_seconds", self._last_s)
-        is_open_metrics = media_type.startswith(OPEN_METRICS)
-        for piece in samples.text(open_metrics=is_open_metrics):
-            waiting_ns = time.perf_counter_ns()
-            yield piece
-            waited_ns += time.perf_counter_ns() - waiting_ns
-        yield process_text(media_type) if is_open_metrics else process_text("")
-        self._last_s = (time.perf_counter_ns() - begun_ns - waited_ns) / 1e9
-
-    def _guarded(self, name: str, source: FigureSource, samples: Samples) -> Iterator[None]:
-        try:
-            yield from source.read(samples)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the others are told
-            self._failures[name] += 1
-            unexpected.report(f"a scrape of {name}", error)
-
-
-def media_type_for(accept: str) -> str:
-    """The type of an answer, by the `Accept` of a request: one of two, whatever versions it names,
-    since a text that was made serves all who ask for its type."""
-    # It is in no process without metrics.
-    from prometheus_client.exposition import choose_encoder
-
-    try:
-        _, chosen = choose_encoder(accept)
-    except (TypeError, ValueError):
-        # A version that is no number.
-        return TEXT_TYPE
-    return OPEN_TYPE if chosen.startswith(OPEN_METRICS) else TEXT_TYPE
-
-
-def process_text(media_type: str) -> str:
-    """The figures of the process, and the end of the text."""
-    from prometheus_client import CollectorRegistry, ProcessCollector
-    from prometheus_client.exposition import choose_encoder
-
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    encode, _ = choose_encoder(media_type)
-    return encode(registry).decode()
-
-
-def prepare() -> None:
-    """Loads the library, which takes a tenth of a second; by a thread."""
-    process_text(OPEN_METRICS)
-
-
-assert len({row.name for row in CATALOG}) == len(CATALOG), "a name stands twice"

@@ -1,14 +1,10 @@
-"""Reads topics and partitions: what their replicas here hold, and what was counted of them.
-
-Reads the cluster as this broker knows it, its session with ZooKeeper, and the controller.
-
-Reads consumer groups: their states, and how far each is behind.
+"""Reads what a broker knows, for a scrape: the replicas that it holds, by topic and partition; the
+cluster, its session with ZooKeeper, and the controller; consumer groups, with their lag; the
+transactions of producers, and the micro-batches of sinks.
 
 A group's coordinator tells its lag. The end of a partition is that of a replica here, which is
 behind by less than a fetch where this broker follows; of partitions without a replica here leaders
 are asked (`end_offsets`), and only the lag in records is told.
-
-Reads the transactions of producers, and the micro-batches of sinks.
 """
 
 from collections import Counter
@@ -22,7 +18,7 @@ from storage_engine.broker.coordinators.coordinators import (
     TransactionCoordinators,
 )
 from storage_engine.broker.metrics.end_offsets import EndOffsets
-from storage_engine.broker.metrics.process_figures import Samples, escaped
+from storage_engine.broker.metrics.exposition import Samples, escaped
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable
-from storage_engine.broker.metrics.process_figures import Samples
+from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.broker.metrics.replica_figures import PURGATORY_SIZE
 from storage_engine.broker.quotas.client_usage import RequestQuotas
 from storage_engine.broker.requests.cold_reads import ColdReads

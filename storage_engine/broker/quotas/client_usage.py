@@ -7,49 +7,23 @@ The quotas that one request counts for, and what follows for its connection (KIP
 An answer tells the client how long to wait, and no request of its connection is taken meanwhile:
 clients that do not wait are held back as well. No request is refused for its size: the next ones
 wait for it.
-
-Bounds how often an address connects (KIP-612).
-
-`max.connection.creation.rate` of the broker, and of each listener (KIP-612).
-
-Connections above a rate are not refused: they wait in the system's queue until there is credit, so
-that a crowd that comes back at once is served in its turn. The listener that brokers have to
-themselves counts for the broker's rate, and waits for its own alone.
-
-How many producers the logs of one broker remember, and who may begin another one.
-
-Clients choose producer ids, and may spread them over all partitions. What the logs hold is counted,
-led or followed, so a start, a truncation or a compaction changes nothing. Only a leader refuses,
-when it appends: a follower takes what its leader took. Nobody gets more than is left free after it,
-so whoever comes new finds room, and a few anybody may begin. Source: KIP-936.
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from storage_engine.broker.settings.config_store import ConfigEntity
-from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.broker.settings.listener_map import PREFIX
-from storage_engine.core.errors import (
-    CorruptRecordError,
-    ErrorCode,
-    KafkaError,
-    TooManyProducersError,
-)
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.metrics import ThrottleFigures
 from storage_engine.core.ports import Clock, Scheduler
 from storage_engine.core.quotas import ClientQuotas, Limit, QuotaKey, Sharing, Usage, quotas_in
-from storage_engine.core.retained.producer_state import IDLE_MS, ProducerStates
-from storage_engine.core.settings.setting import INT_MAX
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.spec import AnyApi
 from storage_engine.protocol.apis.throttle_time import with_throttle_time
-from storage_engine.protocol.records.record_batch import HEADER_BYTES, iter_headers
 
 log = logging.getLogger(__name__)
 
@@ -264,155 +238,3 @@ class RequestQuotas:
         if produced is not None:
             quota.use(QuotaKey.PRODUCED, produced, size)
         return quota
-
-
-LONGEST_MS = 1000
-"""A connection too many is closed after this at the latest, so that few are kept waiting."""
-
-
-class ConnectionRate:
-    """A connection for which there is no credit is not read, and closed a little later: a client
-    that tries again at once would otherwise do so as fast as it can."""
-
-    def __init__(self, usage: ClientUsage, scheduler: Scheduler) -> None:
-        self._usage = usage
-        self._scheduler = scheduler
-
-    def opened(self, connection: Connection) -> None:
-        wait_ms = self._usage.connect(connection.peer_host)
-        if not wait_ms:
-            return
-        connection.hold()
-        reason = f"the quota connection_creation_rate of {connection.peer_host} is used up"
-        self._scheduler.call_later(min(wait_ms, LONGEST_MS), lambda: connection.close(reason))
-
-
-KEY = "max.connection.creation.rate"
-_CREATION_BURST_S = 1.0
-_OF_BROKER = ""
-
-
-class CreationRates:
-    """The rates of one broker, as its settings have them now."""
-
-    def __init__(self, config: DynamicConfig, clock: Clock) -> None:
-        self._config = config
-        self._clock = clock
-        self._used: Usage[str] = Usage(_CREATION_BURST_S)
-
-    def of(self, listener: str, *, is_for_brokers: bool) -> "ListenerRate":
-        """That of a listener."""
-        return ListenerRate(self, f"{PREFIX}{listener.lower()}.{KEY}", not is_for_brokers)
-
-    def bounds(self, own_key: str) -> dict[str, int]:
-        """What counts for a listener: by who shares it, without those that are no bounds."""
-        found = {_OF_BROKER: self._config.integer(KEY)}
-        if self._config.is_set(own_key):
-            found[own_key] = self._config.integer(own_key)
-        return {who: bound for who, bound in found.items() if bound < INT_MAX}
-
-    def take(self, who: str, bound: int, connections: int) -> int:
-        """Counts them; then how long the next has to wait, in ms."""
-        return self._used.take(who, bound, connections, self._clock.monotonic_ms())
-
-
-class ListenerRate:
-    """How often connections come by one listener: `net.serving.AcceptRate`."""
-
-    def __init__(self, rates: CreationRates, key: str, waits_for_broker: bool) -> None:
-        self._rates = rates
-        self._key = key
-        self._waits_for_broker = waits_for_broker
-
-    def wait_ms(self) -> int:
-        """How long the next connection has to wait; 0: it need not."""
-        return max(
-            (
-                self._rates.take(who, bound, 0)
-                for who, bound in self._rates.bounds(self._key).items()
-                if who == self._key or self._waits_for_broker
-            ),
-            default=0,
-        )
-
-    def count(self) -> None:
-        """A connection has come."""
-        for who, bound in self._rates.bounds(self._key).items():
-            self._rates.take(who, bound, 1)
-
-
-BROKER_PRODUCERS_MAX = 200_000
-"""Producers that the logs of a broker share; some 40 MiB."""
-
-FEW = 100
-"""So many a principal may begin in IDLE_MS, however many there are."""
-
-COUNTED_EACH = 1_000
-"""The logs are counted anew when so many producers have begun: those of followed logs are not told,
-and to look at thousands of logs for each new producer would be the work."""
-
-
-class NewProducers:
-    """Admits producers that a log does not know yet. Those in a transaction are always taken: the
-    coordinator knows them."""
-
-    def __init__(self, logs: Callable[[], Iterable[ProducerStates]], clock: Clock) -> None:
-        """`logs`: the producers that each log of this broker remembers."""
-        self._logs = logs
-        self._clock = clock
-        self._remembered = 0
-        self._uncounted = COUNTED_EACH
-        """Producers that have begun since the logs were counted."""
-        self._begun: dict[Hashable, int] = {}
-        """By principal the producers that it began in this span of IDLE_MS."""
-        self._begun_before: dict[Hashable, int] = {}
-        """In the span before."""
-        self._span_ms = clock.monotonic_ms()
-
-    def count(self) -> int:
-        """Count what the logs of this broker remember; done every minute at the latest."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._span_ms >= IDLE_MS:
-            self._begun, self._begun_before = {}, self._begun
-            self._span_ms = now_ms
-        self._remembered = sum([len(each) for each in self._logs()])
-        self._uncounted = 0
-        return self._remembered
-
-    def refusal(
-        self, principal: Hashable, known: ProducerStates, records: memoryview
-    ) -> TooManyProducersError | None:
-        """Why these batches, none of a transaction, may not be appended."""
-        free = self.free_for(principal)
-        if len(records) < HEADER_BYTES * (free + 1):
-            return None
-        new = _new_producers(known, records)
-        if new <= free:
-            return None
-        return TooManyProducersError(
-            f"{new} new producers, and {principal} may begin {max(0, free)}: this broker remembers"
-            f" {self._remembered}, wait until some have been silent for {IDLE_MS // 60_000} minutes"
-        )
-
-    def free_for(self, principal: Hashable) -> int:
-        """Return how many more producers this principal may begin now."""
-        if self._uncounted >= COUNTED_EACH:
-            self.count()
-        began = self._begun.get(principal, 0) + self._begun_before.get(principal, 0)
-        return max(FEW - began, (BROKER_PRODUCERS_MAX - self._remembered - began) // 2)
-
-    def note(self, principal: Hashable, count: int) -> None:
-        """The principal has begun so many."""
-        self._begun[principal] = self._begun.get(principal, 0) + count
-        self._remembered += count
-        self._uncounted += count
-
-
-def _new_producers(known: ProducerStates, records: memoryview) -> int:
-    """Count producers that the log does not know; the append says what is wrong with a batch."""
-    found: set[int] = set()
-    with suppress(CorruptRecordError):
-        for _, header in iter_headers(records):
-            if header.producer_id >= 0:
-                found.add(header.producer_id)
-    return sum(known.get(producer_id) is None for producer_id in found)

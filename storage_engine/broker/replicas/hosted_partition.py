@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from uuid import UUID
 
+from storage_engine.broker.replicas.follower_watches import FollowerWatches
 from storage_engine.broker.replicas.partition_ports import PartitionPorts
-from storage_engine.broker.replicas.purgatory import FollowerWatches, WaitList
+from storage_engine.broker.replicas.purgatory import WaitList
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import ErrorCode, KafkaError, LogBusyError, LogStorageError
 from storage_engine.core.ids import (

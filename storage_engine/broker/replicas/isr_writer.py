@@ -11,7 +11,7 @@ import logging
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.replicas.purgatory import LeaderLease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.ids import (
     BrokerEpoch,
     BrokerId,

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from storage_engine.broker.replicas.purgatory import EndOfTurn, LeaderLease
+from storage_engine.broker.replicas.lease import LeaderLease
+from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
 from storage_engine.core.replication.partition import LagLimits, LeaderPartition, ProposeIsr

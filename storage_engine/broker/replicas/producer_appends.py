@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from functools import partial
 
-from storage_engine.broker.quotas.client_usage import NewProducers
+from storage_engine.broker.quotas.new_producers import NewProducers
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.shared_threads import SharedThreads, share_of

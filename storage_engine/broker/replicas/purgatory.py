@@ -3,22 +3,12 @@ at once at the end of a turn of the event loop, however many requests that turn 
 
 A waiter is answered exactly once, by whichever comes first: its condition, its time, or the end of
 its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2.
-
-Whether this broker may act as a leader (R-REP11).
-
-A broker whose ZooKeeper session may be over does not know whether others lead its partitions now.
-So it appends nothing and changes no ISR until the controller has sent its new incarnation the
-partitions that it leads.
-
-Tells the fetch sessions of followers that a partition has changed, so that a fetch of theirs
-costs what has changed and not what they follow. Source: R-REP2, KIP-227.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from storage_engine.broker.unexpected import guarded, report
-from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.broker.unexpected import report
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler, Timer
 
@@ -198,79 +188,3 @@ class EndOfTurn:
                 work()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are served
                 report(f"appends to {tp}", error)
-
-
-class LeaderLease:
-    """Held while the session is surely alive and the broker is not fenced."""
-
-    def __init__(self, session_is_valid: Callable[[], bool]) -> None:
-        self._session_is_valid = session_is_valid
-        self.is_fenced = False
-
-    @property
-    def is_held(self) -> bool:
-        return not self.is_fenced and self._session_is_valid()
-
-    def check(self) -> None:
-        """Raises KafkaError NOT_LEADER_OR_FOLLOWER where others may lead what this broker led."""
-        if self.is_fenced or not self._session_is_valid():
-            raise KafkaError(
-                "this broker lost touch with ZooKeeper and may have been replaced as leader",
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            )
-
-    def fence(self) -> None:
-        """The session is lost."""
-        self.is_fenced = True
-
-    def unfence(self) -> None:
-        """True when the controller has sent the present incarnation all partitions that it
-        leads."""
-        self.is_fenced = False
-
-
-class FollowerWatch(Protocol):
-    """The place of one partition in a follower's session."""
-
-    def note(self) -> None:
-        """The follower has not been told all of it: look at it before the next answer."""
-        ...
-
-    def wake(self) -> None:
-        """Like `note`; a fetch that waits is answered if there are records, or another leader."""
-        ...
-
-
-class FollowerWatches:
-    """Those of one partition, at most one for each replica: a replica fetches it over one channel
-    at a time, so that a newer session takes the place of one that its follower has left."""
-
-    __slots__ = ("_by_replica",)
-
-    def __init__(self) -> None:
-        self._by_replica: dict[int, FollowerWatch] = {}
-
-    def put(self, replica: int, watch: FollowerWatch) -> None:
-        """Tell this one from now on. The one before it is told that it is told no more."""
-        before = self._by_replica.get(replica)
-        self._by_replica[replica] = watch
-        if before is not None and before is not watch:
-            before.note()
-
-    def has(self, replica: int, watch: FollowerWatch) -> bool:
-        return self._by_replica.get(replica) is watch
-
-    def discard(self, replica: int, watch: FollowerWatch) -> None:
-        """Harmless when another one is in its place by now."""
-        if self._by_replica.get(replica) is watch:
-            del self._by_replica[replica]
-
-    def note(self) -> None:
-        for watch in self._by_replica.values():
-            watch.note()
-
-    def wake(self) -> None:
-        if self._by_replica:
-            for watch in list(self._by_replica.values()):
-                # One that fails is answered when its time is over; the others are now.
-                guarded("a follower's fetch", watch.wake)

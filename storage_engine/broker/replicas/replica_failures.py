@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from storage_engine.broker.cluster.registration import LogDirNotice
+from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.core.errors import LogBusyError, LogDirError, LogShortageError

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage_engine.broker import unexpected
-from storage_engine.broker.cluster.registration import LogDirNotice
+from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.isr_writer import IsrWriter
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.partition_ports import PartitionPorts, ReplicaChanges
-from storage_engine.broker.replicas.purgatory import EndOfTurn, LeaderLease
+from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.broker.replicas.replica_failures import PostponedRoles, ReplicaFailures
 from storage_engine.broker.settings.topic_config import TopicConfig
 from storage_engine.core.errors import (

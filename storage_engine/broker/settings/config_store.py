@@ -8,13 +8,12 @@ Source: R-TOOL1.
 The kinds of entities that have settings in ZooKeeper: a topic, one broker, all brokers, a user,
 whose settings are its credentials and quotas, or other clients that have quotas.
 
-It has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`, `users/<name>`,
-`users/<name>/clients/<client-id>`, as below /config and in notifications; names of clients are
-escaped there as in a URL.
+An entity has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`,
+`users/<name>`, `users/<name>/clients/<client-id>`, as below /config and in notifications; names of
+clients are escaped there as in a URL.
 
-Finds all users, client ids and addresses that have settings in ZooKeeper.
-
-Waiting for many replies at once.
+`ClientEntities` finds all users, client ids and addresses that have settings in ZooKeeper; `Gather`
+waits for many replies at once.
 """
 
 import enum

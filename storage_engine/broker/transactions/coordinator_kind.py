@@ -9,13 +9,10 @@ from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_admin import TopicLookup
-from storage_engine.broker.coordinators.coordinators import (
-    StateTopicPlan,
-    TransactionKind,
-    TransactionRunner,
-)
+from storage_engine.broker.coordinators.coordinators import TransactionKind, TransactionRunner
 from storage_engine.broker.coordinators.runner import CoordinatorKind
 from storage_engine.broker.coordinators.state_load import StateCodec
+from storage_engine.broker.coordinators.state_topic import StateTopicPlan
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.transactions.marker_sender import MarkerSender
 from storage_engine.broker.transactions.marker_writes import MarkerWrites

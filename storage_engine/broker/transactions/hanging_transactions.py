@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-from storage_engine.broker.coordinators.coordinators import StateTopic
+from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.transactions.coordinator_questions import (
@@ -42,10 +42,7 @@ from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Clock, Scheduler
-from storage_engine.core.retained.producer_table import (
-    NO_COORDINATOR_EPOCH,
-    TransactionMarker,
-)
+from storage_engine.core.retained.producer_table import NO_COORDINATOR_EPOCH, TransactionMarker
 from storage_engine.core.transactions.verification_guard import search_name
 from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -8,7 +8,8 @@ high watermark stands among their markers, also under the next leader.
 A coordinator that gets no answer sends the marker again, which is harmless. Source: KIP-98,
 R-SPARK2.
 
-Converts between markers for single partitions and WriteTxnMarkers messages, which group them.
+The functions convert between markers for single partitions and WriteTxnMarkers messages, which
+group them.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence

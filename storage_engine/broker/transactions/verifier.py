@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from storage_engine.broker.coordinators.coordinators import StateTopic
+from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.transactions.coordinator_questions import (
     CoordinatorQuestions,

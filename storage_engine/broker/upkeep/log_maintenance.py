@@ -4,7 +4,7 @@ Only replicas whose settings are known (hosted ones) are touched, so that a log 
 to a default that its topic overrides. Long work runs in the background. Source: R-LOG4, R-LOG8,
 R-LOG9.
 
-Work that is done again and again, at an interval that may change.
+`Rhythm`: work that is done again and again, at an interval that may change.
 """
 
 import logging
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_engine.broker.quotas.client_usage import BROKER_PRODUCERS_MAX, NewProducers
+from storage_engine.broker.quotas.new_producers import BROKER_PRODUCERS_MAX, NewProducers
 from storage_engine.broker.replicas.changed_replicas import ChangedReplicas
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager

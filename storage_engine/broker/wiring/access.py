@@ -6,19 +6,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+from storage_engine.broker.access.access_control import AccessControl
 from storage_engine.broker.access.rule_changes import RuleChanges
-from storage_engine.broker.access.rule_watch import AccessControl, RuleWatch
+from storage_engine.broker.access.rule_watch import RuleWatch
 from storage_engine.broker.handlers.administration.metadata import ClusterForClients
 from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
 from storage_engine.core.security.authorizer import Authorizer, super_users_of
-from storage_engine.core.settings.settings import (
-    ALLOW_IF_NO_RULE,
-    AUTHORIZER,
-    SUPER_USERS,
-)
+from storage_engine.core.settings.settings import ALLOW_IF_NO_RULE, AUTHORIZER, SUPER_USERS
 from storage_engine.core.transactions.transaction_state import coordinated_name
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.fetch import ANY_REPLICA_ID

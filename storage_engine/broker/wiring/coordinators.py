@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from storage_engine.broker.coordinators.coordinators import (
     Coordinators,
     GroupCoordinators,
-    StateTopic,
-    StateTopicPlan,
     TransactionCoordinators,
 )
 from storage_engine.broker.coordinators.runner import RunnerPorts
 from storage_engine.broker.coordinators.state_load import LoadTroubles
+from storage_engine.broker.coordinators.state_topic import StateTopic, StateTopicPlan
 from storage_engine.broker.groups import coordinator_kind as groups
 from storage_engine.broker.groups.coordinator_kind import TopicPorts
 from storage_engine.broker.replicas.hosted_partition import HostedPartition

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from storage_engine.broker.quotas.client_usage import ConnectionRate, CreationRates
+from storage_engine.broker.quotas.connection_rates import ConnectionRate, CreationRates
 from storage_engine.broker.settings.config import (
     OVERRIDES_KEY,
     BrokerConfig,

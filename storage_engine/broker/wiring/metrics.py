@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 
 from storage_engine.broker.metrics.end_offsets import EndOffsets
+from storage_engine.broker.metrics.exposition import media_type_for, prepare
 from storage_engine.broker.metrics.process_figures import (
     CertificateFigures,
     DiskFigures,
     LoopFigures,
-    Scrapes,
-    media_type_for,
-    prepare,
 )
 from storage_engine.broker.metrics.replica_figures import (
     ClusterFigures,
@@ -19,6 +17,7 @@ from storage_engine.broker.metrics.replica_figures import (
     TransactionFigures,
 )
 from storage_engine.broker.metrics.request_figures import RequestCounts, ServerFigures
+from storage_engine.broker.metrics.scrapes import Scrapes
 from storage_engine.broker.settings.config import MetricsConfig
 from storage_engine.broker.wiring.broker_parts import BrokerParts
 from storage_engine.broker.wiring.listeners import TlsByListener

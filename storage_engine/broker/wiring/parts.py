@@ -1,14 +1,6 @@
-"""Settings that may change while the broker runs.
-
-The ports of a broker.
-
-Builds the part of a broker that takes part in the cluster: its registration, and its view of the
-others.
-
-The replicas of a broker: logs, roles, and the fetches of those that follow.
-
-Builds the parts that serve requests of any length: reads, waits, fetch sessions, work in
-turns.
+"""Builds the parts of a broker from its ports and settings, in the order in which they need each
+other: settings, cluster (registration, metadata, controller), replicas (logs, roles, fetches from
+leaders), requests (reads, waits, fetch sessions, work in turns).
 """
 
 from collections.abc import Callable
@@ -18,26 +10,29 @@ from storage_engine.broker.cluster.dead_sessions import DeadSessions, RefusedPor
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts, LeaderProbes
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
-from storage_engine.broker.cluster.registration import ProducerIds, Registration
+from storage_engine.broker.cluster.producer_ids import ProducerIds
+from storage_engine.broker.cluster.registration import Registration
 from storage_engine.broker.cluster.topic_admin import TopicAdmin, TopicLookup
 from storage_engine.broker.controller.acting_controller import ControllerSettings
 from storage_engine.broker.controller.runner import ControllerRunner
-from storage_engine.broker.quotas.client_usage import ClientUsage, NewProducers
-from storage_engine.broker.replicas.durable_acks import LogStarts
+from storage_engine.broker.quotas.client_usage import ClientUsage
+from storage_engine.broker.quotas.new_producers import NewProducers
 from storage_engine.broker.replicas.fetcher import FetcherPorts, FetcherSettings
 from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.followed_partition import ReplicationThrottle
+from storage_engine.broker.replicas.log_starts import LogStarts
 from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.replica_manager import ReplicaManager, ReplicaSettings
 from storage_engine.broker.replicas.replica_moves import ReplicaMoves
 from storage_engine.broker.requests.cold_reads import ColdReads
+from storage_engine.broker.requests.current_leaders import CurrentLeaders
 from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
 from storage_engine.broker.requests.fetch_waits import FetchWaits
 from storage_engine.broker.requests.follower_sessions import session_maker
 from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import LongWork
-from storage_engine.broker.requests.rack_reads import CurrentLeaders, RackReads
+from storage_engine.broker.requests.rack_reads import RackReads
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig

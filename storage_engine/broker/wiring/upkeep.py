@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.quotas.client_usage import NewProducers
+from storage_engine.broker.quotas.new_producers import NewProducers
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.upkeep.compactions import Compactions

@@ -32,7 +32,7 @@ The log-in on one connection, from the first request to the last re-authenticati
     any             anything else                           FAILED
 
 Source: RFC 4422, RFC 4616 (PLAIN), KIP-43, RFC 7628, KIP-255, KIP-768, RFC 5802, RFC 7677, KIP-84,
-librdkafka, #4895, KIP-152, KIP-368.
+KIP-152, KIP-368; librdkafka's issue 4895.
 """
 
 import enum

@@ -10,17 +10,13 @@ from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import SimulatedTransport
 from storage_engine.broker import unexpected
-from storage_engine.broker.cluster.registration import ProducerIds
+from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.broker.cluster.topic_admin import TopicLookup
 from storage_engine.broker.coordinators.state_load import LoadTroubles, StateLoad
 from storage_engine.broker.handlers.transactions import transactions as handler
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.purgatory import WaitList
-from storage_engine.broker.transactions import (
-    coordinator_questions,
-    marker_sender,
-    marker_writes,
-)
+from storage_engine.broker.transactions import coordinator_questions, marker_sender, marker_writes
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.transactions.transaction_events import CheckTimeouts, InitProducer

@@ -21,7 +21,7 @@ def walks() -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("name", "most"),
     [
-        ("produce, acks=all", 29),
+        ("produce, acks=all", 30),
         ("fetch", 22),
         ("commit of a micro-batch, beyond a transactional produce", 6),
         ("controller failover", 27),

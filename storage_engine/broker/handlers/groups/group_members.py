@@ -12,7 +12,7 @@ The first request for a kind creates that kind's topic. Source: KIP-98, KIP-699.
 
 from dataclasses import dataclass
 
-from storage_engine.broker.coordinators.coordinators import StateTopic
+from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.handlers.administration.metadata import ClusterForClients
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.groups.group_requests import (

@@ -18,7 +18,8 @@ from functools import partial
 from typing import TypeVar
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.coordinators.coordinators import StateTopic, TransactionCoordinators
+from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
+from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.groups.group_requests import (
     TOO_MANY_TO_ASK,

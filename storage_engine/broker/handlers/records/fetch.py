@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.cold_reads import FILES_PER_LOAD
+from storage_engine.broker.requests.current_leaders import CurrentLeaders
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
@@ -23,7 +24,6 @@ from storage_engine.broker.requests.fetch_waits import UNKNOWN, FetchWaits, with
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.broker.requests.json_answers import JsonAnswers
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.requests.rack_reads import CurrentLeaders
 from storage_engine.broker.requests.typed_reads import UnconvertedSlice, is_cold_slice
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.fetch import (

@@ -19,19 +19,14 @@ from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
-from storage_engine.broker.replicas.durable_acks import LogStarts
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.log_starts import LogStarts
 from storage_engine.broker.replicas.purgatory import DelayedAnswer
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.delayed_produce import AwaitedDeletion
 from storage_engine.broker.requests.fetch_reads import READ_COMMITTED
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.core.errors import (
-    ErrorCode,
-    KafkaError,
-    LogStorageError,
-    OffsetOutOfRangeError,
-)
+from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.security.acl_rules import ResourceType

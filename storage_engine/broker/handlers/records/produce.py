@@ -14,9 +14,9 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.producer_appends import ProducerAppends
 from storage_engine.broker.replicas.purgatory import DelayedAnswer
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.requests.current_leaders import CurrentLeaders
 from storage_engine.broker.requests.delayed_produce import AwaitedAppend
 from storage_engine.broker.requests.long_work import Steps
-from storage_engine.broker.requests.rack_reads import CurrentLeaders
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.core.errors import ErrorCode, InvalidRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition

@@ -9,7 +9,7 @@ R-SPARK2.
 from dataclasses import dataclass
 from typing import Any
 
-from storage_engine.broker.cluster.registration import ProducerIds
+from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.broker.coordinators.runner import EventOf
 from storage_engine.broker.coordinators.state_machine import OnAnswer

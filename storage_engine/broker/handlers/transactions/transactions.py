@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.registration import ProducerIds
+from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.requests.long_work import Steps

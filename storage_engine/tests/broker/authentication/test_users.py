@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.broker.authentication.scram_users import PlainUsers, PlainUsersFile, ScramUsers
+from storage_engine.broker.authentication.plain_users import PlainUsers, PlainUsersFile
+from storage_engine.broker.authentication.scram_users import ScramUsers
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.sasl_server import ScramDecoys
 from storage_engine.core.security.scram_credential import ScramCredential, ScramMechanism

@@ -4,7 +4,7 @@ import pytest
 
 from simulation.world.clock import ProcessLoop
 from simulation.world.zookeeper import SimulatedZooKeeper
-from storage_engine.broker.cluster.registration import ProducerIds
+from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.core.errors import ErrorCode
 from storage_engine.tests.zookeeper.lossy_session import (
     ROUND_TRIP_MS,

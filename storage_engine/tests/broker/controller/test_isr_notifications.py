@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from storage_engine.broker.cluster.registration import LogDirNotice
+from storage_engine.broker.cluster.log_dir_notice import LogDirNotice
 from storage_engine.broker.replicas.isr_writer import IsrWriter
-from storage_engine.broker.replicas.purgatory import LeaderLease
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.tests.broker.support import cluster_fixture

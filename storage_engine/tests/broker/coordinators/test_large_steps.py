@@ -1,7 +1,7 @@
 """A step of a coordinator that has more records than the log takes as one batch."""
 
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker.coordinators import coordinators as state_topic
+from storage_engine.broker.coordinators import state_topic
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages import add_partitions_to_txn
 from storage_engine.tests.broker.transactions.test_batch_commits import (

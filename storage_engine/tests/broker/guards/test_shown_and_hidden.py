@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from simulation.world.requests import make_batch
-from storage_engine.broker.access.rule_watch import AUDIT_LOGGER, NAMED_MAX
+from storage_engine.broker.access.access_control import AUDIT_LOGGER, NAMED_MAX
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.core.ports import TransportError
@@ -17,10 +17,7 @@ from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.apis.join_batch import JoinBatchRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.protocol.apis.produce import (
-    ProducePartition,
-    ProduceRequest,
-)
+from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.apis.registry import spec_for
 from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,

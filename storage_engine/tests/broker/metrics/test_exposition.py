@@ -4,12 +4,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from storage_engine.broker.metrics.process_figures import (
-    OPEN_TYPE,
-    TEXT_TYPE,
-    Samples,
-    media_type_for,
-)
+from storage_engine.broker.metrics.exposition import OPEN_TYPE, TEXT_TYPE, Samples, media_type_for
 from storage_engine.core.metrics import NS_PER_MS, Histogram
 
 HOSTILE = 'a"b\\c\nd{}=,é\x00'

@@ -13,7 +13,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker import unexpected
 from storage_engine.broker.handlers.api_call import ApiCall, HandlerTable
 from storage_engine.broker.metrics.end_offsets import ASK_MS, EndOffsets
-from storage_engine.broker.metrics.process_figures import FigureSource, Samples, Scrapes
+from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.broker.metrics.replica_figures import (
     GROUPS_MAX,
     GROUPS_PER_STEP,
@@ -23,6 +23,7 @@ from storage_engine.broker.metrics.replica_figures import (
     TransactionFigures,
 )
 from storage_engine.broker.metrics.request_figures import TIMED_PER_S, RequestCounts
+from storage_engine.broker.metrics.scrapes import FigureSource, Scrapes
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.group import Group
 from storage_engine.core.ids import TopicPartition

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from simulation.world.clock import SimulatedLoop
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.broker.replicas.partition_ports import PartitionPorts
-from storage_engine.broker.replicas.purgatory import EndOfTurn, LeaderLease
+from storage_engine.broker.replicas.purgatory import EndOfTurn
 from storage_engine.core.replication.partition import LagLimits
 
 

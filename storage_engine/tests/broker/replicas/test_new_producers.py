@@ -4,7 +4,7 @@ import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import produce_request
-from storage_engine.broker.quotas import client_usage as new_producers
+from storage_engine.broker.quotas import new_producers
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_state import IDLE_MS

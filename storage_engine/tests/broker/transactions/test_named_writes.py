@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker.coordinators import coordinators as state_topic
+from storage_engine.broker.coordinators import state_topic
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions import named_claims
