@@ -40,7 +40,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, KazooException, SessionExpiredError
-from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.serialization import Close, Connect
 from kazoo.retry import KazooRetry
 
@@ -172,6 +172,37 @@ _CLOSE_FRAME = struct.pack(">iii", 8, 2**31 - 1, Close.type)
 _CLOSE_WAIT_S = 1.0
 
 
+class _OrderedResult(AsyncResult):  # type: ignore[misc]  # kazoo has no types
+    """The answer to one request, which keeps the place in which it came over the connection.
+
+    kazoo posts a callback once it is linked. The answer, and the event of a watch that it set, may
+    both come between the request and the link: posted then, the older would be the later, and what
+    it says would stand for ever, with no watch on it.
+    """
+
+    def __init__(self, handler: "LoopHandler") -> None:
+        super().__init__(handler)
+        self._was_delivered = False
+
+    def rawlink(self, callback: Callable[[AsyncResult], None]) -> None:
+        with self._condition:
+            if self._was_delivered:
+                self._handler.completion_queue.put(functools.partial(callback, self))
+            else:
+                self._callbacks.append(callback)
+
+    def _do_callbacks(self) -> None:
+        """Called by kazoo as the answer comes."""
+        self._handler.completion_queue.put(self._deliver)
+
+    def _deliver(self) -> None:
+        """Call what was linked until now; called on the loop, where the links are made."""
+        with self._condition:
+            self._was_delivered = True
+        for callback in self._callbacks:
+            callback(self)
+
+
 class LoopHandler(EncryptingHandler):
     """A handler of kazoo with the event loop as its only worker."""
 
@@ -223,6 +254,9 @@ class LoopHandler(EncryptingHandler):
 
     def stop(self) -> None:
         """Do nothing: there are no threads to stop."""
+
+    def async_result(self) -> _OrderedResult:
+        return _OrderedResult(self)
 
     def dispatch_callback(self, callback: Any) -> None:
         self._post(functools.partial(callback.func, *callback.args))

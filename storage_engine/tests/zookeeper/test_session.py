@@ -227,6 +227,33 @@ def test_a_watch_fires_before_the_reply_that_shows_the_change(
         assert happened == ["watch", "new"]
 
 
+def test_a_watch_never_overtakes_the_reply_that_set_it(
+    open_session: OpenSession, loop: HandLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop's thread stands still behind its request, and somebody writes meanwhile."""
+    session, other = open_session(), open_session()
+    loop.reply_of(session.create, "/w", b"old")
+    get_async = session._client.get_async
+
+    def stands_still(path: str, watch: object) -> object:
+        result = get_async(path, watch=watch)
+        result.wait()
+        other._client.set("/w", b"new")
+        # Its answer comes behind the event.
+        session._client.exists("/w")
+        return result
+
+    monkeypatch.setattr(session._client, "get_async", stands_still)
+    happened: list[str] = []
+    session.get(
+        "/w",
+        lambda reply: happened.append(reply.data.decode()),
+        watch=lambda: happened.append("watch"),
+    )
+    loop.run_until(lambda: len(happened) == 2)
+    assert happened == ["old", "watch"]
+
+
 def test_a_znode_too_large_is_unknown_and_costs_no_session(
     session: ZooKeeperSession, loop: HandLoop
 ) -> None:
