@@ -30,7 +30,7 @@ from benchmarks.largest.states import LARGEST, built, costs_of_steps
 from simulation.record_steps import RecordSteps
 from simulation.request_costs import CostMeter
 from storage_engine.broker.garbage_collection import collect_seldom
-from storage_engine.protocol.apis.wire import MAX_ITEMS
+from storage_engine.protocol.apis.spec import MAX_ITEMS
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.table import print_results, report_line
 

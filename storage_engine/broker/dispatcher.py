@@ -44,8 +44,12 @@ from storage_engine.protocol.apis.registry import (
     SERVED_RANGES,
     name_of,
 )
-from storage_engine.protocol.apis.spec import AnyApi, VersionRange
-from storage_engine.protocol.apis.wire import MAX_ITEMS, LongMessageError, decode_short
+from storage_engine.protocol.apis.spec import (
+    MAX_ITEMS,
+    AnyApi,
+    LongMessageError,
+    VersionRange,
+)
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
 
 _SUPPORTED = [
@@ -121,7 +125,7 @@ class Dispatcher:
                 refusal = None
                 if len(body) > INLINE_BYTES and spec is not PRODUCE:
                     raise LongMessageError
-                request = decode_short(spec.decode_request, version, body, INLINE_ITEMS)
+                request = spec.decode_request(version, body, INLINE_ITEMS)
         except InvalidRequestError as failure:
             connection.close(str(failure))
             return
@@ -144,9 +148,7 @@ class Dispatcher:
         """The work of a request with more items than are read in one turn."""
         most = MAX_ITEMS if call.spec.key in INTERNAL_RANGES else REQUEST_ITEMS_MAX
         try:
-            request = yield partial(
-                decode_short, call.spec.decode_request, call.version, body, most
-            )
+            request = yield partial(call.spec.decode_request, call.version, body, most)
         except InvalidRequestError as failure:
             call.connection.close(str(failure))
             return

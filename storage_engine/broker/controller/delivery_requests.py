@@ -28,7 +28,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Endpoint, Scheduler, TransportError
 from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
-from storage_engine.protocol.apis.wire import MAX_ITEMS
+from storage_engine.protocol.apis.spec import MAX_ITEMS
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.transport import Transport
 from storage_engine.zookeeper.flow import Flow, Flows, pause

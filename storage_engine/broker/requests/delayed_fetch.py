@@ -225,7 +225,7 @@ class SessionWait(FetchWait):
             self._end(request, read)
 
     def _wanted(self) -> FetchRequest:
-        return self._request._replace(partitions=self._session.wanted(), forgotten=())
+        return self._request.of(self._session.wanted())
 
     def _stop_listening(self) -> None:
         if self._session.on_news == self.on_news:

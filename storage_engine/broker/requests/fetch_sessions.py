@@ -270,7 +270,7 @@ class FetchSessions:
             self._end(session)
             return FetchResponse((), int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), NO_SESSION)
         self._touch(session)
-        full = request._replace(partitions=session.wanted(), forgotten=())
+        full = request.of(session.wanted())
         if not session.partitions:
             self._end(session)
             return SessionFetch(full)

@@ -136,7 +136,7 @@ def with_names(metadata: MetadataCache, asked: Iterable[FetchPartition]) -> list
             # A topic without an id, which others would take for that of any other.
             found = metadata.topic_name(topic_id) if topic_id.int else None
             name = UNKNOWN if found is None else found
-        partitions.append(wanted._replace(topic=name, topic_id=topic_id))
+        partitions.append(FetchPartition(name, *wanted[1:8], topic_id, wanted.want))
     return partitions
 
 
@@ -146,6 +146,6 @@ def with_ids(
     """The answers, in the order of the request, as it named the topics; in steps."""
     named = []
     for wanted, answer in zip(asked.partitions, answers, strict=True):
-        named.append(answer._replace(topic=wanted.topic))
+        named.append(FetchPartitionResponse(wanted.topic, *answer[1:]))
         yield None
     return named

@@ -227,7 +227,8 @@ class LongWork:
         end_ns = started_ns + most_ns
         steps = job.steps
         try:
-            while not job.request.is_gone:
+            # Whoever has just come is there.
+            while not is_admitted or not job.request.is_gone:
                 error, job.error = job.error, None
                 value, job.value = job.value, None
                 wanted = steps.throw(error) if error is not None else steps.send(value)

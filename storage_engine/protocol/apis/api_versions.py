@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from storage_engine.core.errors import ErrorCode, InvalidRequestError
 from storage_engine.protocol.apis.fields import int16, int32, int64, string, structs
-from storage_engine.protocol.apis.spec import VersionRange
+from storage_engine.protocol.apis.spec import MAX_ITEMS, VersionRange
 from storage_engine.protocol.apis.struct_codec import api
 
 NO_FEATURES_EPOCH = -1
@@ -86,11 +86,13 @@ def unsupported_version_response() -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
 
 
-def _decode_response(version: int, body: memoryview) -> ApiVersionsResponse:
+def _decode_response(
+    version: int, body: memoryview, most_items: int = MAX_ITEMS, /
+) -> ApiVersionsResponse:
     """Decode a response; one with UNSUPPORTED_VERSION may have any form, and the caller asks again,
     with version 0 if it has no `api_keys`."""
     try:
-        return _API.decode_response(version, body)
+        return _API.decode_response(version, body, most_items)
     except InvalidRequestError:
         if bytes(body[:2]) != _UNSUPPORTED_VERSION:
             raise

@@ -95,7 +95,7 @@ class MetadataResponse:
 def _read_request(reader: Reader, version: int) -> MetadataRequest:
     names: list[str] = []
     ids: list[UUID] = []
-    total = reader.nullable_count(2) if version >= 1 else reader.count(2)
+    total = reader.count(2, -1 if version >= 1 else 0)
     for _ in range(total):
         topic_id = reader.uuid() if version >= 10 else NO_TOPIC_ID
         name = reader.nullable_name() if version >= 10 else reader.name()

@@ -5,7 +5,7 @@ Source: the Kafka protocol; KIP-482 for flexible versions.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from storage_engine.core.ports import LogSlice
 
@@ -16,8 +16,27 @@ Message = TypeVar("Message")
 Req = TypeVar("Req")
 Resp = TypeVar("Resp")
 
-Decode = Callable[[int, memoryview], Message]
-"""(version, body) -> message; InvalidRequestError if it isn't one. Records stay slices."""
+Decoded = TypeVar("Decoded", covariant=True)
+
+MAX_ITEMS = 250_000
+"""The most items in all arrays of one message: more than the 200,000 partitions that a cluster of
+Kafka with ZooKeeper carried. An item of two bytes becomes an object of hundreds, so without this
+limit a frame of 100 MiB would take 10 GiB; with it, some 0.1 GiB and a second.
+"""
+
+
+class LongMessageError(Exception):
+    """A message has more items than the caller reads at once; it may be valid all the same."""
+
+
+class Decode(Protocol[Decoded]):
+    """Reads one whole message. Records stay slices."""
+
+    def __call__(self, version: int, body: memoryview, most_items: int = MAX_ITEMS, /) -> Decoded:
+        """InvalidRequestError for anything that is not exactly one message; LongMessageError where
+        it has more items than `most_items`."""
+        ...
+
 
 Encode = Callable[[int, Message], list[Buffer]]
 """(version, message) -> pieces of the body, the first never a LogSlice. Records are not copied."""

@@ -144,7 +144,7 @@ class _StructCodec:
         for tag, data in reader.tags().items():
             if tag in self._tagged:
                 name, _, kind = self._tagged[tag]
-                tagged = Reader(data, flexible=True)
+                tagged = Reader(data, flexible=True, most_items=reader.most_items)
                 tagged.items_left = reader.items_left
                 values[name] = kind.read(tagged)
                 tagged.finish()
@@ -225,7 +225,7 @@ def _array(kind: Kind, nullable: bool, flexible: bool) -> Kind:
     read_item, write_item, item_bytes, _packed = kind
 
     def read(reader: Reader) -> list[Any] | None:
-        count = reader.nullable_count(item_bytes) if nullable else reader.count(item_bytes)
+        count = reader.count(item_bytes, -1 if nullable else 0)
         return None if count < 0 else [read_item(reader) for _ in range(count)]
 
     def write(writer: Writer, items: Any) -> None:

@@ -15,13 +15,20 @@ Source: https://kafka.apache.org/protocol#protocol_types, KIP-482.
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from typing import NoReturn, Protocol, TypeVar
 from uuid import UUID
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import APIS
-from storage_engine.protocol.apis.spec import ApiSpec, Decode, Encode, Req, Resp
+from storage_engine.protocol.apis.spec import (
+    MAX_ITEMS,
+    ApiSpec,
+    Decode,
+    Encode,
+    LongMessageError,
+    Req,
+    Resp,
+)
 
 Item = TypeVar("Item")
 
@@ -39,25 +46,15 @@ at most 249 bytes (the longest legal topic name) are kept, about 2 MiB. A peer t
 evicts others.
 """
 
-MAX_ITEMS = 250_000
-"""The most items in all arrays of one message: more than the 200,000 partitions that a cluster of
-Kafka with ZooKeeper carried. An item of two bytes becomes an object of hundreds, so without this
-limit a frame of 100 MiB would take 10 GiB; with it, some 0.1 GiB and a second.
-"""
-
-
-class LongMessageError(Exception):
-    """A message has more items than the caller reads at once; it may be valid all the same."""
-
-
-_items_allowed: ContextVar[int] = ContextVar("items_allowed", default=MAX_ITEMS)
-"""The limit for messages that this thread reads, all legal items by default."""
-
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 FLOAT64 = struct.Struct(">d")
-UINT8 = struct.Struct(">B")
+
+_ONE_BYTE = 0x7F
+"""A smaller length or count is one byte as an unsigned varint: nearly all are, and each message has
+many, so that they are read and written without a call."""
+_UVARINTS = [bytes([value]) for value in range(_ONE_BYTE + 1)]
 
 _names: dict[bytes, str] = {}
 
@@ -82,18 +79,25 @@ def malformed(what: str, cause: object) -> NoReturn:
 class Reader:
     """A cursor over one message.
 
-    It raises InvalidRequestError, struct.error, IndexError or UnicodeDecodeError; `decode_with`
-    turns all of them into the first.
+    It raises InvalidRequestError, struct.error, IndexError or UnicodeDecodeError; the decoders that
+    `coded` makes turn all of them into the first.
     """
 
-    __slots__ = ("data", "end", "flexible", "items_left", "position")
+    __slots__ = ("data", "end", "flexible", "items_left", "most_items", "position")
 
-    def __init__(self, data: memoryview, *, flexible: bool, position: int = 0) -> None:
+    def __init__(
+        self,
+        data: memoryview,
+        *,
+        flexible: bool,
+        position: int = 0,
+        most_items: int = MAX_ITEMS,
+    ) -> None:
         self.data = data
         self.flexible = flexible
         self.position = position
         self.end = len(data)
-        self.items_left = _items_allowed.get()
+        self.items_left = self.most_items = most_items
 
     def int8(self) -> int:
         value = self.data[self.position]
@@ -166,7 +170,8 @@ class Reader:
         raw = self._string_bytes()
         if raw is None:
             raise InvalidRequestError("a name is null where none may be")
-        return name_from(bytes(raw))
+        # Here and not in a function: nearly all are known.
+        return _names.get(encoded := bytes(raw)) or name_from(encoded)
 
     def nullable_name(self) -> str | None:
         raw = self._string_bytes()
@@ -177,30 +182,30 @@ class Reader:
         size = self.uvarint() - 1 if self.flexible else self.int32()
         return None if size == -1 else self._take(size)
 
-    def count(self, item_bytes: int) -> int:
-        """Read the length of an array that can't be null and whose items take at least `item_bytes`
-        each."""
-        count = self.nullable_count(item_bytes)
-        if count < 0:
-            raise InvalidRequestError("an array is null where none may be")
-        return count
-
-    def nullable_count(self, item_bytes: int) -> int:
-        """Read a length as `count` does, or -1 for null."""
-        count = self.uvarint() - 1 if self.flexible else self.int32()
-        if count < -1 or count * item_bytes > self.end - self.position:
+    def count(self, item_bytes: int, least: int = 0) -> int:
+        """Read the length of an array whose items take at least `item_bytes` each. `least`: -1
+        where it may be null, which has this length."""
+        if not self.flexible:
+            count = self.int32()
+        elif (count := self.data[self.position] - 1) < _ONE_BYTE:
+            self.position += 1
+        else:
+            count = self.uvarint() - 1
+        if count < least or count * item_bytes > self.end - self.position:
+            if count == -1:
+                raise InvalidRequestError("an array is null where none may be")
             raise InvalidRequestError(
                 f"an array says it has {count} items, {self.end - self.position} bytes are left"
             )
         if count > self.items_left:
-            _too_many_items()
+            self._too_many_items()
         self.items_left -= count
         return count
 
     def spend(self, items: int) -> None:
         """Count what a tagged field has as so many items of the message."""
         if items > self.items_left:
-            _too_many_items()
+            self._too_many_items()
         self.items_left -= items
 
     def array(self, item_bytes: int, read_item: Callable[[], Item]) -> list[Item]:
@@ -225,7 +230,7 @@ class Reader:
         if count * 2 > self.end - self.position:
             raise InvalidRequestError(f"{count} tagged fields can't fit in the bytes left")
         if count > self.items_left:
-            _too_many_items()
+            self._too_many_items()
         self.items_left -= count
         tags: dict[int, memoryview] = {}
         for _ in range(count):
@@ -243,7 +248,16 @@ class Reader:
             )
 
     def _string_bytes(self) -> memoryview | None:
-        size = self.uvarint() - 1 if self.flexible else self.int16()
+        if not self.flexible:
+            size = self.int16()
+        elif (size := self.data[self.position] - 1) < _ONE_BYTE:
+            self.position += 1
+        else:
+            size = self.uvarint() - 1
+        start = self.position
+        if 0 <= size <= self.end - start:
+            self.position = end = start + size
+            return self.data[start:end]
         return None if size == -1 else self._take(size)
 
     def _take(self, size: int) -> memoryview:
@@ -254,46 +268,10 @@ class Reader:
         self.position = end
         return self.data[start:end]
 
-
-def decode_short(
-    decode: Callable[[int, memoryview], Item], version: int, body: memoryview, most_items: int
-) -> Item:
-    """Read a message of at most so many items; LongMessageError when it has more."""
-    before = _items_allowed.set(most_items)
-    try:
-        return decode(version, body)
-    finally:
-        _items_allowed.reset(before)
-
-
-def _too_many_items() -> NoReturn:
-    if _items_allowed.get() < MAX_ITEMS:
-        raise LongMessageError
-    raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
-
-
-def decode_with(
-    what: str,
-    data: memoryview,
-    flexible: bool,
-    read: Callable[[Reader], Item],
-    *,
-    rest_allowed: bool = False,
-) -> Item:
-    """Read one whole message; InvalidRequestError for anything that is not exactly one.
-    `rest_allowed`: what is left over is ignored."""
-    reader = Reader(data, flexible=flexible)
-    try:
-        message = read(reader)
-        if not rest_allowed or reader.position > reader.end:
-            reader.finish()
-    except InvalidRequestError as error:
-        malformed(what, error)
-    except (struct.error, IndexError):
-        malformed(what, "it ends too early")
-    except UnicodeDecodeError:
-        malformed(what, "a string is not UTF-8")
-    return message
+    def _too_many_items(self) -> NoReturn:
+        if self.most_items < MAX_ITEMS:
+            raise LongMessageError
+        raise InvalidRequestError(f"it has more than {MAX_ITEMS} items")
 
 
 def coded(
@@ -309,18 +287,28 @@ def coded(
     bytes are ignored in responses, as other clients do (librdkafka's mock cluster sends a byte too
     many), and with `is_lenient` in requests, of clients that are known to be untidy."""
     name, versions, first_flexible = APIS[key]
+    flexible_from = versions.max_version + 1 if first_flexible is None else first_flexible
 
     def decoder(
         what: str, read: Callable[[Reader, int], Item], *, rest_allowed: bool
     ) -> Decode[Item]:
-        def decode(version: int, body: memoryview) -> Item:
-            return decode_with(
-                f"{name} {what} of version {version}",
-                body,
-                first_flexible is not None and version >= first_flexible,
-                lambda reader: read(reader, version),
-                rest_allowed=rest_allowed,
-            )
+        def decode(version: int, body: memoryview, most_items: int = MAX_ITEMS, /) -> Item:
+            reader = Reader(body, flexible=version >= flexible_from, most_items=most_items)
+            problem: object = "it ends too early"
+            try:
+                message = read(reader, version)
+                if reader.position != reader.end and not (
+                    rest_allowed and reader.position < reader.end
+                ):
+                    reader.finish()
+                return message
+            except InvalidRequestError as error:
+                problem = error
+            except UnicodeDecodeError:
+                problem = "a string is not UTF-8"
+            except (struct.error, IndexError):
+                pass
+            malformed(f"{name} {what} of version {version}", problem)
 
         return decode
 
@@ -394,8 +382,8 @@ class Writer:
 
 def uvarint(value: int) -> bytes:
     """Encode an unsigned varint."""
-    if value < 0x80:
-        return UINT8.pack(value)
+    if 0 <= value < 0x80:
+        return _UVARINTS[value]
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -406,7 +394,9 @@ def uvarint(value: int) -> bytes:
 
 def count(value: int, flexible: bool) -> bytes:
     """Encode the length of an array; -1 for null."""
-    return uvarint(value + 1) if flexible else INT32.pack(value)
+    if not flexible:
+        return INT32.pack(value)
+    return _UVARINTS[value + 1] if -1 <= value < _ONE_BYTE else uvarint(value + 1)
 
 
 def string(value: str, flexible: bool) -> bytes:
@@ -417,7 +407,9 @@ def string(value: str, flexible: bool) -> bytes:
         raise ValueError(
             f"a string of {len(raw)} bytes does not fit the protocol's limit of {MAX_STRING_BYTES}"
         )
-    return (uvarint(len(raw) + 1) if flexible else INT16.pack(len(raw))) + raw
+    if not flexible:
+        return INT16.pack(len(raw)) + raw
+    return (_UVARINTS[len(raw) + 1] if len(raw) < _ONE_BYTE else uvarint(len(raw) + 1)) + raw
 
 
 def nullable_string(value: str | None, flexible: bool) -> bytes:

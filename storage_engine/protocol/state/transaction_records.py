@@ -83,7 +83,7 @@ def _write_partitions(writer: Writer, partitions: Partitions) -> None:
 def _read_partitions(reader: Reader) -> Partitions:
     """Read partitions; Kafka's null is an empty set."""
     partitions: list[TopicPartition] = []
-    for _ in range(max(0, reader.nullable_count(2))):
+    for _ in range(max(0, reader.count(2, -1))):
         topic = reader.name()
         numbers = reader.int32s()
         if any(number < 0 for number in numbers):

@@ -110,7 +110,7 @@ class _Answering:
 
     def begin(self) -> Steps:
         """The first look at all partitions."""
-        asked, reader, session = self.fetch.request, self.handler.reader, self._live_session
+        asked, reader, session = self.request, self.handler.reader, self._live_session
         clock = None if session is None else session.clock
         partitions: list[FetchPartition] = []
         has_everything = session is not None
@@ -123,11 +123,11 @@ class _Answering:
             named = self._readable(named)
             has_everything = reader.note_progress(asked, named, clock) and has_everything
             partitions += named
-        self.request = asked._replace(partitions=partitions)
+        self.request = asked.of(partitions)
         # One that has everything waits without a read.
-        if not (has_everything and self._waits_for_news and self._waits(FetchRead())):
+        if not (has_everything and self._waits_for_news and self._waits(session, FetchRead())):
             read = yield from self._read()
-            if read.is_enough(self.request) or not self._waits(read):
+            if read.is_enough(self.request) or not self._waits(self._live_session, read):
                 yield from self._answer(read)
 
     @property
@@ -185,18 +185,16 @@ class _Answering:
 
     @property
     def _waits_for_news(self) -> bool:
-        """Whether it waits in its session when there is nothing for it."""
+        """Whether a follower's waits in its session when there is nothing for it."""
         request = self.request
         return (
-            self._live_session is not None
-            and request.max_wait_ms > 0
+            request.max_wait_ms > 0
             and request.min_bytes > 0
             and self.call.version < FIRST_WITH_TOPIC_IDS
         )
 
-    def _waits(self, read: FetchRead) -> bool:
-        """Wait for more than there is, if that may be."""
-        session = self._live_session
+    def _waits(self, session: FollowerSession | None, read: FetchRead) -> bool:
+        """Wait for more than there is, if that may be; in `session` for its partitions."""
         request = self.request if session is None else self.fetch.request
         return self.handler.waits.wait(
             request, read, session=session, finish=self._finish, gone=self._gone
@@ -211,7 +209,7 @@ class _Answering:
             named = self._by_names(request.partitions)
             if named is None:
                 return
-            self.request, self.fetch.request = request._replace(partitions=named), request
+            self.request, self.fetch.request = request.of(named), request
         if read is None:
             read = yield from self._read()
         yield from self._answer(read)

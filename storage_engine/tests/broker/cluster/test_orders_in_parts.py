@@ -27,7 +27,7 @@ from storage_engine.core.ids import (
     TopicPartition,
 )
 from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
-from storage_engine.protocol.apis.wire import MAX_ITEMS, decode_short
+from storage_engine.protocol.apis.spec import MAX_ITEMS
 from storage_engine.tests.sampling import ALL_FAULTS
 
 COUNT = 30
@@ -77,7 +77,7 @@ def read(delivery: OrderDelivery) -> Iterator[Any]:
     for requests in rounds_of(SENDER, delivery):
         for spec, message in requests:
             body = memoryview(b"".join(spec.encode_request(0, message)))
-            yield decode_short(spec.decode_request, 0, body, MAX_ITEMS)
+            yield spec.decode_request(0, body)
 
 
 @pytest.mark.parametrize(

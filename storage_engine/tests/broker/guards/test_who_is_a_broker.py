@@ -2,12 +2,12 @@
 right to do so before the request is decoded, gets precedence, and escapes quotas."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker import dispatcher
 from storage_engine.broker.guards.cluster import BROKERS_ONLY
 from storage_engine.broker.settings.config_store import ConfigEntity
 from storage_engine.core.errors import ErrorCode
@@ -15,7 +15,7 @@ from storage_engine.core.fair_queue import FIRST, Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.quotas import QuotaKey
 from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
-from storage_engine.protocol.apis import fetch, leader_and_isr, stop_replica, update_metadata, wire
+from storage_engine.protocol.apis import fetch, leader_and_isr, stop_replica, update_metadata
 from storage_engine.protocol.apis.registry import INTERNAL_RANGES, spec_for
 from storage_engine.protocol.framing import SIZE_BYTES, encode_request_frame, parse_response
 from storage_engine.tests.broker.guards.guarded_cluster import (
@@ -45,16 +45,23 @@ def cluster(tmp_path_factory) -> Iterator[SimulatedCluster]:
 
 
 @pytest.fixture
-def decoded(monkeypatch) -> list[int]:
-    """The bytes of each request that is decoded, or begun to be."""
+def decoded(cluster, monkeypatch) -> list[int]:
+    """The bytes of each order that is decoded, or begun to be."""
     sizes: list[int] = []
-    original = wire.decode_short
 
-    def counted(decode: Any, version: int, body: memoryview, most: int) -> Any:
-        sizes.append(len(body))
-        return original(decode, version, body, most)
+    def counted(spec: Any) -> Any:
+        def decode(version: int, body: memoryview, most_items: int) -> Any:
+            sizes.append(len(body))
+            return spec.decode_request(version, body, most_items)
 
-    monkeypatch.setattr(dispatcher, "decode_short", counted)
+        return replace(spec, decode_request=decode)
+
+    table = cluster[1].parts.table
+    served = {
+        key: each._replace(spec=counted(each.spec)) if key in ORDERS else each
+        for key, each in table._served.items()
+    }
+    monkeypatch.setattr(table, "_served", served)
     return sizes
 
 

@@ -62,7 +62,7 @@ class Client:
 def test_the_time_of_a_request_is_that_of_all_its_work(decoding_s, handling_s, waits_ms):
     time, client = Time(), Client()
 
-    def decode(version, body):
+    def decode(version, body, _most_items):
         time.ns += decoding_s * SECOND_NS
         return metadata.API.decode_request(version, body)
 

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import InvalidRequestError
-from storage_engine.protocol.apis import metadata, wire
+from storage_engine.protocol.apis import metadata
 from storage_engine.protocol.apis.registry import (
     INTERNAL_RANGES,
     OWN_RANGES,
     SERVED_RANGES,
     spec_for,
 )
+from storage_engine.protocol.apis.spec import MAX_ITEMS
 from storage_engine.protocol.messages import alter_user_scram_credentials
 from storage_engine.tests.protocol.apis import kio_messages
 from storage_engine.tests.protocol.apis.each_api import in_each_version
@@ -214,7 +215,7 @@ def test_a_message_of_very_many_small_items_is_refused_soon_and_with_little_memo
 
 
 def test_items_are_limited_over_all_arrays_of_a_message() -> None:
-    inner = wire.MAX_ITEMS // 3
+    inner = MAX_ITEMS // 3
     assignment = struct.pack(">ii", 0, inner) + bytes(4 * inner)
     body = (
         struct.pack(">i", 1)

@@ -9,7 +9,8 @@ from storage_engine.core.ports import SlicedRecords
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.apis import fetch, produce
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.protocol.apis.wire import LongMessageError, decode_short, uvarint
+from storage_engine.protocol.apis.spec import LongMessageError
+from storage_engine.protocol.apis.wire import uvarint
 from storage_engine.protocol.typed.projection import (
     WANT_FRAMES,
     WANT_STORED,
@@ -77,8 +78,8 @@ def test_a_malformed_wish_makes_the_request_malformed(what):
 def test_long_wishes_count_as_items_of_the_request():
     frame = encoded(12, [TypedWant(WANT_FRAMES, tuple(range(1, 1_900 + n))) for n in range(5)])
     with pytest.raises(LongMessageError):
-        decode_short(fetch.API.decode_request, 12, frame, 500)
-    assert len(decode_short(fetch.API.decode_request, 12, frame, 5_000).partitions) == 5
+        fetch.API.decode_request(12, frame, 500)
+    assert len(fetch.API.decode_request(12, frame, 5_000).partitions) == 5
 
 
 def test_records_in_several_pieces_are_sent_as_one():
