@@ -142,7 +142,7 @@ class Dispatcher:
         if begun_ns is not None:
             is_exempt = refusal is None and self._is_of_a_broker(call, request)
             request = self._admit(call, request, len(body), is_exempt=is_exempt)
-        call.run(_work(call, served.handler, request, refusal), begun_ns)
+        self._long_work.run(call, _work(call, served.handler, request, refusal), begun_ns)
 
     def _decode_first(self, call: ApiCall[Any], served: ServedApi, body: memoryview) -> Steps:
         """The work of a request with more items than are read in one turn."""

@@ -186,10 +186,6 @@ class ApiCall(Generic[Resp]):
         """Log the error and close the connection: the client learns that there is no answer."""
         self.connection.request_failed(error)
 
-    def worked(self, ns: int) -> None:
-        if self.quota is not None:
-            self.quota.worked(ns)
-
     @property
     def is_gone(self) -> bool:
         return self.exchange.closed

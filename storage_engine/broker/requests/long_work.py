@@ -53,6 +53,12 @@ OnOutcome = Callable[[Any, Exception | None], None]
 """Called with the result or the error."""
 
 
+class Metered(Protocol):
+    """A quota of processor time."""
+
+    def worked(self, ns: int) -> None: ...
+
+
 class LongRequest(Protocol):
     """A request with long work, as this module needs it: an `ApiCall`."""
 
@@ -66,8 +72,9 @@ class LongRequest(Protocol):
         """Called when the work raised; nothing more of it will be done."""
         ...
 
-    def worked(self, ns: int) -> None:
-        """Called with the time of each part of its work."""
+    @property
+    def quota(self) -> "Metered | None":
+        """What counts the time of each part of its work; None where nothing does."""
         ...
 
     @property
@@ -246,7 +253,8 @@ class LongWork:
         except Exception as failure:  # noqa: BLE001 - logged with its trace where the connection is closed
             job.request.failed(failure)
         finally:
-            job.request.worked(work_ns() - started_ns)
+            if (quota := job.request.quota) is not None:
+                quota.worked(work_ns() - started_ns)
         if is_admitted:
             job.request.release()
             job.end()

@@ -45,6 +45,7 @@ class Client:
         self.holds = 0
         self.is_gone = False
         self.is_long = False
+        self.quota = None
         self.share = share
         self.failures: list[Exception] = []
 
@@ -56,9 +57,6 @@ class Client:
 
     def failed(self, error: Exception) -> None:
         self.failures.append(error)
-
-    def worked(self, ns: int) -> None:
-        """Quotas count it; here nobody does."""
 
 
 class Worked:
