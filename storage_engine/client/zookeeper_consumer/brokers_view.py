@@ -151,7 +151,9 @@ class AskedBrokers:
             on_change()
 
 
-def _of_interest(view: ClusterMetadata) -> object:
+def _of_interest(
+    view: ClusterMetadata,
+) -> tuple[dict[str, tuple[int, ...]], set[tuple[str, int]]]:
     topics = {name: tuple(topic.partitions) for name, topic in view.topics.items()}
     return topics, {(each.host, each.port) for each in view.brokers.values()}
 
