@@ -67,11 +67,9 @@ class CoordinatorCalls:
         self._calls.append(call)
         return call
 
-    def ask(self, request: GroupRequest, timeout_ms: int) -> Any:
-        """Send, and wait for the answer."""
-        return self._cluster.request(
-            self._find(), request.spec, request.message, timeout_ms=timeout_ms
-        )
+    def ask(self, request: GroupRequest, timeout_ms: int) -> None:
+        """Send, and wait for the answer, which does not count."""
+        self._cluster.request(self._find(), request.spec, request.message, timeout_ms=timeout_ms)
 
     def _find(self) -> int:
         if self._coordinator is None:
@@ -122,9 +120,9 @@ class CoordinatorCalls:
             self.drop(call)
 
 
-def code_of(error: HeadraceError) -> ErrorCode:
-    """The code of an error on the way to the coordinator: COORDINATOR_NOT_AVAILABLE unless the
-    error is final."""
+def code_of(error: HeadraceError | None) -> ErrorCode:
+    """The code of a call that has no answer: COORDINATOR_NOT_AVAILABLE unless the error is
+    final."""
     if (
         not isinstance(error, KafkaError)
         or error.retriable
