@@ -35,12 +35,7 @@ from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.fetching.typed_reading import Selection
 from storage_engine.client.groups.group_requests import GroupMetadata
 from storage_engine.client.producer.partition_choice import Partitioner
-from storage_engine.client.producer.producer import (
-    Encoder,
-    Producer,
-    RecordHeaders,
-    encode_plain,
-)
+from storage_engine.client.producer.producer import Encoder, Producer, RecordHeaders, encode_plain
 from storage_engine.client.producer.record_future import RecordMetadata
 from storage_engine.client.security.security_rows import Given
 from storage_engine.core.errors import HeadraceError
@@ -244,10 +239,7 @@ class AsyncProducer(InThread[Producer]):
         """Takes the arguments of `Producer`. Encoders and the partitioner must not block: they may
         run in the event loop."""
         producer = Producer(
-            config,
-            key_encoder=key_encoder,
-            value_encoder=value_encoder,
-            partitioner=partitioner,
+            config, key_encoder=key_encoder, value_encoder=value_encoder, partitioner=partitioner
         )
         super().__init__(producer)
         self._records: Completions[RecordMetadata] = Completions()

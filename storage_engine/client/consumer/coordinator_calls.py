@@ -96,18 +96,16 @@ class CoordinatorCalls:
                 self._receive(call)
 
     def _receive(self, call: CoordinatorCall) -> None:
+        answer = None
+        error: HeadraceError | None = None
         try:
             answer = call.connection.receive_nowait()
-        except (KafkaError, DeadlineExceededError) as error:
-            self._end(call, None, error)
+            if answer is None and call.deadline.passed:
+                error = DeadlineExceededError(f"{call.connection.name}: no answer in time")
+        except (KafkaError, DeadlineExceededError) as failure:
+            error = failure
+        if answer is None and error is None:
             return
-        if answer is not None:
-            self._end(call, answer, None)
-        elif call.deadline.passed:
-            name = call.connection.name
-            self._end(call, None, DeadlineExceededError(f"{name}: no answer in time"))
-
-    def _end(self, call: CoordinatorCall, answer: Any, error: HeadraceError | None) -> None:
         self._calls.remove(call)
         if error is None:
             self._cluster.give_back(call.connection)

@@ -68,14 +68,12 @@ def _unsecured(settings: TokenSettings) -> BearerToken:
     import jwt
 
     now_s = int(time.time())
-    claims: dict[str, ClaimValue | list[str]] = {
-        "iat": now_s,
-        "exp": now_s + settings.unsecured_lifetime_s,
-    }
+    lifetime_s = settings.unsecured_lifetime_s
+    claims: dict[str, ClaimValue | list[str]] = {"iat": now_s, "exp": now_s + lifetime_s}
     for name, value in settings.unsecured_claims:
         claims[name] = list(value) if isinstance(value, tuple) else value
     text = jwt.encode(claims, "", algorithm="none")
-    return BearerToken(text, now_s + settings.unsecured_lifetime_s * settings.refresh_factor)
+    return BearerToken(text, now_s + lifetime_s * settings.refresh_factor)
 
 
 def _from_file(url: str) -> str:
