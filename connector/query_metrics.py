@@ -16,12 +16,13 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from connector.commit_notes import CommitNotes, SinkCommit
 from connector.progress_posts import Event, ProgressPosts
+from storage_engine.core.typed.bounded_json import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         QueryStartedEvent,
         QueryTerminatedEvent,
     )
+
+Kept = TypeVar("Kept")
 
 TOKEN_VARIABLE = "HEADRACE_CONSOLE_TOKEN"
 COMMITS_MAX = 20
@@ -151,11 +154,12 @@ class QueryMetrics(StreamingQueryListener):
             self._keep(self._commits, commit.query, [*kept, commit][-COMMITS_MAX:])
         return self._commits.pop(query, [])
 
-    def _sink_of(self, query: str, progress: Mapping[str, Any] | None) -> Event | None:
+    def _sink_of(self, query: str, progress: "JsonObject | None") -> Event | None:
         """None where the query writes somewhere else, as far as is known."""
         if query not in self._sinks:
-            description = str(((progress or {}).get("sink") or {}).get("description", ""))
-            if "headrace" not in description.lower():
+            sink = (progress or {}).get("sink")
+            described = sink.get("description") if isinstance(sink, dict) else None
+            if "headrace" not in str(described).lower():
                 return None
         return {
             "sink_id": self._sinks.get(query, query),
@@ -163,7 +167,7 @@ class QueryMetrics(StreamingQueryListener):
             "dead_letter_topic": self._dead_letter_topic,
         }
 
-    def _keep(self, kept: Event, key: str, value: Any) -> None:
+    def _keep(self, kept: dict[str, Kept], key: str, value: Kept) -> None:
         """Forgets the oldest where there are too many."""
         kept.pop(key, None)
         kept[key] = value
@@ -171,7 +175,7 @@ class QueryMetrics(StreamingQueryListener):
             kept.pop(next(iter(kept)), None)
 
 
-def what_is_read(sources: Iterable[Mapping[str, Any]]) -> tuple[list[str], int | None]:
+def what_is_read(sources: Iterable[Mapping[str, JsonValue]]) -> tuple[list[str], int | None]:
     """The topics in a progress's sources of this format, and how many records they are behind;
     None where no source tells it."""
     topics: dict[str, None] = {}
@@ -220,6 +224,6 @@ def _app() -> dict[str, str | None]:
     with contextlib.suppress(Exception):
         from pyspark import SparkContext
 
-        context: Any = SparkContext._active_spark_context
+        context = SparkContext._active_spark_context
         app_id = None if context is None else context.applicationId
     return {"id": app_id, "host": socket.gethostname(), "spark_version": pyspark.__version__}

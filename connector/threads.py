@@ -9,9 +9,10 @@ thread which started it. Spark then says DATA_SOURCE_NOT_FOUND.
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
     from pyspark.sql import SparkSession
 
 P = ParamSpec("P")
@@ -30,7 +31,7 @@ def in_session(spark: "SparkSession", function: Callable[P, T]) -> Callable[P, T
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         return function
-    context: Any = spark.sparkContext._jsc.sc()
+    context: JavaObject = spark.sparkContext._jsc.sc()
     properties = context.getLocalProperties().clone()
 
     @functools.wraps(function)
@@ -58,7 +59,7 @@ def _session(spark: "SparkSession") -> Iterator[None]:
 
 
 @contextmanager
-def _local_properties(context: Any, properties: Any) -> Iterator[None]:
+def _local_properties(context: "JavaObject", properties: "JavaObject") -> Iterator[None]:
     before = context.getLocalProperties()
     context.setLocalProperties(properties)
     try:

@@ -3,7 +3,8 @@ or refuse in words of its own is an error here, before any of the rows is writte
 """
 
 import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from decimal import Decimal
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,10 @@ from connector.errors import RowError
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
+ColumnValue: TypeAlias = (
+    bool | int | float | str | bytes | Decimal | datetime.date | datetime.datetime | None
+)
+
 _DAYS = (-719_162, 2_932_896)
 """Of the years 1 and 9999, since 1970: the first and the last."""
 
@@ -21,7 +26,9 @@ _DAY_US = 24 * 60 * 60 * 1_000_000
 _MICROSECONDS = (_DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1)
 
 
-def column_values(name: str, array: pa.Array, data_type: "DataType", database: str) -> list[Any]:
+def column_values(
+    name: str, array: pa.Array, data_type: "DataType", database: str
+) -> list[ColumnValue]:
     """Python values of a column of `data_type`; RowError ROW_DOES_NOT_FIT names what is wrong."""
     match data_type.typeName():
         case "timestamp":
@@ -41,7 +48,7 @@ def column_values(name: str, array: pa.Array, data_type: "DataType", database: s
         case "decimal" if database == SQLITE:
             # One form for equal numbers: `str` would write some with an exponent.
             return [None if each is None else format(each, "f") for each in array.to_pylist()]
-    values: list[Any] = array.to_pylist()
+    values: list[ColumnValue] = array.to_pylist()
     return values
 
 
@@ -64,14 +71,14 @@ def _check_finite(name: str, array: pa.Array, database: str) -> None:
         _refuse(name, f"{what}, which the database can't keep", "make it null, or cast to string")
 
 
-def _texts(name: str, array: pa.Array, database: str) -> list[Any]:
+def _texts(name: str, array: pa.Array, database: str) -> list[ColumnValue]:
     if database == POSTGRESQL and pc.any(pc.match_substring(array, "\0")).as_py():
         _refuse(
             name, "text with the character NUL, which PostgreSQL can't keep", "replace it, or "
             "cast to binary"
         )  # fmt: skip
     try:
-        values: list[Any] = array.to_pylist()
+        values: list[ColumnValue] = array.to_pylist()
     except UnicodeDecodeError:
         _refuse(name, "text that is not UTF-8", "cast to binary, or decode it")
     return values

@@ -76,7 +76,9 @@ class KeyedSink:
     @without_traceback
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         """Returns when the micro-batch is committed, by this call or an earlier one."""
-        tables = _tables()
+        _check_packages()
+        from connector.database import keyed_table as tables
+
         query = self.query_id or _query_id(frame)
         place = self.url, self.table, self.part, query
         with (
@@ -100,17 +102,15 @@ def _key_of(key: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:
     return TYPED_KEY if key == RECORD_KEY and has_place else key
 
 
-def _tables() -> Any:
-    """The module that needs SQLAlchemy."""
+def _check_packages() -> None:
     try:
-        from connector.database import keyed_table
+        import sqlalchemy  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "sqlalchemy":
             raise
         raise ConnectorError(
             "MISSING_PACKAGE", "KeyedSink needs SQLAlchemy: pip install 'headrace[sql]'"
         ) from None
-    return keyed_table
 
 
 def _query_id(frame: "DataFrame") -> str:

@@ -33,7 +33,7 @@ from connector.database.column_kinds import (
     database_of,
     key_text,
 )
-from connector.database.column_values import column_values
+from connector.database.column_values import ColumnValue, column_values
 from connector.database.present_table import bad_table, check_table
 from connector.errors import ConnectorError
 
@@ -62,7 +62,7 @@ _SESSION = {
 _SESSION[MARIADB] = _SESSION[MYSQL]
 """So that times are UTC in columns of every kind, and what does not fit is an error."""
 
-Row = dict[str, Any]
+Row = dict[str, ColumnValue]
 """A row's values by their columns."""
 
 

@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeGuard
 
 from connector.errors import OptionError
 from storage_engine.core.ids import TopicPartition, topic_name_problem
+from storage_engine.core.typed.bounded_json import JsonObject, JsonValue
 
 LATEST = -1
 EARLIEST = -2
@@ -120,7 +121,7 @@ def _parse_per_partition(option: str, text: str, form: str) -> dict[TopicPartiti
     return offsets
 
 
-def _parse_object(option: str, text: str, form: str) -> dict[str, object]:
+def _parse_object(option: str, text: str, form: str) -> JsonObject:
     try:
         parsed = json.loads(text)
     except ValueError:
@@ -130,7 +131,7 @@ def _parse_object(option: str, text: str, form: str) -> dict[str, object]:
     return parsed
 
 
-def _is_int(value: object) -> TypeGuard[int]:
+def _is_int(value: JsonValue) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

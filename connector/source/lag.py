@@ -9,7 +9,7 @@ shows as `sources[].latestOffset`; the three figures stand there, under `@lag`.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
@@ -49,7 +49,7 @@ def offsets_behind(
     )
 
 
-def lag_to_json(lag: OffsetsBehindLatest) -> dict[str, Any]:
+def lag_to_json(lag: OffsetsBehindLatest) -> dict[str, float]:
     """The figures under the names that Spark's Kafka connector gives them."""
     return {
         "minOffsetsBehindLatest": lag.minimum,

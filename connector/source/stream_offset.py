@@ -72,7 +72,7 @@ class StreamOffset:
         return encoded
 
     @classmethod
-    def from_json(cls, encoded: Mapping[str, Any]) -> "StreamOffset":
+    def from_json(cls, encoded: OffsetJson) -> "StreamOffset":
         """The inverse of `to_json`. ConnectorError for an offset that another format wrote."""
         topics = {
             topic: by_partition
@@ -151,7 +151,7 @@ def recreated_topics(before: Mapping[str, UUID], now: Mapping[str, UUID]) -> set
     return {topic for topic, topic_id in before.items() if now.get(topic, topic_id) != topic_id}
 
 
-def _ids_from_json(encoded: Any) -> dict[str, UUID]:
+def _ids_from_json(encoded: OffsetJson) -> dict[str, UUID]:
     try:
         return {topic: UUID(hex=topic_id) for topic, topic_id in encoded.items()}
     except (AttributeError, TypeError, ValueError):
@@ -161,7 +161,7 @@ def _ids_from_json(encoded: Any) -> dict[str, UUID]:
         ) from None
 
 
-def _positions_from_json(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def _positions_from_json(topics: OffsetJson) -> dict[TopicPartition, int]:
     try:
         return {
             TopicPartition(topic, int(partition)): int(offset)

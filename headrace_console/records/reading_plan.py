@@ -74,8 +74,8 @@ def bounds(
         if leader is None:
             missing.append({"broker": None, "what": str(tp), "why": f"{tp} has no leader now"})
         else:
-            row = ListOffsetsPartition(tp.topic, tp.partition, at_ms, leader.epoch)
-            by_leader.setdefault(leader.broker_id, []).append(row)
+            wanted = ListOffsetsPartition(tp.topic, tp.partition, at_ms, leader.epoch)
+            by_leader.setdefault(leader.broker_id, []).append(wanted)
     level = _LEVELS[isolation]
     found: dict[TopicPartition, int] = {}
     asked = [

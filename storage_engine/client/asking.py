@@ -52,7 +52,7 @@ def ask_until_done(
     what: str,
     version: int | None = None,
     deadline_ms: int | None = None,
-    on_failure: Callable[[HeadraceError], object] = no_error,
+    on_failure: Callable[[HeadraceError], None] = no_error,
 ) -> tuple[int, Resp]:
     """The broker that `find` names, and its answer. After a lost or retriable one the same request
     is sent again, until the deadline; any other error is raised. `what` is asked for."""

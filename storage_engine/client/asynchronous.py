@@ -34,8 +34,10 @@ from storage_engine.client.consumer.consumer import POLL_MS, Consumer
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.fetching.typed_reading import Selection
 from storage_engine.client.groups.group_requests import GroupMetadata
-from storage_engine.client.producer.producer import Producer, RecordHeaders
+from storage_engine.client.producer.partition_choice import Partitioner
+from storage_engine.client.producer.producer import Encoder, Producer, RecordHeaders, encode_plain
 from storage_engine.client.producer.record_future import RecordMetadata
+from storage_engine.client.security.security_rows import Given
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
@@ -49,7 +51,7 @@ _SLICE_MS = 100
 """A wait for records is cut into slices of this length: for so long a cancelled wait may delay the
 next call."""
 
-Client = TypeVar("Client", bound=AbstractContextManager[Any])
+Client = TypeVar("Client", bound=AbstractContextManager[object])
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 Taken = TypeVar("Taken", bound=Sized)
@@ -119,7 +121,7 @@ class InThread(Generic[Client]):
 
 def _awaited(
     method: Callable[Concatenate[Any, Arguments], Result],
-) -> Callable[Concatenate[InThread[Any], Arguments], Coroutine[Any, Any, Result]]:
+) -> Callable[Concatenate[InThread[Any], Arguments], Coroutine[object, None, Result]]:
     """A method of a client, done in its thread."""
 
     @functools.wraps(method)
@@ -134,7 +136,7 @@ def _awaited(
 class AsyncAdmin(InThread[Admin]):
     """See `Admin`."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Given) -> None:
         """Takes the arguments of `Admin`."""
         super().__init__(Admin(config))
 
@@ -168,12 +170,12 @@ class AsyncAdmin(InThread[Admin]):
     describe_producers = _awaited(Admin.describe_producers)
 
 
-class Completions:
+class Completions(Generic[Result]):
     """Futures of a producer as futures of the loop, which is woken once for all that are done at
     the same time, and not for each."""
 
     def __init__(self) -> None:
-        self._done: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
+        self._done: deque[tuple[asyncio.Future[Result], Future[Result]]] = deque()
         # The loop that was woken last, until it looks: one that has ended never does.
         self._notified: asyncio.AbstractEventLoop | None = None
 
@@ -187,8 +189,8 @@ class Completions:
     def _notify(
         self,
         loop: asyncio.AbstractEventLoop,
-        waiting: "asyncio.Future[Any]",
-        done: "Future[Any]",
+        waiting: "asyncio.Future[Result]",
+        done: "Future[Result]",
     ) -> None:
         """Runs in the thread that completes the future."""
         if loop.is_closed():
@@ -213,7 +215,7 @@ class Completions:
                     loop.call_soon_threadsafe(_complete, waiting, done)
 
 
-def _complete(waiting: "asyncio.Future[Any]", done: "Future[Any]") -> None:
+def _complete(waiting: "asyncio.Future[Result]", done: "Future[Result]") -> None:
     if waiting.cancelled():
         return
     error = done.exception()
@@ -226,11 +228,22 @@ def _complete(waiting: "asyncio.Future[Any]", done: "Future[Any]") -> None:
 class AsyncProducer(InThread[Producer]):
     """See `Producer`."""
 
-    def __init__(self, config: Any, **named: Any) -> None:
+    def __init__(
+        self,
+        config: Given,
+        *,
+        key_encoder: Encoder = encode_plain,
+        value_encoder: Encoder = encode_plain,
+        partitioner: Partitioner | None = None,
+    ) -> None:
         """Takes the arguments of `Producer`. Encoders and the partitioner must not block: they may
         run in the event loop."""
-        super().__init__(Producer(config, **named))
-        self._completions = Completions()
+        producer = Producer(
+            config, key_encoder=key_encoder, value_encoder=value_encoder, partitioner=partitioner
+        )
+        super().__init__(producer)
+        self._records: Completions[RecordMetadata] = Completions()
+        self._tables: Completions[TableMetadata] = Completions()
 
     async def send(
         self,
@@ -245,15 +258,15 @@ class AsyncProducer(InThread[Producer]):
         the record is acknowledged; cancelling it does not cancel the record."""
         record = (topic, value, key, headers, timestamp_ms, partition)
         if not self._closed and self._last.done() and self.blocking.ready(topic):
-            return self._completions.awaitable(self.blocking.send(*record))
-        return self._completions.awaitable(await self._call(self.blocking.send, *record))
+            return self._records.awaitable(self.blocking.send(*record))
+        return self._records.awaitable(await self._call(self.blocking.send, *record))
 
     async def send_table(
         self, topic: str, table: "pa.Table | pa.RecordBatch"
     ) -> "asyncio.Future[TableMetadata]":
         """The same for the rows of an Arrow table."""
         sent = await self._call(self.blocking.send_table, topic, table)
-        return self._completions.awaitable(sent)
+        return self._tables.awaitable(sent)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Like `Producer.flush`. Other sends continue meanwhile."""
@@ -271,14 +284,14 @@ class AsyncConsumer(InThread[Consumer]):
     """See `Consumer`. Callbacks run in the client's thread: what they need of the consumer
     they call on `blocking`."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Given) -> None:
         """Takes the arguments of `Consumer`."""
         super().__init__(Consumer(config))
         # So many records iteration can take at once; while it is not 0, nothing runs in the thread.
         self._ready = 0
         self._getting_ready = asyncio.Lock()
-        # Polls whose callers were cancelled, and what tells where they began.
-        self._unseen: deque[tuple[Future[Any], Callable[[Any], Positions]]] = deque()
+        # Tells where polls began whose callers were cancelled.
+        self._unseen: deque[Callable[[], Positions]] = deque()
 
     subscribe = _awaited(Consumer.subscribe)
     assign = _awaited(Consumer.assign)
@@ -347,7 +360,7 @@ class AsyncConsumer(InThread[Consumer]):
                 taken = await asyncio.wrap_future(polled)
             except asyncio.CancelledError:
                 if not polled.cancel():
-                    self._unseen.append((polled, firsts))
+                    self._unseen.append(functools.partial(_began, polled, firsts))
                 raise
             if len(taken) or deadline.passed:
                 return taken
@@ -371,10 +384,10 @@ class AsyncConsumer(InThread[Consumer]):
         """Makes records be read again that were polled for a cancelled call: nobody has seen them,
         so they must not be committed."""
         while self._unseen:
-            polled, firsts = self._unseen.popleft()
+            firsts = self._unseen.popleft()
             # Where that poll has failed the next one does, too.
             with contextlib.suppress(HeadraceError):
-                for tp, offset in firsts(polled.result()).items():
+                for tp, offset in firsts().items():
                     if tp in self.blocking.assignment:
                         self.blocking.seek(tp, offset)
 
@@ -405,6 +418,10 @@ class AsyncConsumer(InThread[Consumer]):
                 count = await asyncio.wrap_future(asked)
                 if asked is self._last:
                     self._ready = count
+
+
+def _began(polled: "Future[Taken]", firsts: Callable[[Taken], Positions]) -> Positions:
+    return firsts(polled.result())
 
 
 def _firsts_of_rows(rows: Iterable[ConsumerRecord]) -> Positions:

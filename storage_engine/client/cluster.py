@@ -8,7 +8,7 @@ of its own. Source: R-CLI1; the Metadata and ListOffsets APIs.
 import contextlib
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage_engine.client.broker_discovery import BrokerSource, GivenBrokers
 from storage_engine.client.closing import Closing
@@ -33,6 +33,7 @@ from storage_engine.protocol.apis.list_offsets import (
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
 )
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
@@ -306,30 +307,26 @@ class Cluster(Closing):
 
     def request_all(
         self,
-        requests: Sequence[tuple[int, AnyApi, Any]],
+        requests: Sequence[tuple[int, ApiSpec[Req, Resp], Req]],
         *,
         timeout_ms: int | None = None,
-    ) -> list[Any]:
+    ) -> list[Resp | KafkaError | DeadlineExceededError]:
         """Sends each (broker, API, message) before it waits for the first answer, so that all take
         as long as the slowest. It does not retry. Returns in their order the answers, and the
         KafkaError or DeadlineExceededError of a request without one."""
         deadline = Deadline.after(timeout_ms or self.request_timeout_ms)
         connections: dict[int, BrokerConnection] = {}
-        answers: list[Any] = [None] * len(requests)
-
-        def send(broker_id: int, spec: AnyApi, message: Any) -> None:
-            if broker_id not in connections:
-                connections[broker_id] = self.take(broker_id, deadline)
-            connections[broker_id].send(spec, message, deadline)
-
+        answers: dict[int, Resp | KafkaError | DeadlineExceededError] = {}
         try:
-            for place, request in enumerate(requests):
+            for place, (broker_id, spec, message) in enumerate(requests):
                 try:
-                    send(*request)
+                    if broker_id not in connections:
+                        connections[broker_id] = self.take(broker_id, deadline)
+                    connections[broker_id].send(spec, message, deadline)
                 except (KafkaError, DeadlineExceededError) as error:
                     answers[place] = error
             for place, (broker_id, _, _) in enumerate(requests):
-                if answers[place] is not None:
+                if place in answers:
                     continue
                 connection = connections[broker_id]
                 try:
@@ -341,7 +338,7 @@ class Cluster(Closing):
         finally:
             for connection in connections.values():
                 self.give_back(connection)
-        return answers
+        return [answers[place] for place in range(len(requests))]
 
     def ask_any(
         self,
@@ -448,9 +445,9 @@ class Cluster(Closing):
         ends = self._offset_requests(dict.fromkeys(known, LATEST), isolation)
         starts = self._offset_requests(dict.fromkeys(known, EARLIEST), isolation)
         any_broker = random.choice(ends)[0]
-        metadata, *answers = self.request_all(
-            [(any_broker, METADATA, _metadata_request(topics)), *ends, *starts]
-        )
+        asked: list[tuple[int, AnyApi, MetadataRequest | ListOffsetsRequest]]
+        asked = [(any_broker, METADATA, _metadata_request(topics)), *ends, *starts]
+        metadata, *answers = self.request_all(asked)
         if not isinstance(metadata, HeadraceError):
             self._learn(topics, metadata)
         bounds = LogBounds({}, {})
@@ -460,7 +457,7 @@ class Cluster(Closing):
 
     def _offset_requests(
         self, timestamps_ms: Mapping[TopicPartition, int], isolation: str
-    ) -> list[tuple[int, AnyApi, ListOffsetsRequest]]:
+    ) -> list[tuple[int, ApiSpec[ListOffsetsRequest, ListOffsetsResponse], ListOffsetsRequest]]:
         """One request for each leader."""
         by_leader: dict[int, list[ListOffsetsPartition]] = {}
         missing = {tp.topic for tp in timestamps_ms if self.known_leader(tp) is None}
@@ -485,7 +482,9 @@ def _metadata_request(topics: list[str] | None) -> MetadataRequest:
     return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
 
 
-def _take_offsets(answer: Any, found: dict[TopicPartition, int]) -> HeadraceError | None:
+def _take_offsets(
+    answer: ListOffsetsResponse | HeadraceError, found: dict[TopicPartition, int]
+) -> HeadraceError | None:
     """Adds to `found` what has an answer; returns the first error among the rest."""
     if isinstance(answer, HeadraceError):
         return answer

@@ -235,7 +235,7 @@ class ClientLoop:
 
     def ask(
         self,
-        begin: Callable[[Callable[[Result], None]], object],
+        begin: Callable[[Callable[[Result], None]], None],
         timeout_ms: int | None = None,
     ) -> Result:
         """Call `begin` in the thread, and return what is first given to its argument, then or

@@ -14,11 +14,12 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from storage_engine.core.metrics import COUNTS, HISTOGRAMS, NS_PER_MS, ClientFigures, Histogram
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
     from prometheus_client.core import Metric
 
 PREFIX = "headrace_client_"
@@ -91,7 +92,7 @@ class ClientCollector:
             yield family
 
 
-def export_to_opentelemetry(meter_provider: Any = None) -> None:
+def export_to_opentelemetry(meter_provider: "MeterProvider | None" = None) -> None:
     """Gives the figures to OpenTelemetry, as observable instruments; of histograms the count, the
     sum and three quantiles. `meter_provider`: None for the global one. ImportError without the
     extra `otel`."""
@@ -101,7 +102,9 @@ def export_to_opentelemetry(meter_provider: Any = None) -> None:
         raise ImportError("OpenTelemetry is not installed: pip install 'headrace[otel]'") from None
     meter = (meter_provider or get_meter_provider()).get_meter("headrace.client")
 
-    def observed(read: Callable[[ClientFigures], float], **more: str) -> Callable[[object], Any]:
+    def observed(
+        read: Callable[[ClientFigures], float], **more: str
+    ) -> "Callable[[CallbackOptions], list[Observation]]":
         return lambda _: [
             Observation(read(figures), {"client_id": client_id, **more})
             for client_id, figures in client_metrics().items()

@@ -12,9 +12,10 @@ next run's first commit aborts. Source: R-SPARK2.
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
@@ -142,7 +143,7 @@ class LetterReplay:
 
     def _destinations(
         self, tp: TopicPartition, records: DecodedRecords, letters: Letters, mask: Mask
-    ) -> Iterator[tuple[TopicPartition, Mapping[str, Any]]]:
+    ) -> Iterator[tuple[TopicPartition, Mapping[str, pa.Array]]]:
         """Where each letter goes: the partition of its origin if there still is one."""
         rows = {"values": records.values, "keys": records.keys, "headers": records.headers}
         kept = np.flatnonzero(~mask)
@@ -182,6 +183,6 @@ def _letters(records: DecodedRecords) -> Letters:
     return read_letters(records.headers.cast(HEADERS_TYPE))
 
 
-def _taken(rows: Mapping[str, Any], chosen: Any) -> dict[str, Any]:
+def _taken(rows: Mapping[str, pa.Array], chosen: npt.NDArray[np.intp]) -> dict[str, pa.Array]:
     places = pa.array(chosen)
     return {name: column.take(places) for name, column in rows.items()}

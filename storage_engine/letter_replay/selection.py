@@ -5,7 +5,6 @@ Letters are selected by their headers alone, whole columns at a time.
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +53,7 @@ class LetterSelection:
         )
 
 
-def _found(reasons: Any, pattern: str) -> Any:
+def _found(reasons: pa.Array, pattern: str) -> pa.BooleanArray:
     try:
         return pc.match_substring_regex(reasons, pattern)
     except pa.ArrowInvalid as error:
@@ -75,7 +74,7 @@ class Survey:
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How many are selected, by topic of origin and reason."""
 
-    def count(self, tp: TopicPartition, offsets: Any, letters: Letters, mask: Mask) -> None:
+    def count(self, tp: TopicPartition, offsets: pa.Array, letters: Letters, mask: Mask) -> None:
         """Count letters of one partition, in their order."""
         self.waiting += len(mask)
         self.without_origin += len(mask) - (pc.sum(letters.complete).as_py() or 0)

@@ -125,7 +125,7 @@ class MirrorProgress:
 
 
 def _key(copy: Copy, slot: list[int] | None = None) -> bytes:
-    fields: dict[str, Any] = {
+    fields: dict[str, str | int | list[int]] = {
         "source": copy.source,
         "topic": copy.tp.topic,
         "partition": copy.tp.partition,
@@ -150,7 +150,7 @@ def _read_key(key: bytes) -> tuple[Copy, bool]:
     return copy, "slot" in fields
 
 
-def _encoded(fields: Mapping[str, Any]) -> bytes:
+def _encoded(fields: Mapping[str, str | int | list[int]]) -> bytes:
     """The same fields are the same bytes: compaction compares keys."""
     return json.dumps(fields, separators=(",", ":")).encode()
 

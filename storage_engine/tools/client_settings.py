@@ -6,7 +6,6 @@ before anything is connected.
 """
 
 from pathlib import Path
-from typing import Any
 
 from storage_engine.client.cluster import DEADLINE_MS, Cluster
 from storage_engine.client.security.client_security import ClientSecurity
@@ -14,6 +13,7 @@ from storage_engine.client.settings import (
     CLIENT_ID,
     DEFAULT_API_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
+    Values,
     by_key,
     parse_settings,
     pop_security,
@@ -39,7 +39,7 @@ def security_in(config: Path | None) -> ClientSecurity | None:
     return None if config is None else _parsed(config)[2]
 
 
-def _parsed(config: Path | None) -> tuple[dict[str, str], dict[str, Any], ClientSecurity]:
+def _parsed(config: Path | None) -> tuple[dict[str, str], Values, ClientSecurity]:
     given = file_settings(config)
     try:
         values = parse_settings(given, _SETTINGS, client="command")

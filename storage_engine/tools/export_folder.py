@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from uuid import UUID
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from storage_engine.client.fetching.bulk_reader import Split
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
 
 PLAN = "_export.json"
@@ -131,7 +132,7 @@ def _row_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterato
         yield pa.Table.from_batches(gathered, schema)
 
 
-def _write_whole(path: Path, fill: Callable[[BinaryIO], object]) -> None:
+def _write_whole(path: Path, fill: Callable[[BinaryIO], int | None]) -> None:
     """Writes the file under another name until all of it is on the disk."""
     temporary = path.with_name(f".{path.name}.part")
     try:
@@ -150,7 +151,7 @@ def _write_whole(path: Path, fill: Callable[[BinaryIO], object]) -> None:
         os.close(folder)
 
 
-def _document(request: ExportRequest, splits: Iterable[Split]) -> dict[str, Any]:
+def _document(request: ExportRequest, splits: Iterable[Split]) -> Document:
     return {
         "version": _VERSION,
         "request": asdict(request),

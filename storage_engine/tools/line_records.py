@@ -3,8 +3,6 @@
 A line ends with "\\n", which is not part of the record; all other bytes pass as they are.
 """
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,7 +85,7 @@ def split_keys(
     return flat.take(pa.array(evens)), flat.take(pa.array(evens + 1))
 
 
-def join_lines(values: Any) -> bytes:
+def join_lines(values: pa.Array) -> bytes:
     """The values one per line; a null value is an empty line."""
     lines = pc.binary_join_element_wise(pc.fill_null(values, b""), pa.scalar(b"\n"), b"")
     if len(lines) == 0:

@@ -7,7 +7,6 @@ lines, each indented: the text of an exception can hold such a name too.
 
 import logging
 from types import TracebackType
-from typing import Any
 
 from storage_engine.core.printable import printable
 
@@ -27,7 +26,7 @@ class OneLineFormatter(logging.Formatter):
     def formatException(self, ei: _ExceptionInfo) -> str:
         return _indented(super().formatException(ei))
 
-    def formatStack(self, stack_info: Any) -> str:
+    def formatStack(self, stack_info: str) -> str:
         return _indented(super().formatStack(stack_info))
 
 

@@ -6,10 +6,13 @@ An error names the file, the entry and what is expected, in one line. Source: R-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.document import Document, Json
 from storage_engine.tools.errors import CommandError, UsageError
+
+_Kind = TypeVar("_Kind")
 
 Plan = Mapping[TopicPartition, tuple[int, ...]]
 
@@ -51,7 +54,7 @@ def read_log_dirs(path: Path) -> PlannedLogDirs:
     paths, one for each replica, or "any"."""
     log_dirs: dict[int, dict[TopicPartition, str]] = {}
     for item in _items(path, "partitions"):
-        if "log_dirs" not in item:
+        if not isinstance(item, dict) or "log_dirs" not in item:
             continue
         tp = _partition(path, item)
         replicas = _field(path, item, "replicas", list)
@@ -80,7 +83,7 @@ def read_partitions(path: Path) -> list[TopicPartition]:
     return list(dict.fromkeys(partitions))
 
 
-def plan_document(plan: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+def plan_document(plan: Mapping[TopicPartition, Sequence[int]]) -> Document:
     """The plan as the znode's JSON has it."""
     return {
         "version": 1,
@@ -107,7 +110,7 @@ def broker_list(text: str) -> list[int]:
     return ids
 
 
-def _items(path: Path, key: str) -> list[Any]:
+def _items(path: Path, key: str) -> list[Json]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -118,13 +121,11 @@ def _items(path: Path, key: str) -> list[Any]:
     return items
 
 
-def _partition(path: Path, item: Any) -> TopicPartition:
-    return TopicPartition(
-        _field(path, item, "topic", str), int(_field(path, item, "partition", int))
-    )
+def _partition(path: Path, item: Json) -> TopicPartition:
+    return TopicPartition(_field(path, item, "topic", str), _field(path, item, "partition", int))
 
 
-def _field(path: Path, item: Any, key: str, kind: type) -> Any:
+def _field(path: Path, item: Json, key: str, kind: type[_Kind]) -> _Kind:
     value = item.get(key) if isinstance(item, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
         expected = {str: "a string", int: "a whole number", list: "a list"}[kind]
@@ -132,5 +133,5 @@ def _field(path: Path, item: Any, key: str, kind: type) -> Any:
     return value
 
 
-def _is_int(value: object) -> bool:
+def _is_int(value: Json) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

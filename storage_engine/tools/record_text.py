@@ -6,13 +6,13 @@ record here, since JSON is made of Python's objects anyway; what has to be fast 
 
 import base64
 from collections.abc import Iterator
-from typing import Any
 
 from storage_engine.protocol.records.record_batch import BatchHeader
 from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
+from storage_engine.tools.document import Document
 
 
-def documents(records: DecodedRecords) -> Iterator[dict[str, Any]]:
+def documents(records: DecodedRecords) -> Iterator[Document]:
     """Makes a document of each record: offset, timestamp, key, value, headers. A value that is not
     UTF-8 text is null, and `value_base64` has its bytes; keys and headers likewise.
     """
@@ -26,14 +26,14 @@ def documents(records: DecodedRecords) -> Iterator[dict[str, Any]]:
         headers,
         strict=True,
     ):
-        document: dict[str, Any] = {"offset": offset, "timestamp": timestamp_ms}
+        document: Document = {"offset": offset, "timestamp": timestamp_ms}
         put_bytes(document, "key", key)
         put_bytes(document, "value", value)
-        document["headers"] = [_header(header) for header in own_headers or ()]
+        document["headers"] = [_header(each["key"], each["value"]) for each in own_headers or ()]
         yield document
 
 
-def put_bytes(document: dict[str, Any], name: str, data: bytes | None) -> None:
+def put_bytes(document: Document, name: str, data: bytes | None) -> None:
     """Set `name` to the text, or to null with the bytes under `<name>_base64`."""
     document[name] = None
     if data is None:
@@ -44,7 +44,7 @@ def put_bytes(document: dict[str, Any], name: str, data: bytes | None) -> None:
         document[f"{name}_base64"] = base64.b64encode(data).decode("ascii")
 
 
-def describe_records(batch: memoryview, header: BatchHeader) -> list[dict[str, Any]]:
+def describe_records(batch: memoryview, header: BatchHeader) -> list[Document]:
     """The records of one whole batch; none for a control batch, whose records are markers."""
     if header.is_control:
         return []
@@ -52,7 +52,7 @@ def describe_records(batch: memoryview, header: BatchHeader) -> list[dict[str, A
     return [document for records in decoded for document in documents(records)]
 
 
-def _header(header: dict[str, Any]) -> dict[str, Any]:
-    document: dict[str, Any] = {"key": header["key"]}
-    put_bytes(document, "value", header["value"])
+def _header(key: str, value: bytes | None) -> Document:
+    document: Document = {"key": key}
+    put_bytes(document, "value", value)
     return document

@@ -10,12 +10,13 @@ from dataclasses import asdict
 from typing import Any
 
 from storage_engine.core.printable import printable
+from storage_engine.tools.document import Json
 from storage_engine.tools.errors import OutputClosedError
 
 _GAP = "  "
 
 
-def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[Json]]) -> str:
     """Left-aligned text, right-aligned numbers, one line per row, a heading in capitals."""
     cells = [[_cell(value) for value in row] for row in rows]
     heading = [column.upper() for column in columns]
@@ -34,12 +35,12 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> st
     return "\n".join(lines)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Json]]) -> None:
     """Print `format_table`; nothing but the heading when there are no rows."""
     write_line(format_table(columns, rows))
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Json) -> None:
     """Print one JSON document, indented."""
     _print(json.dumps(value, indent=2, ensure_ascii=False))
 
@@ -58,7 +59,7 @@ Column = str | tuple[str, str]
 
 
 def print_rows(
-    columns: Sequence[Column], rows: Sequence[Mapping[str, object]], *, as_json: bool = False
+    columns: Sequence[Column], rows: Sequence[Mapping[str, Json]], *, as_json: bool = False
 ) -> None:
     """A table of documents, or the documents themselves, whole."""
     if as_json:
@@ -96,7 +97,7 @@ def write_bytes(data: "bytes | memoryview") -> None:
         raise OutputClosedError("standard output was closed") from None
 
 
-def _cell(value: object) -> str:
+def _cell(value: Json) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -106,5 +107,5 @@ def _cell(value: object) -> str:
     return printable(str(value))
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -77,7 +77,7 @@ class TopicCheck:
         self._options = options
         self._typed = reading.typed
         self._known: dict[str, UUID | None] = dict(reading.topics)
-        self._checked: object = None
+        self._checked: Mapping[str, UUID] | None = None
 
     def check(self, found: FoundPartitions) -> None:
         """OptionError for a topic that can't be read together with those before."""

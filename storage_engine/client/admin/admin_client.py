@@ -27,7 +27,7 @@ Of several topics or partitions in one call some may be done when another is ref
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from storage_engine.client.admin import (
     client_quotas,
@@ -46,6 +46,7 @@ from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.client.metadata import TopicMetadata
+from storage_engine.client.security.security_rows import Given
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -96,7 +97,7 @@ def _method(
 class Admin(Closing):
     """Use it in a `with` block, or `close` it."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Given) -> None:
         """`config`: see `SETTINGS`, Kafka's keys, values also as text; ConfigError for a wrong one.
         Opens nothing before the first call."""
         values = parse_settings(config, SETTINGS, client="admin")

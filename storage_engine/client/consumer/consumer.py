@@ -23,7 +23,7 @@ errors are in `consumer_errors`.
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST
@@ -43,6 +43,7 @@ from storage_engine.client.consumer.record_buffer import Piece, PolledTable
 from storage_engine.client.consumer.subscription import Subscription
 from storage_engine.client.fetching.typed_reading import Selection
 from storage_engine.client.groups.group_requests import GroupMetadata, MemberIdentity
+from storage_engine.client.security.security_rows import Given
 from storage_engine.client.turn import Turn, in_turn
 from storage_engine.core.errors import ConfigError, HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -69,7 +70,7 @@ _CLOSE_MS = 5_000
 class Consumer(ConsumerLookups, Closing):
     """Use it in a `with` block, or `close` it: its partitions go to other members at once then."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Given) -> None:
         """`config`: see `consumer_config.SETTINGS`, Kafka's keys, values also as text; ConfigError
         for a wrong one. Opens nothing before the first call."""
         super().__init__(ConsumerConfig.of(config), Turn("consumer", self._end, waits=False))

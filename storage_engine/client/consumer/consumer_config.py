@@ -3,13 +3,11 @@
 Invalid values and combinations are refused here. Source: R-CLI2; KIP-62, KIP-345.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.client.cluster import UNKNOWN_TOPIC_WAIT_MS, Cluster
 from storage_engine.client.security.client_security import ClientSecurity
-from storage_engine.client.security.security_rows import SECURITY_KEYS
+from storage_engine.client.security.security_rows import SECURITY_KEYS, Given
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -99,7 +97,7 @@ class ConsumerConfig:
     security: ClientSecurity
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "ConsumerConfig":
+    def of(cls, config: Given) -> "ConsumerConfig":
         """ConfigError of one line for a wrong key or value."""
         values = parse_settings(config, SETTINGS, client="consumer")
         security = pop_security(values)

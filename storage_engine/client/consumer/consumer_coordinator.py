@@ -13,7 +13,6 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from storage_engine.client.consumer import member_requests, membership
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
@@ -23,6 +22,7 @@ from storage_engine.client.consumer.coordinator_calls import (
     CoordinatorCalls,
     code_of,
 )
+from storage_engine.client.consumer.member_requests import Answer
 from storage_engine.client.consumer.membership import (
     ASK_AGAIN,
     NO_GENERATION,
@@ -58,6 +58,8 @@ from storage_engine.protocol.consumer_protocol import (
     encode_subscription,
 )
 from storage_engine.protocol.messages.join_group import JoinGroupResponse
+from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
+from storage_engine.protocol.messages.sync_group import SyncGroupResponse
 
 COMMITS_MAX = 1_000  # on their way; who would begin another one waits for the first of them
 _LONGEST_WAIT_MS = 1_000
@@ -363,11 +365,11 @@ class ConsumerCoordinator:
             # A coordinator that hangs is noticed while the session lasts.
             wait_ms = min(self._config.request_timeout_ms, self._config.session_timeout_ms // 2)
 
-        def on_answer(answer: Any, error: HeadraceError | None) -> None:
+        def on_answer(answer: Answer | None, error: HeadraceError | None) -> None:
             self._call = None
             if isinstance(error, AuthenticationError):
                 self._log_in_error = error
-            code = ErrorCode.of(answer.error_code) if error is None else code_of(error)
+            code = code_of(error) if answer is None else ErrorCode.of(answer.error_code)
             if code not in ASK_AGAIN:
                 self._attempts = 0
             self._step(self._answer_to(wanted, answer, code))
@@ -406,18 +408,18 @@ class ConsumerCoordinator:
         }
 
     def _answer_to(
-        self, wanted: membership.Wanted, answer: Any, code: ErrorCode
+        self, wanted: membership.Wanted, answer: Answer | None, code: ErrorCode
     ) -> membership.Event:
         now_ms = monotonic_ms()
         if isinstance(wanted, membership.SendJoin):
-            if answer is None:
+            if not isinstance(answer, JoinGroupResponse):
                 return membership.JoinAnswered(error=code)
             self._joined = answer
             return membership.JoinAnswered(
                 error=code, member_id=answer.member_id, generation=answer.generation_id
             )
         if isinstance(wanted, membership.SendSync):
-            part = b"" if answer is None else bytes(answer.assignment)
+            part = bytes(answer.assignment) if isinstance(answer, SyncGroupResponse) else b""
             return membership.SyncAnswered(error=code, now_ms=now_ms, assignment=part)
         return membership.HeartbeatAnswered(error=code, now_ms=now_ms)
 
@@ -429,7 +431,7 @@ class ConsumerCoordinator:
         if commit is None or self._commit_call is not None or now_ms < self._commit_at_ms:
             return
 
-        def on_answer(answer: Any, error: HeadraceError | None) -> None:
+        def on_answer(answer: OffsetCommitResponse | None, error: HeadraceError | None) -> None:
             self._commit_call = None
             self._commit_answered(commit, answer, error)
 
@@ -446,7 +448,10 @@ class ConsumerCoordinator:
             on_answer(None, error)
 
     def _commit_answered(
-        self, commit: PendingCommit, answer: Any, error: HeadraceError | None
+        self,
+        commit: PendingCommit,
+        answer: OffsetCommitResponse | None,
+        error: HeadraceError | None,
     ) -> None:
         refused = None if answer is None else refused_commit(answer)
         if error is None and refused is None:

@@ -67,11 +67,9 @@ class CoordinatorCalls:
         self._calls.append(call)
         return call
 
-    def ask(self, request: GroupRequest, timeout_ms: int) -> Any:
-        """Send, and wait for the answer."""
-        return self._cluster.request(
-            self._find(), request.spec, request.message, timeout_ms=timeout_ms
-        )
+    def ask(self, request: GroupRequest, timeout_ms: int) -> None:
+        """Send, and wait for the answer, which does not count."""
+        self._cluster.request(self._find(), request.spec, request.message, timeout_ms=timeout_ms)
 
     def _find(self) -> int:
         if self._coordinator is None:
@@ -98,18 +96,16 @@ class CoordinatorCalls:
                 self._receive(call)
 
     def _receive(self, call: CoordinatorCall) -> None:
+        answer = None
+        error: HeadraceError | None = None
         try:
             answer = call.connection.receive_nowait()
-        except (KafkaError, DeadlineExceededError) as error:
-            self._end(call, None, error)
+            if answer is None and call.deadline.passed:
+                error = DeadlineExceededError(f"{call.connection.name}: no answer in time")
+        except (KafkaError, DeadlineExceededError) as failure:
+            error = failure
+        if answer is None and error is None:
             return
-        if answer is not None:
-            self._end(call, answer, None)
-        elif call.deadline.passed:
-            name = call.connection.name
-            self._end(call, None, DeadlineExceededError(f"{name}: no answer in time"))
-
-    def _end(self, call: CoordinatorCall, answer: Any, error: HeadraceError | None) -> None:
         self._calls.remove(call)
         if error is None:
             self._cluster.give_back(call.connection)
@@ -122,9 +118,9 @@ class CoordinatorCalls:
             self.drop(call)
 
 
-def code_of(error: HeadraceError) -> ErrorCode:
-    """The code of an error on the way to the coordinator: COORDINATOR_NOT_AVAILABLE unless the
-    error is final."""
+def code_of(error: HeadraceError | None) -> ErrorCode:
+    """The code of a call that has no answer: COORDINATOR_NOT_AVAILABLE unless the error is
+    final."""
     if (
         not isinstance(error, KafkaError)
         or error.retriable

@@ -4,19 +4,23 @@ Source: Kafka's classic group protocol.
 """
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.range_assignment import RANGE
 from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
 from storage_engine.core.groups.group import CONSUMER
 from storage_engine.protocol.messages.heartbeat import API as HEARTBEAT
-from storage_engine.protocol.messages.heartbeat import HeartbeatRequest
+from storage_engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from storage_engine.protocol.messages.join_group import API as JOIN_GROUP
-from storage_engine.protocol.messages.join_group import JoinGroupRequest
+from storage_engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from storage_engine.protocol.messages.leave_group import API as LEAVE_GROUP
 from storage_engine.protocol.messages.leave_group import LeaveGroupRequest
 from storage_engine.protocol.messages.sync_group import API as SYNC_GROUP
-from storage_engine.protocol.messages.sync_group import SyncGroupRequest
+from storage_engine.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+Answer: TypeAlias = HeartbeatResponse | JoinGroupResponse | SyncGroupResponse
+"""The answers that the member's state follows."""
 
 
 def _group_of(config: ConsumerConfig) -> str:

@@ -12,7 +12,7 @@ Source: R-CLI2.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import DEADLINE_MS, EARLIEST, LATEST, Cluster
@@ -20,6 +20,7 @@ from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece
 from storage_engine.client.fetching.fetch import MAX_WAIT_MS, BatchFetcher
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
+from storage_engine.client.security.security_rows import Given
 from storage_engine.client.settings import FETCH_BYTES, client_security
 from storage_engine.client.turn import Turn, in_turn
 from storage_engine.core.errors import ConfigError
@@ -53,7 +54,7 @@ class SimpleConsumer(Closing):
         client_id: str = "headrace",
         isolation: str = "read_uncommitted",
         deadline_ms: int = DEADLINE_MS,
-        security: Mapping[str, Any] | None = None,
+        security: Given | None = None,
     ) -> None:
         """Opens nothing before the first call. `deadline_ms`: for a leader to be found. `security`:
         the settings of security, by Kafka's names."""

@@ -21,7 +21,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from storage_engine.client.closing import Closing
@@ -35,6 +35,7 @@ from storage_engine.client.fetching.typed_reading import (
     TypedReadings,
     without_columns,
 )
+from storage_engine.client.security.security_rows import Given
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -106,7 +107,7 @@ class RecordsGoneError(HeadraceError):
 class BulkReader(Closing):
     """Use it in a `with` block, or `close` it."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Given) -> None:
         """`config`: see `SETTINGS`; values also as text; ConfigError for a wrong one. Opens nothing
         before the first call."""
         values = parse_settings(config, SETTINGS, client="bulk reader")

@@ -6,7 +6,7 @@ Kafka's DefaultPartitioner.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ def partitions_for_keys(
 
 def murmur2(keys: "pa.Array | pa.ChunkedArray") -> Uint32s:
     """Kafka's murmur2 of each row's bytes; of no bytes where a row is null."""
-    chunks: Sequence[Any] = keys.chunks if hasattr(keys, "chunks") else [keys]
+    chunks: Sequence[pa.Array] = keys.chunks if hasattr(keys, "chunks") else [keys]
     if len(chunks) != 1:
         hashed = [murmur2(chunk) for chunk in chunks]
         return np.concatenate(hashed) if hashed else np.empty(0, np.uint32)

@@ -39,6 +39,7 @@ from storage_engine.client.producer.producer_errors import (
 from storage_engine.client.producer.producer_loop import ProducerLoop
 from storage_engine.client.producer.record_future import RecordFuture, RecordMetadata
 from storage_engine.client.producer.topic_watch import TopicPartitions
+from storage_engine.client.security.security_rows import Given
 from storage_engine.core.errors import (
     ConfigError,
     ErrorCode,
@@ -95,7 +96,7 @@ class Producer(Closing):
 
     def __init__(
         self,
-        config: Mapping[str, Any],
+        config: Given,
         *,
         key_encoder: Encoder = encode_plain,
         value_encoder: Encoder = encode_plain,
@@ -391,7 +392,7 @@ def _call(callback: Callback, done: RecordFuture) -> None:
 
 
 def _checked_headers(headers: RecordHeaders) -> list[tuple[str, bytes | None]]:
-    rows: list[Any] = list(headers)
+    rows = list(headers)
     for row in rows:
         match row:
             case (str(name), bytes() | None) if _is_utf8(name):

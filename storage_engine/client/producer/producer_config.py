@@ -5,16 +5,14 @@ Invalid values and combinations are refused here. Without `retries` only the del
 retries. Source: R-CLI1; KIP-91, KIP-1030 (linger.ms).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.client.broker_discovery import ZooKeeperBrokers
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.partition_choice import DEFAULT as DEFAULT_PARTITIONER
 from storage_engine.client.producer.partition_choice import KEY_PARTITIONERS
 from storage_engine.client.security.client_security import ClientSecurity
-from storage_engine.client.security.security_rows import SECURITY_KEYS
+from storage_engine.client.security.security_rows import SECURITY_KEYS, Given
 from storage_engine.client.settings import (
     BOOTSTRAP_SERVERS,
     CLIENT_ID,
@@ -167,7 +165,7 @@ class ProducerConfig:
     security: ClientSecurity
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "ProducerConfig":
+    def of(cls, config: Given) -> "ProducerConfig":
         """ConfigError of one line for a wrong key or value."""
         if "acks" in config and not isinstance(config["acks"], bool):
             config = {**config, "acks": str(config["acks"]).lower()}

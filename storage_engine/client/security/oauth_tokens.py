@@ -9,11 +9,11 @@ credentials); KIP-768; KIP-255 (unsecured tokens).
 import base64
 import json
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from storage_engine.client.security.client_security import TokenSettings
+from storage_engine.client.security.client_security import ClaimValue, TokenSettings
 from storage_engine.core.errors import AuthenticationError, ErrorCode, KafkaError
+from storage_engine.core.typed.bounded_json import JsonObject
 from storage_engine.net.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -68,11 +68,12 @@ def _unsecured(settings: TokenSettings) -> BearerToken:
     import jwt
 
     now_s = int(time.time())
-    claims: dict[str, Any] = {"iat": now_s, "exp": now_s + settings.unsecured_lifetime_s}
+    lifetime_s = settings.unsecured_lifetime_s
+    claims: dict[str, ClaimValue | list[str]] = {"iat": now_s, "exp": now_s + lifetime_s}
     for name, value in settings.unsecured_claims:
         claims[name] = list(value) if isinstance(value, tuple) else value
     text = jwt.encode(claims, "", algorithm="none")
-    return BearerToken(text, now_s + settings.unsecured_lifetime_s * settings.refresh_factor)
+    return BearerToken(text, now_s + lifetime_s * settings.refresh_factor)
 
 
 def _from_file(url: str) -> str:
@@ -164,7 +165,7 @@ def _answered(data: bytes, url: str, asked_s: float, factor: float) -> BearerTok
     return BearerToken(text, asked_s + lifetime_s * factor)
 
 
-def _lifetime_s(answer: Mapping[str, Any], text: str, now_s: float) -> float:
+def _lifetime_s(answer: JsonObject, text: str, now_s: float) -> float:
     """By the answer and by the token itself; the shorter counts."""
     import jwt
 

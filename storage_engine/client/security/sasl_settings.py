@@ -5,7 +5,7 @@ Source: KIP-85 (sasl.jaas.config), KIP-255 and KIP-768 (OAUTHBEARER), librdkafka
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 from storage_engine.client.security.client_security import (
     ClaimValue,
@@ -23,6 +23,8 @@ from storage_engine.core.security.sasl_client import (
     SCRAM_MECHANISMS,
 )
 from storage_engine.core.security.security_protocol import Secret
+
+Value = TypeVar("Value")
 
 _JAAS = "sasl.jaas.config"
 _OF_MODULES: Mapping[str, tuple[str, ...]] = {
@@ -147,12 +149,12 @@ def _checked_url(url: str | None) -> str | None:
     return url
 
 
-def _oauth(given: Given, what: str) -> Any:
+def _oauth(given: Mapping[str, Value], what: str) -> Value | None:
     names = (f"sasl.oauthbearer.{what}", f"sasl.oauthbearer.client.credentials.{what}")
     return one_of(given, *names)
 
 
-def one_of(given: Given, *names: str) -> Any:
+def one_of(given: Mapping[str, Value], *names: str) -> Value | None:
     """The value of the one name that is given; None where none is."""
     found = [name for name in names if name in given]
     if len(found) > 1:

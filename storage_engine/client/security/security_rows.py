@@ -12,7 +12,8 @@ from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.core.settings.setting import INT_MAX, Setting, SettingType
 
 Given = Mapping[str, Any]
-"""Settings that are given, by key. A value has the type of its setting, a secret is a `Secret`."""
+"""Settings that are given, by key. Of users they are checked; then a value has the type of its
+setting, and a secret is a `Secret`."""
 
 PROTOCOL = "security.protocol"
 

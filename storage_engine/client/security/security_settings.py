@@ -4,8 +4,6 @@ Nothing is opened. A ConfigError names the setting and the remedy, and never wha
 Source: the documentation of Kafka's clients and of librdkafka.
 """
 
-from typing import Any
-
 from storage_engine.client.security.client_security import (
     NO_SECURITY,
     ClientSecurity,
@@ -27,12 +25,12 @@ _STORE_TYPES = ("PEM", "PKCS12")
 
 def security_of(values: Given) -> ClientSecurity:
     """`values`: of all settings of security by their keys, None for those that are not given."""
-    given: dict[str, Any] = {
+    given: Given = {
         key: Secret(value) if key in SECRET_KEYS else value
         for key, value in values.items()
-        if key in SECURITY_KEYS and value is not None
+        if key in SECURITY_KEYS and key != PROTOCOL and value is not None
     }
-    protocol_text = given.pop(PROTOCOL, None)
+    protocol_text = values.get(PROTOCOL)
     if protocol_text is None:
         if not given:
             return NO_SECURITY

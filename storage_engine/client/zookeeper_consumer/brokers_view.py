@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from storage_engine.client.addresses import address_text
+from storage_engine.client.addresses import Address, address_text
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.loop import ClientLoop
 from storage_engine.client.metadata import ClusterMetadata
@@ -151,7 +151,7 @@ class AskedBrokers:
             on_change()
 
 
-def _of_interest(view: ClusterMetadata) -> object:
+def _of_interest(view: ClusterMetadata) -> tuple[dict[str, tuple[int, ...]], set[Address]]:
     topics = {name: tuple(topic.partitions) for name, topic in view.topics.items()}
     return topics, {(each.host, each.port) for each in view.brokers.values()}
 

@@ -16,12 +16,12 @@ consumer dies before the next commit, and never skipped. For groups that a broke
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from storage_engine.client.broker_discovery import encrypted_access
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.loop import ClientLoop, LoopEndedError
+from storage_engine.client.security.security_rows import Given
 from storage_engine.client.zookeeper_consumer.assignment import StreamCounts, TopicFilter
 from storage_engine.client.zookeeper_consumer.brokers_view import AskedBrokers
 from storage_engine.client.zookeeper_consumer.connector_config import ConnectorConfig
@@ -55,7 +55,7 @@ class ConsumerConnector(Closing):
 
     def __init__(
         self,
-        config: Mapping[str, Any],
+        config: Given,
         *,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,

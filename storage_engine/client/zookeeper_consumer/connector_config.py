@@ -4,13 +4,11 @@ Invalid values are refused here. Names are those of Kafka's consumers; the defau
 documented ones. Source: R-CLI3.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.client.consumer import consumer_config
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
-from storage_engine.client.security.security_rows import SECURITY_KEYS
+from storage_engine.client.security.security_rows import SECURITY_KEYS, Given
 from storage_engine.client.settings import (
     boolean,
     by_key,
@@ -96,7 +94,7 @@ class ConnectorConfig:
     """The settings of the fetching cluster client; its list of brokers is replaced."""
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "ConnectorConfig":
+    def of(cls, config: Given) -> "ConnectorConfig":
         """ConfigError of one line for a wrong key or value."""
         values = parse_settings(config, SETTINGS, client="ZooKeeper consumer")
         for key in ("zookeeper.connect", "group.id"):

@@ -15,7 +15,7 @@ class _Watched:
 
     has_buffered = False
 
-    def __init__(self, descriptor: int, callback: Callable[[], object]) -> None:
+    def __init__(self, descriptor: int, callback: Callable[[], None]) -> None:
         self._descriptor = descriptor
         self.callback = callback
 
@@ -29,7 +29,7 @@ class WatchedDescriptors:
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
 
-    def add_reader(self, descriptor: int, callback: Callable[[], object], /) -> None:
+    def add_reader(self, descriptor: int, callback: Callable[[], None], /) -> None:
         self._watched[descriptor] = _Watched(descriptor, callback)
 
     def remove_reader(self, descriptor: int, /) -> bool:

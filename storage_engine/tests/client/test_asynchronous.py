@@ -122,7 +122,7 @@ def test_the_loop_is_woken_once_for_all_that_is_done_together(monkeypatch):
             return wake(callback, *arguments)
 
         monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-        completions = Completions()
+        completions: Completions[int] = Completions()
         futures: list[Future[int]] = [Future() for _ in range(100)]
         waiting = [completions.awaitable(future) for future in futures]
         waiting[7].cancel()
@@ -165,7 +165,7 @@ def test_what_is_done_after_the_loop_has_ended_disturbs_nobody(caplog):
 
 def test_a_loop_that_ended_before_it_looked_keeps_no_later_one_from_its_futures():
     """asyncio.run() twice with one producer: what the first did not wait for is not waited for."""
-    completions = Completions()
+    completions: Completions[int] = Completions()
     first, second = Future[int](), Future[int]()
 
     async def leave() -> None:

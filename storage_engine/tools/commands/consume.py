@@ -22,7 +22,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -356,7 +355,7 @@ def _format(args: argparse.Namespace) -> Format:
     return lambda tp, records: join_lines(records.values)
 
 
-def _with_keys(records: DecodedRecords, separator: Any) -> Any:
+def _with_keys(records: DecodedRecords, separator: pa.Scalar) -> pa.Array:
     empty = pa.scalar(b"", pa.binary())
     return pc.binary_join_element_wise(
         pc.fill_null(records.keys, empty), pc.fill_null(records.values, empty), separator

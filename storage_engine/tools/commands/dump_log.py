@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.core.errors import ConfigError, KafkaError
 from storage_engine.core.typed.topic_schema import TopicSchema
@@ -31,6 +31,7 @@ from storage_engine.protocol.records.record_batch import BatchHeader, Codec
 from storage_engine.protocol.typed.damage import column_name
 from storage_engine.protocol.typed.typed_batch import is_typed
 from storage_engine.tools.arguments import add_json
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.inspection.index_verification import verify_indexes
 from storage_engine.tools.inspection.segment_check import (
@@ -91,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if args.verify_index:
         return verify_indexes(args.files, as_json=args.json)
     schema = None if args.schema is None else read_schema(args.schema)
-    documents: list[dict[str, Any]] = []
+    documents: list[Document] = []
     problems: list[str] = []
     for path in args.files:
         show = _collect(documents, path) if args.json else _print_line
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-Show = Callable[[str, dict[str, Any]], None]
+Show = Callable[[str, Document], None]
 
 
 def read_schema(path: Path) -> TopicSchema:
@@ -186,14 +187,14 @@ def _log_reports(
             report = replace(report, problem=content.problem)
         document = _batch_document(report, header) | content.document
         kind = _kind(header)
+        marker = {}
         if header.is_control and report.problem is None:
             marker = marker_document(batch, header)
             document["marker"] = marker
-            if marker["type"] is not None:
-                kind = marker["type"]
+            kind = str(marker["type"] or kind)
         lines = [_batch_line(report, header, kind)]
-        if "coordinator_epoch" in document.get("marker", ()):
-            epoch = document["marker"]["coordinator_epoch"]
+        if "coordinator_epoch" in marker:
+            epoch = marker["coordinator_epoch"]
             lines.append(f"{header.base_offset:>24}  {kind} by coordinator epoch {epoch}")
         lines += content.lines
         show("\n".join(lines), document)
@@ -204,7 +205,7 @@ def _log_reports(
 class _Content(NamedTuple):
     """What --deep shows of a batch."""
 
-    document: dict[str, Any]
+    document: Document
     lines: Sequence[str]
     problem: str | None = None
 
@@ -219,8 +220,9 @@ def _content(batch: memoryview, header: BatchHeader, schema: TopicSchema | None)
         check = TypedCheck(header, batch, schema)
     except KafkaError as error:
         return _Content({}, (), str(error))
-    document = check.document()
-    lines = [_column_line(column) for column in document["columns"]]
+    columns = check.columns()
+    document = check.document() | {"columns": [*columns.values()]}
+    lines = [_column_line(number, column) for number, column in columns.items()]
     problem = check.problem()
     if problem is None:
         records = check.records()
@@ -232,8 +234,8 @@ def _content(batch: memoryview, header: BatchHeader, schema: TopicSchema | None)
     return _Content(document, lines, problem)
 
 
-def _column_line(column: dict[str, Any]) -> str:
-    name = f"{column['name']} {column['type']}" if "name" in column else column_name(column["id"])
+def _column_line(number: int, column: Document) -> str:
+    name = f"{column['name']} {column['type']}" if "name" in column else column_name(number)
     bounds = f"  {column['minimum']!r} to {column['maximum']!r}" if "minimum" in column else ""
     return (
         f"{'':10}  {name}: {column['stored_bytes']} of {column['raw_bytes']} bytes, "
@@ -295,7 +297,7 @@ def _batch_line(report: BatchReport, header: BatchHeader, kind: str) -> str:
     )
 
 
-def _batch_document(report: BatchReport, header: BatchHeader) -> dict[str, Any]:
+def _batch_document(report: BatchReport, header: BatchHeader) -> Document:
     return {
         "position": report.position,
         "base_offset": header.base_offset,
@@ -317,7 +319,7 @@ def _batch_document(report: BatchReport, header: BatchHeader) -> dict[str, Any]:
     }
 
 
-def _record_line(record: dict[str, Any]) -> str:
+def _record_line(record: Document) -> str:
     """Offset, time, key and value; a dash for null."""
     parts = [f"{record['offset']:>12}", str(record["timestamp"])]
     for name in ("key", "value"):
@@ -354,16 +356,16 @@ def _place(report: BatchReport | IndexEntryReport) -> str:
     return f"entry {report.number}"
 
 
-def _print_line(line: str, document: dict[str, Any]) -> None:
+def _print_line(line: str, document: Document) -> None:
     write_line(line)
 
 
-def _collect(documents: list[dict[str, Any]], path: Path) -> Show:
-    content: list[dict[str, Any]] = []
+def _collect(documents: list[Document], path: Path) -> Show:
+    content: list[Document] = []
     name = {".log": "batches", ".snapshot": "producers"}.get(path.suffix, "entries")
     documents.append({"file": str(path), name: content})
 
-    def show(line: str, document: dict[str, Any]) -> None:
+    def show(line: str, document: Document) -> None:
         if document:
             content.append(document)
 

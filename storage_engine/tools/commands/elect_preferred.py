@@ -18,6 +18,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.arguments import add_bootstrap_server, add_json
 from storage_engine.tools.client_settings import connect
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.reassign_plan import read_partitions
 from storage_engine.tools.table import print_rows, write_line
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(outcomes: dict[TopicPartition, ErrorCode], *, as_json: bool) -> None:
-    rows = [
+    rows: list[Document] = [
         {"topic": tp.topic, "partition": tp.partition, "outcome": _text(code)}
         for tp, code in sorted(outcomes.items())
     ]

@@ -22,9 +22,10 @@ import select
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_engine.client.admin.topics import describe_topic_configs
@@ -51,6 +52,8 @@ PAUSE_S = 0.01
 """Lines that come slowly are sent after such a pause, so that `tail -f` is not held back."""
 MAX_LINE_BYTES = 256 << 20
 """Far beyond any max.message.bytes; without it a file without newlines would fill the memory."""
+
+LineNumbers: TypeAlias = range | npt.NDArray[np.int64]
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 _PROGRESS_S = 0.5
@@ -139,7 +142,7 @@ class RowKeys:
         schema = known.schema
         self._plan = plan(schema, [each.name for each in schema.key_columns(schema.latest)])
 
-    def of(self, lines: Any, first_line: int) -> Any:
+    def of(self, lines: pa.Array, first_line: int) -> pa.Array:
         """The key of each line, which are numbered from `first_line` on. CommandError names a line
         that does not fit."""
         schema = self._known.schema
@@ -190,7 +193,7 @@ class LineSender:
         # The first line of the input that was refused, and why.
         self._refused: tuple[int, HeadraceError] | None = None
 
-    def send(self, lines: Any) -> None:
+    def send(self, lines: pa.Array) -> None:
         """Append the lines to the writer, in their order per partition. Raises what the first line
         that was refused was refused for."""
         self.check()
@@ -214,7 +217,9 @@ class LineSender:
                 f"'{os.fsdecode(self._separator or b'')}'; the lines before it were sent"
             )
 
-    def _append(self, partition: int, values: Any, keys: Any, lines: Any) -> None:
+    def _append(
+        self, partition: int, values: pa.Array, keys: pa.Array | None, lines: LineNumbers
+    ) -> None:
         """`lines`: the number of each value's line in the input."""
         start = 0
         for batch in encode_batches(
@@ -226,7 +231,7 @@ class LineSender:
             self.sent += batch.record_count
             start = end
 
-    def _done(self, lines: Any, _base_offset: int, error: HeadraceError | None) -> None:
+    def _done(self, lines: LineNumbers, _base_offset: int, error: HeadraceError | None) -> None:
         if error is None or (self._refused and int(lines[0]) > self._refused[0]):
             return
         line = int(lines[0])
@@ -244,7 +249,7 @@ class LineSender:
             raise self._refused[1]
 
 
-def read_lines(descriptor: int) -> Iterator[Any]:
+def read_lines(descriptor: int) -> Iterator[pa.BinaryArray]:
     """Arrow arrays of lines: full chunks while the input flows, what there is when it pauses."""
     splitter = LineSplitter(max_line_bytes=MAX_LINE_BYTES)
     while True:

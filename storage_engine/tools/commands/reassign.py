@@ -41,6 +41,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.reassign_log_dirs import (
     DONE,
@@ -217,7 +218,10 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> None:
 
 
 def _report(states: Mapping[TopicPartition, str], *, as_json: bool) -> None:
-    rows = [{"topic": tp.topic, "partition": tp.partition, "state": s} for tp, s in states.items()]
+    rows: list[Document] = [
+        {"topic": tp.topic, "partition": tp.partition, "state": state}
+        for tp, state in states.items()
+    ]
     print_rows(("topic", "partition", "state"), rows, as_json=as_json)
 
 
@@ -239,7 +243,7 @@ def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
     for tp, (state, detail) in in_log_dirs.items():
         if states[tp][0] == DONE:
             states[tp] = state, detail
-    rows = [
+    rows: list[Document] = [
         {"topic": tp.topic, "partition": tp.partition, "state": state, "detail": detail}
         for tp, (state, detail) in states.items()
     ]

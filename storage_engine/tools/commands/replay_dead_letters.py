@@ -26,6 +26,7 @@ from storage_engine.tools.arguments import (
     time_ms,
 )
 from storage_engine.tools.client_settings import connect
+from storage_engine.tools.document import Document
 from storage_engine.tools.table import print_json, print_table, report_line, write_line
 
 PROGRESS_S = 1.0
@@ -105,7 +106,7 @@ class _Progress:
             report_line(f"{sent} of {self._total} sent back")
 
 
-def _document(survey: Survey, sent: int, *, dry_run: bool) -> dict[str, object]:
+def _document(survey: Survey, sent: int, *, dry_run: bool) -> Document:
     return {
         "dry_run": dry_run,
         "waiting": survey.waiting,

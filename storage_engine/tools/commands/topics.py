@@ -18,7 +18,6 @@ examples:
 """
 
 import argparse
-from typing import Any
 
 from storage_engine.client.admin.record_deletion import ALL, delete_records
 from storage_engine.client.admin.schemas import (
@@ -51,6 +50,7 @@ from storage_engine.tools.arguments import (
     positive_integer,
     schema_text,
 )
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.table import print_json, print_rows, write_line
 
@@ -205,96 +205,104 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
         topics = sorted(cluster.metadata().topics.values(), key=lambda topic: topic.topic)
     else:
         topics = [cluster.topic(args.name)]
-    descriptions = [
-        describe_topic(topic, describe_topic_configs(cluster, topic.topic)) for topic in topics
-    ]
+    described = [(topic, describe_topic_configs(cluster, topic.topic)) for topic in topics]
     if args.json:
-        print_json(descriptions)
+        print_json([describe_topic(*each) for each in described])
         return
-    for description in descriptions:
-        _print_description(description)
+    for each in described:
+        _print_description(*each)
 
 
-def describe_topic(topic: TopicMetadata, settings: dict[str, ConfigEntry]) -> dict[str, Any]:
+def describe_topic(topic: TopicMetadata, settings: dict[str, ConfigEntry]) -> Document:
     """The document of `describe --json` for one topic."""
+    schema = _schema(settings)
     return {
         "name": topic.topic,
         "id": str(topic.topic_id),
         "internal": topic.is_internal,
         "replication_factor": _replication_factor(topic),
-        "partitions": [
-            {
-                "partition": partition.partition,
-                "leader": None if partition.leader == NO_LEADER else partition.leader,
-                "leader_epoch": partition.leader_epoch,
-                "replicas": list(partition.replicas),
-                "isr": list(partition.isr),
-            }
-            for partition in topic.partitions.values()
-        ],
+        "partitions": _partitions(topic),
         "configs": {
             name: {"value": setting.value, "source": _SOURCES[setting.source]}
             for name, setting in sorted(settings.items())
         },
-        "schema": _schema_document(settings),
+        "schema": None if schema is None else _schema_document(schema),
     }
 
 
-def _schema_document(settings: dict[str, ConfigEntry]) -> dict[str, Any] | None:
-    """The columns of a typed topic, hidden ones too; None for another."""
+def _partitions(topic: TopicMetadata) -> list[Document]:
+    return [
+        {
+            "partition": partition.partition,
+            "leader": None if partition.leader == NO_LEADER else partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": list(partition.replicas),
+            "isr": list(partition.isr),
+        }
+        for partition in topic.partitions.values()
+    ]
+
+
+def _schema(settings: dict[str, ConfigEntry]) -> TopicSchema | None:
+    """The schema of a typed topic; None for another."""
     setting = settings.get(SCHEMA_SETTING)
-    if setting is None or setting.value is None:
-        return None
-    schema = schema_of(setting.value)
+    return None if setting is None or setting.value is None else schema_of(setting.value)
+
+
+def _schema_document(schema: TopicSchema) -> Document:
+    return {"version": schema.latest.version, "key": _key(schema), "columns": _columns(schema)}
+
+
+def _key(schema: TopicSchema) -> list[str]:
+    return [column.name for column in schema.key_columns(schema.latest)]
+
+
+def _columns(schema: TopicSchema) -> list[Document]:
+    """The columns, hidden ones too."""
     since: dict[int, int] = {}
     for version in schema.versions:
         for column in version.columns:
             since.setdefault(column.column_id, version.version)
-    latest = schema.latest
-    return {
-        "version": latest.version,
-        "key": [column.name for column in schema.key_columns(latest)],
-        "columns": [
-            {
-                "id": column.column_id,
-                "name": column.name,
-                "type": ddl_of(column.type, exact=True),
-                "nullable": column.nullable,
-                "key": column.column_id in schema.key,
-                "hidden": column.hidden,
-                "since_version": since[column.column_id],
-            }
-            for column in latest.columns
-        ],
-    }
+    return [
+        {
+            "id": column.column_id,
+            "name": column.name,
+            "type": ddl_of(column.type, exact=True),
+            "nullable": column.nullable,
+            "key": column.column_id in schema.key,
+            "hidden": column.hidden,
+            "since_version": since[column.column_id],
+        }
+        for column in schema.latest.columns
+    ]
 
 
-def _print_description(description: dict[str, Any]) -> None:
-    partitions = description["partitions"]
+def _print_description(topic: TopicMetadata, settings: dict[str, ConfigEntry]) -> None:
     write_line(
-        f"topic {description['name']} (id {description['id']}): "
-        f"{_count(len(partitions), 'partition')}, "
-        f"{_count(description['replication_factor'], 'replica')} each"
+        f"topic {topic.topic} (id {topic.topic_id}): "
+        f"{_count(len(topic.partitions), 'partition')}, "
+        f"{_count(_replication_factor(topic), 'replica')} each"
     )
     own = [
-        f"{name}={config['value']}"
-        for name, config in description["configs"].items()
-        if config["source"] == "topic" and name != SCHEMA_SETTING
+        f"{name}={setting.value}"
+        for name, setting in sorted(settings.items())
+        if setting.source is ConfigSource.TOPIC and name != SCHEMA_SETTING
     ]
     write_line("settings of its own: " + (", ".join(own) or "none"))
-    if description["schema"] is not None:
-        _print_schema(description["schema"])
+    schema = _schema(settings)
+    if schema is not None:
+        _print_schema(schema)
     columns = ("partition", "leader", ("epoch", "leader_epoch"), "replicas", ("in sync", "isr"))
-    print_rows(columns, partitions)
+    print_rows(columns, _partitions(topic))
     write_line("")
 
 
-def _print_schema(schema: dict[str, Any]) -> None:
-    key = f", key {', '.join(schema['key'])}" if schema["key"] else ", no key"
-    write_line(f"schema: version {schema['version']}{key}")
+def _print_schema(schema: TopicSchema) -> None:
+    key = ", ".join(_key(schema))
+    write_line(f"schema: version {schema.latest.version}, {f'key {key}' if key else 'no key'}")
     flags = ("nullable", "key", "hidden")
     columns = ("id", ("column", "name"), "type", *flags, ("since version", "since_version"))
-    print_rows(columns, schema["columns"])
+    print_rows(columns, _columns(schema))
 
 
 def _add_alter(actions: Actions) -> None:

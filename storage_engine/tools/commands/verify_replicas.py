@@ -17,7 +17,6 @@ examples:
 import argparse
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from storage_engine.client.admin.topics import describe_topic_configs
 from storage_engine.client.cluster import Cluster
@@ -36,6 +35,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataPartition
 from storage_engine.tools.arguments import add_bootstrap_server, add_json, add_timeout
 from storage_engine.tools.client_settings import connect
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.inspection.replica_comparison import ReplicaComparison, compare
 from storage_engine.tools.table import print_json, print_table, report_line
@@ -239,7 +239,7 @@ def _note(
         at_fault.differs(done.difference.offset, done.difference.what)
 
 
-def describe(reports: list[PartitionReport]) -> dict[str, Any]:
+def describe(reports: list[PartitionReport]) -> Document:
     """The document of `--json`."""
     return {
         "partitions": [

@@ -5,8 +5,8 @@ An index without its `.log` is an error, not a success. Source: R-LOG3.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.inspection.segment_check import (
     IndexEntryReport,
@@ -26,8 +26,8 @@ def verify_indexes(files: Sequence[Path], *, as_json: bool) -> int:
     """Prints the entries that are wrong and how many were looked at; CommandError, the first of
     them, when there are any.
     """
-    documents: list[dict[str, Any]] = []
-    rows: list[tuple[object, ...]] = []
+    documents: list[Document] = []
+    rows: list[tuple[str, int, int, int, str | None]] = []
     entries = 0
     for path in dict.fromkeys(index for file in files for index in _indexes_of(file)):
         reports = _reports(path)

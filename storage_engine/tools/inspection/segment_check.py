@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.log.segments import indexes
@@ -24,6 +24,7 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
 )
 from storage_engine.protocol.typed.damage import damaged_part
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -48,7 +49,7 @@ class IndexEntryReport(NamedTuple):
     problem: str | None
 
 
-def entry_document(path: Path, entry: IndexEntryReport) -> dict[str, Any]:
+def entry_document(path: Path, entry: IndexEntryReport) -> Document:
     """An entry of an index as a document."""
     return {
         "entry": entry.number,

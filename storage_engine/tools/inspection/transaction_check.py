@@ -7,7 +7,6 @@ It only reads, and trusts nothing. Source: KIP-98; the formats are described in
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.retained.producer_table import AbortedTransaction
@@ -15,6 +14,7 @@ from storage_engine.log.segments import transaction_index
 from storage_engine.log.state.producer_snapshots import decode
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.inspection.segment_check import IndexEntryReport
 
@@ -22,7 +22,7 @@ Marker = tuple[int, bool]
 """Producer id, and whether it commits."""
 
 
-def marker_document(batch: memoryview, header: BatchHeader) -> dict[str, Any]:
+def marker_document(batch: memoryview, header: BatchHeader) -> dict[str, str | int | None]:
     """The content of a control batch, as a document."""
     try:
         marker = read_marker(batch)
@@ -91,7 +91,7 @@ def _markers(log: memoryview) -> Iterator[tuple[int, Marker]]:
         return
 
 
-def snapshot_documents(path: Path) -> Iterator[dict[str, Any]]:
+def snapshot_documents(path: Path) -> Iterator[Document]:
     """The producers in a `.snapshot` file; CommandError when it is not intact."""
     try:
         states = decode(path.read_bytes())

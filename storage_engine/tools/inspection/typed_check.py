@@ -7,7 +7,7 @@ columns have numbers in place of names. Nothing is trusted.
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.typed.column_types import ddl_of
@@ -24,6 +24,10 @@ from storage_engine.protocol.typed.directory import (
     statistics_of,
 )
 from storage_engine.protocol.typed.typed_batch import checked_directory
+from storage_engine.tools.document import Document, Json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _CODECS = {0: "none", 3: "lz4", 4: "zstd"}
 
@@ -49,16 +53,19 @@ class TypedCheck:
             return None
         return next(_wrong_values(self._section, self._directory, self._version), None)
 
-    def document(self) -> dict[str, Any]:
-        """The directory, with statistics as far as the types are known."""
+    def document(self) -> Document:
+        """The directory without its columns."""
         directory = self._directory
         return {
             "topic_id": str(directory.topic_id),
             "schema_version": directory.schema_version,
-            "columns": [self._column(entry) for entry in directory.entries],
         }
 
-    def records(self) -> list[dict[str, Any]] | None:
+    def columns(self) -> dict[int, Document]:
+        """The columns by their ids, with statistics as far as the types are known."""
+        return {entry.column_id: self._column(entry) for entry in self._directory.entries}
+
+    def records(self) -> list[Document] | None:
         """The rows, each as the record that other clients get; None without the schema."""
         if self._schema is None:
             return None
@@ -75,8 +82,8 @@ class TypedCheck:
     def _of_schema(self, column_id: int) -> SchemaColumn | None:
         return None if self._version is None else self._version.by_id.get(column_id)
 
-    def _column(self, entry: ColumnEntry) -> dict[str, Any]:
-        document = {
+    def _column(self, entry: ColumnEntry) -> Document:
+        document: Document = {
             "id": entry.column_id,
             "stored_bytes": entry.stored_bytes,
             "raw_bytes": entry.raw_bytes,
@@ -122,7 +129,7 @@ def _wrong_values(
 
 
 def _wrong_statistics(
-    name: str, array: Any, entry: ColumnEntry, column: SchemaColumn
+    name: str, array: "pa.Array", entry: ColumnEntry, column: SchemaColumn
 ) -> Iterator[str]:
     """A filter must not leave out a batch with these values."""
     told = statistics_of(entry, column.type, len(array))
@@ -132,7 +139,7 @@ def _wrong_statistics(
             yield f"{name} has the value {value!r}, which its statistics leave out"
 
 
-def _extremes(array: Any) -> Iterator[Literal]:
+def _extremes(array: "pa.Array") -> Iterator[Literal]:
     """The least and the largest value, and NaN where there is one; none of a nested type."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -153,7 +160,7 @@ def _extremes(array: Any) -> Iterator[Literal]:
             yield value
 
 
-def _text(value: Literal | None) -> Any:
+def _text(value: Literal | None) -> Json:
     """What JSON can show of a minimum or maximum."""
     if isinstance(value, bytes):
         return value.hex()

@@ -9,10 +9,10 @@ file that `headrace up` did not write is one clear error, never a guess.
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 from urllib.parse import urlsplit
 
 from storage_engine.core.security.scram_credential import ScramMechanism
+from storage_engine.tools.document import Document, Json
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.secret_files import write_whole
 from storage_engine.zookeeper.session_credentials import OWNER_ONLY
@@ -189,7 +189,7 @@ def _foreign(path: Path, problem: str) -> CommandError:
     )
 
 
-def _document(cluster: ClusterFile) -> dict[str, Any]:
+def _document(cluster: ClusterFile) -> Document:
     return {
         "zookeeper": cluster.zookeeper,
         "zookeeper_pid": cluster.zookeeper_pid,
@@ -201,7 +201,7 @@ def _document(cluster: ClusterFile) -> dict[str, Any]:
     }
 
 
-def _parse(document: object) -> ClusterFile:
+def _parse(document: Json) -> ClusterFile:
     if not isinstance(document, dict):
         raise _Malformed("it is not a JSON object")
     listed = document.get("brokers")
@@ -261,7 +261,7 @@ def _parse_broker(fields: "_Fields") -> BrokerEntry:
 class _Fields:
     """The fields of an object in the document, each checked."""
 
-    def __init__(self, item: object, place: str) -> None:
+    def __init__(self, item: Json, place: str) -> None:
         if not isinstance(item, dict):
             raise _Malformed(f"'{place}' must be an object")
         self._item = item

@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from storage_engine.tools.spark_check.findings import Finding
 from storage_engine.tools.spark_check.secrets import REDACTION, holds_secret, judge_secrets
+from storage_engine.tools.spark_check.session_probe import Found, Given
 from storage_engine.tools.spark_check.settings import SETTINGS, judge_settings
 
 PROBE = Path(__file__).with_name("session_probe.py")
@@ -46,9 +46,9 @@ def check_session(plan: SessionPlan, *, pyspark: str, are_workers_right: bool) -
     ]
 
 
-def _try(plan: SessionPlan) -> tuple[dict[str, Any], str | None]:
+def _try(plan: SessionPlan) -> tuple[Found, str | None]:
     """The findings of the program, and its last line; None where it had to be killed."""
-    given = {
+    given: Given = {
         "master": plan.master,
         "remote": plan.remote,
         "conf": dict(plan.conf),
@@ -72,7 +72,7 @@ def _try(plan: SessionPlan) -> tuple[dict[str, Any], str | None]:
             said = None
         finally:
             _end(child)
-        found: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {}
+        found: Found = json.loads(result.read_text()) if result.exists() else {}
     return found, said
 
 
@@ -96,7 +96,7 @@ def last_words(output: str) -> str:
     return line if len(line) <= SHOWN_CHARACTERS else line[:SHOWN_CHARACTERS] + "…"
 
 
-def _session_finding(found: Mapping[str, Any], *, pyspark: str) -> Finding:
+def _session_finding(found: Found, *, pyspark: str) -> Finding:
     version = found["version"]
     where = f", {found['master']}" if "master" in found else ""
     text = f"Spark {version}{where}, started in {found['seconds']:.1f} s"
@@ -108,9 +108,7 @@ def _session_finding(found: Mapping[str, Any], *, pyspark: str) -> Finding:
     return Finding(check="session", found=text)
 
 
-def _format_finding(
-    found: Mapping[str, Any], said: str | None, *, are_workers_right: bool
-) -> Finding:
+def _format_finding(found: Found, said: str | None, *, are_workers_right: bool) -> Finding:
     check = 'format("headrace")'
     error = found.get("format", said or "no answer")
     if error is None:
@@ -121,9 +119,7 @@ def _format_finding(
     return Finding.to_do(check, "fails", _why(error, are_workers_right=are_workers_right))
 
 
-def _task_finding(
-    found: Mapping[str, Any], said: str | None, *, are_workers_right: bool
-) -> Finding:
+def _task_finding(found: Found, said: str | None, *, are_workers_right: bool) -> Finding:
     error = found.get("task", said or "no answer")
     if error is None:
         return Finding(check="task", found=f"runs in {', '.join(found['executables'])}")
@@ -135,7 +131,7 @@ def _why(error: str, *, are_workers_right: bool) -> str:
     return words if are_workers_right else f"{FOLLOWS} ({words})"
 
 
-def _settings_findings(found: Mapping[str, Any]) -> list[Finding]:
+def _settings_findings(found: Found) -> list[Finding]:
     if "settings" not in found:
         return []
     settings = found["settings"]

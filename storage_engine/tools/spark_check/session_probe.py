@@ -10,16 +10,44 @@ so that the session is that of a job which does not either.
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import SparkSession
+
+
+class Given(TypedDict):
+    """The session to build, and the settings to tell of."""
+
+    master: str | None
+    remote: str | None
+    conf: dict[str, str]
+    names: list[str]
+
+
+class Found(TypedDict, total=False):
+    """The content of RESULT.json."""
+
+    version: str
+    seconds: float
+    cores: int
+    master: str | None
+    given: list[str]
+    settings: dict[str, str | None]
+    format: str | None
+    task: str | None
+    executables: list[str]
 
 
 def main() -> None:
-    result, given = Path(sys.argv[1]), json.loads(sys.argv[2])
-    found: dict[str, Any] = {}
+    result = Path(sys.argv[1])
+    given: Given = json.loads(sys.argv[2])
+    found: Found = {}
 
-    def note(**step: Any) -> None:
+    def note(**step: Unpack[Found]) -> None:
         found.update(step)
         written = result.with_suffix(".part")
         written.write_text(json.dumps(found))
@@ -40,7 +68,7 @@ def main() -> None:
     spark.stop()
 
 
-def session(given: dict[str, Any]) -> Any:
+def session(given: Given) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("headrace spark-check")
@@ -54,7 +82,7 @@ def session(given: dict[str, Any]) -> Any:
     return builder.getOrCreate()
 
 
-def given_names(spark: Any, given: dict[str, Any]) -> set[str]:
+def given_names(spark: "SparkSession", given: Given) -> set[str]:
     """What the session was built with, as far as it tells."""
     names = set(given["conf"])
     if given["remote"] is None:
@@ -62,7 +90,7 @@ def given_names(spark: Any, given: dict[str, Any]) -> set[str]:
     return names
 
 
-def error_of(step: Any) -> str | None:
+def error_of(step: Callable[[], None]) -> str | None:
     """The error of the step in its own words; None where it has none."""
     try:
         step()
@@ -71,20 +99,20 @@ def error_of(step: Any) -> str | None:
     return None
 
 
-def ask_for_format(spark: Any) -> None:
+def ask_for_format(spark: "SparkSession") -> None:
     """No broker is asked, as they are for the columns of topics: these are given here."""
     reader = spark.read.format("headrace").option("kafka.bootstrap.servers", "127.0.0.1:9")
     reader = reader.option("subscribe", "any").schema("value binary")
     assert "value" in reader.load().columns
 
 
-def run_task(spark: Any) -> list[str]:
+def run_task(spark: "SparkSession") -> list[str]:
     """The Python that a task runs in."""
     rows = spark.range(0, 1, 1, 1).mapInArrow(in_task, "executable string").collect()
     return [row.executable for row in rows]
 
 
-def in_task(batches: Iterator[Any]) -> Iterator[Any]:
+def in_task(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
 
     for _ in batches:

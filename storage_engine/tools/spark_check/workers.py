@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from storage_engine.tools.spark_check.findings import Finding
 from storage_engine.tools.spark_check.packages import python_version
@@ -55,7 +54,7 @@ def check_workers(spark_home: Path) -> Finding:
     return Finding(check=CHECK, found=text)
 
 
-def _complaint(found: Mapping[str, Any], *, headrace: str) -> str | None:
+def _complaint(found: Mapping[str, str], *, headrace: str) -> str | None:
     theirs, ours = (each.rpartition(".")[0] for each in (found["version"], python_version()))
     if theirs != ours:
         return f"Spark wants one minor version of Python everywhere, and this one is {ours}"
@@ -83,7 +82,7 @@ def _to_do(found: str, why: str, by: str | None) -> Finding:
     return Finding.to_do(CHECK, found, f"{why}: {remedy}")
 
 
-def _ask(path: str, spark_home: Path) -> dict[str, Any] | None:
+def _ask(path: str, spark_home: Path) -> dict[str, str] | None:
     """The output of PROBE; None where the program runs no Python. The path is the one that Spark
     sets."""
     libraries = spark_home / "python" / "lib"
@@ -99,7 +98,7 @@ def _ask(path: str, spark_home: Path) -> dict[str, Any] | None:
             timeout=TIMEOUT_S,
             check=False,
         )
-        found: dict[str, Any] = json.loads(answer.stdout)
+        found: dict[str, str] = json.loads(answer.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return None
     return found

@@ -37,19 +37,19 @@ def _view(
 
 def test_a_partition_that_misses_a_replica_is_under_replicated_not_offline() -> None:
     status = describe(CLUSTER, {1: None, 2: _view(), 3: _view()})
-    assert status["answered_by"] == 2
-    assert status["controller"] == 1
-    assert status["topics"] == [{"name": "t", "partitions": 2, "replication_factor": 3}]
-    assert status["under_replicated"] == [
+    assert status.answered_by == 2
+    assert status.controller == 1
+    assert status.topics == [{"name": "t", "partitions": 2, "replication_factor": 3}]
+    assert status.under_replicated == [
         {"topic": "t", "partition": 1, "leader": 2, "replicas": [2, 3, 1], "isr": [2, 3]}
     ]
-    assert status["offline"] == []
-    assert [broker["serves"] for broker in status["brokers"]] == [False, True, True]
+    assert status.offline == []
+    assert [broker["serves"] for broker in status.brokers] == [False, True, True]
 
 
 def test_a_partition_without_a_leader_is_offline() -> None:
     status = describe(CLUSTER, {1: _view(leader=-1, isr=(2,)), 2: None, 3: None})
-    assert [(row["partition"], row["leader"]) for row in status["offline"]] == [(1, None)]
+    assert [(row["partition"], row["leader"]) for row in status.offline] == [(1, None)]
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_a_partition_without_a_leader_is_shown_with_what_it_waits_for(
     isr: tuple[int, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = describe(CLUSTER, {1: _view(leader=-1, isr=isr), 2: None, 3: None})
-    assert [row["why"] for row in status["offline"]] == [why]
+    assert [row["why"] for row in status.offline] == [why]
     print_status(status)
     assert f"t-1 {why}\n" in capsys.readouterr().out
 
 
 def test_a_controller_that_is_not_alive_is_none() -> None:
-    assert describe(CLUSTER, {1: _view(controller=9), 2: None, 3: None})["controller"] is None
+    assert describe(CLUSTER, {1: _view(controller=9), 2: None, 3: None}).controller is None
 
 
 def test_a_cluster_that_is_down_is_shown_as_such(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,8 +84,8 @@ def test_a_cluster_that_is_down_is_shown_as_such(capsys: pytest.CaptureFixture[s
         brokers=tuple(replace(entry, pid=None) for entry in CLUSTER.brokers),
     )
     status = describe(down, dict.fromkeys((1, 2, 3)))
-    assert [broker["alive"] for broker in status["brokers"]] == [False] * 3
-    assert (status["controller"], status["topics"]) == (None, [])
+    assert [broker["alive"] for broker in status.brokers] == [False] * 3
+    assert (status.controller, status.topics) == (None, [])
     print_status(status)
     output = capsys.readouterr().out
     assert "ZooKeeper 127.0.0.1:2181 (does not run)" in output

@@ -28,6 +28,7 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.core.quotas import CLIENT_ID, DEFAULT, IP, USER, QuotaEntity, QuotaKey
 from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import add_json
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
 
@@ -117,7 +118,7 @@ def _list(cluster: Cluster, args: argparse.Namespace) -> None:
         write_line("there are no quotas")
 
 
-def _as_json(quota: ClientQuota) -> dict[str, object]:
+def _as_json(quota: ClientQuota) -> Document:
     return {
         "entity": [{"type": kind, "name": name} for kind, name in quota.entity.parts],
         "quotas": dict(quota.values),

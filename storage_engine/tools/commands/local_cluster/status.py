@@ -16,19 +16,36 @@ examples:
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import HeadraceError
 from storage_engine.protocol.apis.metadata import MetadataPartition
 from storage_engine.tools.arguments import add_directory, add_json
+from storage_engine.tools.document import Document
 from storage_engine.tools.local.cluster_file import BrokerEntry, ClusterFile
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.local.serving import ask_metadata
 from storage_engine.tools.table import print_json, print_rows, write_line
 
 NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """The document of `--json`."""
+
+    zookeeper: str
+    zookeeper_pid: int | None
+    zookeeper_alive: bool | None
+    bootstrap_servers: str
+    brokers: list[Document]
+    answered_by: int | None
+    controller: int | None
+    topics: list[Document]
+    under_replicated: list[Document]
+    offline: list[Document]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,11 +60,11 @@ def run(args: argparse.Namespace) -> int:
     state = cluster.state
     config = cluster.admin_config(state)
     answers = {entry.id: _ask(entry, config) for entry in state.brokers}
-    document = describe(state, answers)
+    status = describe(state, answers)
     if args.json:
-        print_json(document)
+        print_json(asdict(status))
     else:
-        print_status(document)
+        print_status(status)
     return 0
 
 
@@ -60,8 +77,8 @@ def _ask(entry: BrokerEntry, config: Path | None) -> ClusterMetadata | None:
         return None
 
 
-def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> dict[str, Any]:
-    """The document of `--json`; `answers` has what each broker said, None where it said nothing."""
+def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> ClusterStatus:
+    """`answers` has what each broker said, None where it said nothing."""
     asked, view = next(
         ((broker_id, answer) for broker_id, answer in answers.items() if answer is not None),
         (None, ClusterMetadata()),
@@ -71,12 +88,12 @@ def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> 
         for topic in view.topics.values()
         for partition in topic.partitions.values()
     ]
-    return {
-        "zookeeper": state.zookeeper,
-        "zookeeper_pid": state.zookeeper_pid,
-        "zookeeper_alive": None if state.zookeeper_dir is None else state.zookeeper_pid is not None,
-        "bootstrap_servers": state.bootstrap_servers,
-        "brokers": [
+    return ClusterStatus(
+        zookeeper=state.zookeeper,
+        zookeeper_pid=state.zookeeper_pid,
+        zookeeper_alive=None if state.zookeeper_dir is None else state.zookeeper_pid is not None,
+        bootstrap_servers=state.bootstrap_servers,
+        brokers=[
             {
                 "id": entry.id,
                 "host": entry.host,
@@ -87,9 +104,9 @@ def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> 
             }
             for entry in state.brokers
         ],
-        "answered_by": asked,
-        "controller": view.controller_id if view.controller_id in view.brokers else None,
-        "topics": [
+        answered_by=asked,
+        controller=view.controller_id if view.controller_id in view.brokers else None,
+        topics=[
             {
                 "name": topic.topic,
                 "partitions": len(topic.partitions),
@@ -99,20 +116,20 @@ def describe(state: ClusterFile, answers: dict[int, ClusterMetadata | None]) -> 
             }
             for topic in sorted(view.topics.values(), key=lambda topic: topic.topic)
         ],
-        "under_replicated": [
+        under_replicated=[
             _unwell(topic, partition)
             for topic, partition in partitions
             if len(partition.isr) < len(partition.replicas)
         ],
-        "offline": [
+        offline=[
             {**_unwell(topic, partition), "why": _why_offline(partition, view)}
             for topic, partition in partitions
             if partition.leader == NO_LEADER
         ],
-    }
+    )
 
 
-def _unwell(topic: str, partition: Any) -> dict[str, Any]:
+def _unwell(topic: str, partition: MetadataPartition) -> Document:
     return {
         "topic": topic,
         "partition": partition.partition,
@@ -139,40 +156,37 @@ def _brokers(ids: Sequence[int]) -> str:
     return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids))}"
 
 
-def print_status(document: dict[str, Any]) -> None:
-    """The document as tables."""
+def print_status(status: ClusterStatus) -> None:
+    """The status as tables."""
     how = {
         None: "not ours",
-        True: f"pid {document['zookeeper_pid']}",
+        True: f"pid {status.zookeeper_pid}",
         False: "does not run",
-    }[document["zookeeper_alive"]]
-    write_line(f"ZooKeeper {document['zookeeper']} ({how})")
+    }[status.zookeeper_alive]
+    write_line(f"ZooKeeper {status.zookeeper} ({how})")
     write_line("")
-    controller = document["controller"]
+    controller = status.controller
     print_rows(
         (("broker", "id"), "host", "port", "pid", "alive", "serves", "controller"),
-        [
-            {**row, "controller": "yes" if row["id"] == controller else ""}
-            for row in document["brokers"]
-        ],
+        [{**row, "controller": "yes" if row["id"] == controller else ""} for row in status.brokers],
     )
     write_line("")
-    if document["answered_by"] is None:
+    if status.answered_by is None:
         write_line("no broker answers, so nothing is known of topics")
         return
-    if document["controller"] is None:
+    if status.controller is None:
         write_line("there is no controller at the moment")
-    if document["topics"]:
+    if status.topics:
         columns = (("topic", "name"), "partitions", ("replicas", "replication_factor"))
-        print_rows(columns, document["topics"])
+        print_rows(columns, status.topics)
     else:
         write_line("no topics")
     write_line("")
-    for name in ("under_replicated", "offline"):
-        _print_unwell(name.replace("_", "-"), document[name])
+    _print_unwell("under-replicated", status.under_replicated)
+    _print_unwell("offline", status.offline)
 
 
-def _print_unwell(what: str, partitions: list[dict[str, Any]]) -> None:
+def _print_unwell(what: str, partitions: list[Document]) -> None:
     if not partitions:
         write_line(f"{what} partitions: none")
         return
