@@ -71,7 +71,7 @@ def name_from(raw: bytes) -> str:
     return name
 
 
-def malformed(what: str, cause: object) -> NoReturn:
+def malformed(what: str, cause: str | InvalidRequestError) -> NoReturn:
     """Raise InvalidRequestError for bytes that are not `what`."""
     raise InvalidRequestError(f"malformed {what}: {cause}; the connection is closed") from None
 
@@ -294,7 +294,7 @@ def coded(
     ) -> Decode[Item]:
         def decode(version: int, body: memoryview, most_items: int = MAX_ITEMS, /) -> Item:
             reader = Reader(body, flexible=version >= flexible_from, most_items=most_items)
-            problem: object = "it ends too early"
+            problem: str | InvalidRequestError = "it ends too early"
             try:
                 message = read(reader, version)
                 if reader.position != reader.end and not (
