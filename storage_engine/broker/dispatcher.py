@@ -17,9 +17,15 @@ others. Source: R-NET1, R-NET3.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable, ServedApi
+from storage_engine.broker.handlers.api_call import (
+    AnyCall,
+    ApiCall,
+    Handler,
+    HandlerTable,
+    ServedApi,
+)
 from storage_engine.broker.quotas.client_usage import RequestQuotas
 from storage_engine.broker.requests.long_work import (
     INLINE_BYTES,
@@ -44,7 +50,7 @@ from storage_engine.protocol.apis.registry import (
     SERVED_RANGES,
     name_of,
 )
-from storage_engine.protocol.apis.spec import AnyApi, VersionRange
+from storage_engine.protocol.apis.spec import AnyApi, Req, Resp, VersionRange
 from storage_engine.protocol.apis.wire import MAX_ITEMS, LongMessageError, decode_short
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
 
@@ -140,7 +146,7 @@ class Dispatcher:
             request = self._admit(call, request, len(body), is_exempt=is_exempt)
         call.run(_work(call, served.handler, request, refusal), begun_ns)
 
-    def _decode_first(self, call: ApiCall[Any], served: ServedApi, body: memoryview) -> Steps:
+    def _decode_first(self, call: AnyCall, served: ServedApi, body: memoryview) -> Steps:
         """The work of a request with more items than are read in one turn."""
         most = MAX_ITEMS if call.spec.key in INTERNAL_RANGES else REQUEST_ITEMS_MAX
         try:
@@ -159,7 +165,9 @@ class Dispatcher:
             request = self._admit(call, request, len(body), is_exempt=call.shared_as is not None)
         yield from _work(call, served.handler, request)
 
-    def _admit(self, call: ApiCall[Any], request: Any, size: int, *, is_exempt: bool) -> Any:
+    def _admit(
+        self, call: AnyCall, request: Req, size: int, *, is_exempt: bool
+    ) -> Req | FetchRequest:
         """The request as its client's quotas allow it; None, where it was not decoded."""
         if is_exempt:
             return request
@@ -168,7 +176,7 @@ class Dispatcher:
             return call.quota.within(request)
         return request
 
-    def _is_of_a_broker(self, call: ApiCall[Any], request: object) -> bool:
+    def _is_of_a_broker(self, call: AnyCall, request: object) -> bool:
         """Whether quotas don't count for it. The right to an order was asked for before it was
         decoded."""
         if call.spec.key in INTERNAL_RANGES:
@@ -197,9 +205,9 @@ class Dispatcher:
         spec: AnyApi,
         header: RequestHeader,
         figures: RequestFigures | None,
-    ) -> ApiCall[Any]:
+    ) -> AnyCall:
         version = header.api_version
-        call: ApiCall[Any] = ApiCall(
+        call: AnyCall = ApiCall(
             spec,
             version,
             header.correlation_id,
@@ -231,10 +239,10 @@ class Dispatcher:
 
 
 def _work(
-    call: ApiCall[Any],
-    handler: AnyHandler,
-    request: Any,
-    refusal: Callable[[int], Any] | None = None,
+    call: ApiCall[Resp],
+    handler: Handler[Resp, Req],
+    request: Req,
+    refusal: Callable[[int], Resp] | None = None,
 ) -> Steps:
     """Have an admitted request answered. `refusal`: makes the answer to a request of brokers that
     came from somebody else; it is not decoded."""
