@@ -39,7 +39,7 @@ def arrow_batches(
 
 
 def arrow_batches_of_several(
-    decoded: "DecodedLogs", *, columns: tuple[str, ...]
+    decoded: "DecodedLogs[TopicPartition]", *, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """`arrow_batches` of records of several partitions, which name the logs."""
     if len(decoded.rows) == 1:

@@ -17,9 +17,15 @@ others. Source: R-NET1, R-NET3.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, HandlerTable, ServedApi
+from storage_engine.broker.handlers.api_call import (
+    AnyCall,
+    ApiCall,
+    Handler,
+    HandlerTable,
+    ServedApi,
+)
 from storage_engine.broker.quotas.client_usage import RequestQuotas
 from storage_engine.broker.requests.long_work import (
     INLINE_BYTES,
@@ -48,6 +54,8 @@ from storage_engine.protocol.apis.spec import (
     MAX_ITEMS,
     AnyApi,
     LongMessageError,
+    Req,
+    Resp,
     VersionRange,
 )
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
@@ -144,7 +152,7 @@ class Dispatcher:
             request = self._admit(call, request, len(body), is_exempt=is_exempt)
         self._long_work.run(call, _work(call, served.handler, request, refusal), begun_ns)
 
-    def _decode_first(self, call: ApiCall[Any], served: ServedApi, body: memoryview) -> Steps:
+    def _decode_first(self, call: AnyCall, served: ServedApi, body: memoryview) -> Steps:
         """The work of a request with more items than are read in one turn."""
         most = MAX_ITEMS if call.spec.key in INTERNAL_RANGES else REQUEST_ITEMS_MAX
         try:
@@ -161,7 +169,9 @@ class Dispatcher:
             request = self._admit(call, request, len(body), is_exempt=call.shared_as is not None)
         yield from _work(call, served.handler, request)
 
-    def _admit(self, call: ApiCall[Any], request: Any, size: int, *, is_exempt: bool) -> Any:
+    def _admit(
+        self, call: AnyCall, request: Req, size: int, *, is_exempt: bool
+    ) -> Req | FetchRequest:
         """The request as its client's quotas allow it; None, where it was not decoded."""
         if is_exempt:
             return request
@@ -170,7 +180,7 @@ class Dispatcher:
             return call.quota.within(request)
         return request
 
-    def _is_of_a_broker(self, call: ApiCall[Any], request: object) -> bool:
+    def _is_of_a_broker(self, call: AnyCall, request: object) -> bool:
         """Whether quotas don't count for it. The right to an order was asked for before it was
         decoded."""
         if call.spec.key in INTERNAL_RANGES:
@@ -199,9 +209,9 @@ class Dispatcher:
         spec: AnyApi,
         header: RequestHeader,
         figures: RequestFigures | None,
-    ) -> ApiCall[Any]:
+    ) -> AnyCall:
         version = header.api_version
-        call: ApiCall[Any] = ApiCall(
+        call: AnyCall = ApiCall(
             spec,
             version,
             header.correlation_id,
@@ -233,10 +243,10 @@ class Dispatcher:
 
 
 def _work(
-    call: ApiCall[Any],
-    handler: AnyHandler,
-    request: Any,
-    refusal: Callable[[int], Any] | None = None,
+    call: ApiCall[Resp],
+    handler: Handler[Resp, Req],
+    request: Req,
+    refusal: Callable[[int], Resp] | None = None,
 ) -> Steps:
     """Have an admitted request answered. `refusal`: makes the answer to a request of brokers that
     came from somebody else; it is not decoded."""

@@ -5,7 +5,7 @@ turns by what their work has used (`FairQueue`), and a principal never has all t
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from storage_engine.core.fair_queue import FairQueue, Share
 from storage_engine.core.ports import Background
@@ -17,10 +17,6 @@ Result = TypeVar("Result")
 def share_of(connection: Connection, shared_as: str | None = None) -> Share:
     """The principal of a connection, or `shared_as`; its address; the connection."""
     return shared_as or connection.principal, connection.peer_host, connection.number
-
-
-def _nothing_more(_result: Any) -> int:
-    return 0
 
 
 class SharedThreads:
@@ -42,7 +38,7 @@ class SharedThreads:
         on_error: Callable[[Exception], None],
         *,
         size: int = 1,
-        more: Callable[[Result], int] = _nothing_more,
+        more: Callable[[Result], int] = lambda _result: 0,
     ) -> None:
         """Run `work` when it is the turn of its share; one of the callbacks comes back on the loop.
         `size`: its bytes, as far as they are known, `more`: those that are known at its end."""

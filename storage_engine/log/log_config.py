@@ -13,7 +13,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.retained.retention import DeletionPolicy, KafkaDeletionPolicy
@@ -100,14 +99,13 @@ def load_policy(name: str) -> DeletionPolicy:
         raise _wrong(name, f"it must be {' or '.join(REGISTERED)}, or of the form module:Class")
     try:
         # This is a user's code, which may fail in any way.
-        made: Any = getattr(importlib.import_module(module_name), class_name)()
+        made: DeletionPolicy = getattr(importlib.import_module(module_name), class_name)()
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise _wrong(name, f"it can't be made ({type(error).__name__}: {reason})") from error
     if not callable(getattr(made, "count_deletable", None)):
         raise _wrong(name, "it has no method count_deletable(segments, limits)")
-    policy: DeletionPolicy = made
-    return policy
+    return made
 
 
 def _wrong(name: str, reason: str) -> ConfigError:

@@ -12,7 +12,11 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
+from uuid import UUID
+
+from storage_engine.core.ids import TopicPartition
 
 PERIOD_S = 10.0
 EACH_MAX, ALL_MAX = 10, 100
@@ -20,6 +24,9 @@ EACH_MAX, ALL_MAX = 10, 100
 
 CallLater = Callable[[float, Callable[[], None]], object]
 """(seconds, callback): what an event loop has."""
+
+Told = str | int | float | UUID | Path | TopicPartition | Exception | None
+"""What a line is filled in with: its text is told as it is."""
 
 
 class _Kind:
@@ -62,18 +69,18 @@ class ClientLog:
         self._kinds: dict[str, _Kind] = {}
         self._all.append(self)
 
-    def debug(self, source: str, message: str, *args: object) -> None:
+    def debug(self, source: str, message: str, *args: Told) -> None:
         if self._log.isEnabledFor(logging.DEBUG):
             self._tell(logging.DEBUG, source, message, args)
 
-    def info(self, source: str, message: str, *args: object) -> None:
+    def info(self, source: str, message: str, *args: Told) -> None:
         self._tell(logging.INFO, source, message, args)
 
-    def warning(self, source: str, message: str, *args: object) -> None:
+    def warning(self, source: str, message: str, *args: Told) -> None:
         self._tell(logging.WARNING, source, message, args)
 
     def error(
-        self, source: str, message: str, *args: object, exc_info: Exception | None = None
+        self, source: str, message: str, *args: Told, exc_info: Exception | None = None
     ) -> None:
         self._tell(logging.ERROR, source, message, args, exc_info)
 
@@ -85,7 +92,7 @@ class ClientLog:
         level: int,
         source: str,
         message: str,
-        args: tuple[object, ...],
+        args: tuple[Told, ...],
         exc_info: Exception | None = None,
     ) -> None:
         kind = self._kinds.get(message)

@@ -180,7 +180,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         self._log_end(reason)
         self.shut()
 
-    def _log_end(self, reason: object) -> None:
+    def _log_end(self, reason: str | Exception) -> None:
         # By the reason, too: one client's is not hidden by another one's at the same address.
         source = f"{self.peer_host} {str(reason)[:REASON_TOLD]}"
         log.warning(source, "connection closed connection=%s reason=%s", self.name, reason)
@@ -193,7 +193,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         if isinstance(peer, tuple):
             self.peer_host = str(peer[0])
             self.name = f"{self.peer_host}:{peer[1]}"
-        sock = cast(socket.socket, transport.get_extra_info("socket"))
+        sock: socket.socket = transport.get_extra_info("socket")
         self.fd = sock.fileno()
         writer = ResponseWriter if self.listener.tls is None else EncryptedWriter
         self._responses.writer = writer(self._transport, self.fd)

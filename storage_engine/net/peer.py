@@ -19,7 +19,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, PortAnswer, TransportError
@@ -53,6 +53,15 @@ LOG_IN_AGAIN_AFTER = 0.85
 _CLIENT_ID = "headrace-broker"
 
 OnReply = Callable[[Any], None]
+
+AddressInfo = tuple[
+    socket.AddressFamily,
+    socket.SocketKind,
+    int,
+    str,
+    tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes],
+]
+"""As `getaddrinfo` has them."""
 
 
 class PeerTransport:
@@ -115,6 +124,15 @@ class _Request:
         self.on_reply = on_reply
         self.frame: list[Piece] = []
         self.timer: asyncio.TimerHandle
+
+
+class _TlsArguments(TypedDict, total=False):
+    """Those of `create_connection`."""
+
+    ssl: "ssl.SSLContext"
+    server_hostname: str
+    ssl_handshake_timeout: float
+    ssl_shutdown_timeout: float
 
 
 class _Channel:
@@ -201,7 +219,7 @@ class _Channel:
             self._connecting = None
             self._failed("that is no host name")
 
-    def _tls_arguments(self) -> dict[str, Any]:
+    def _tls_arguments(self) -> "_TlsArguments":
         make = self._parent.tls
         if make is None:
             return {}
@@ -454,13 +472,13 @@ class TcpPeerPorts:
             return PortAnswer.SILENT
         return PortAnswer.REFUSED if addresses else PortAnswer.SILENT
 
-    async def _accepts(self, address: tuple[object, ...]) -> bool:
+    async def _accepts(self, address: AddressInfo) -> bool:
         """False where it refuses; OSError for any other failure."""
         family, kind, protocol, _, where = address
-        with socket.socket(family, kind, protocol) as probe:  # type: ignore[arg-type]
+        with socket.socket(family, kind, protocol) as probe:
             probe.setblocking(False)
             try:
-                await self._loop.sock_connect(probe, where)  # type: ignore[arg-type]
+                await self._loop.sock_connect(probe, where)
             except ConnectionRefusedError:
                 return False
             return True

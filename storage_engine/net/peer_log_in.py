@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.sasl_client import SaslClient
-from storage_engine.net.sasl_log_in import Answer, Asked, LogInSteps, failed_log_in, log_in_steps
+from storage_engine.net.sasl_log_in import (
+    Answer,
+    Asked,
+    LogInRequest,
+    LogInSteps,
+    failed_log_in,
+    log_in_steps,
+)
 from storage_engine.protocol.apis.spec import AnyApi, Buffer
 from storage_engine.protocol.framing import (
     encode_request_frame,
@@ -81,7 +88,7 @@ class PeerLogIn:
         step = self._loop.run_in_executor(None, _next_step, self._steps, answer)
         step.add_done_callback(self._on_step)
 
-    def _ask(self, api: AnyApi, request: object) -> None:
+    def _ask(self, api: AnyApi, request: LogInRequest) -> None:
         self._asked = api
         self._correlation_id -= 1
         self._ends.send(

@@ -5,7 +5,6 @@ Source: R-CLI4.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,32 +27,32 @@ class Letters:
     """The dead-letter headers of records, as columns of one length; null where a record has no such
     header."""
 
-    topics: Any
+    topics: pa.Array
     """string"""
-    partitions: Any
+    partitions: pa.Array
     """int64"""
-    offsets: Any
+    offsets: pa.Array
     """int64"""
-    timestamps_ms: Any
+    timestamps_ms: pa.Array
     """int64"""
-    reasons: Any
+    reasons: pa.Array
     """binary"""
 
     @property
-    def complete(self) -> Any:
+    def complete(self) -> pa.Array:
         """Return a boolean column: True where a record has all headers about its origin."""
         known = pc.and_(self.topics.is_valid(), self.partitions.is_valid())
         return pc.and_(known, self.offsets.is_valid())
 
 
-def read_letters(headers: Any) -> Letters:
+def read_letters(headers: pa.Array) -> Letters:
     """Read `headers`: list<struct<key, value>>, as records are decoded. The last of equal names
     counts."""
     parents = pc.list_parent_indices(headers).to_numpy()
     entries = headers.flatten()
     names, values = entries.field("key"), entries.field("value")
 
-    def column(name: str) -> Any:
+    def column(name: str) -> pa.Array:
         found = np.flatnonzero(pc.equal(names, name).to_numpy(zero_copy_only=False))
         places = np.full(len(headers), -1, dtype=np.int64)
         places[parents[found]] = found
@@ -68,7 +67,7 @@ def read_letters(headers: Any) -> Letters:
     )
 
 
-def without_reason(headers: Any) -> Any:
+def without_reason(headers: pa.Array) -> pa.Array:
     """Return the same lists without the reason's header; null stays null."""
     entries = headers.flatten()
     kept = pc.not_equal(entries.field("key"), REASON).to_numpy(zero_copy_only=False)
@@ -81,10 +80,10 @@ def without_reason(headers: Any) -> Any:
     )
 
 
-def _matching(column: Any, pattern: str) -> Any:
+def _matching(column: pa.Array, pattern: str) -> pa.Array:
     fits = pc.match_substring_regex(column, pattern)
     return pc.if_else(fits, column, pa.scalar(None, column.type))
 
 
-def _numbers(column: Any) -> Any:
+def _numbers(column: pa.Array) -> pa.Array:
     return _matching(column, _NUMBER_PATTERN).cast(pa.string()).cast(pa.int64())

@@ -14,7 +14,7 @@ Kafka's RequestHeader.json and ResponseHeader.json, KIP-482, KIP-511.
 """
 
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import API_VERSIONS_KEY, APIS
@@ -112,7 +112,7 @@ def _skip_tags(frame: memoryview, position: int) -> int:
 
 
 def encode_request_frame(
-    spec: ApiSpec[Req, Any],
+    spec: ApiSpec[Req, Resp],
     version: int,
     correlation_id: int,
     client_id: str | None,
@@ -130,7 +130,7 @@ def encode_request_frame(
 
 
 def encode_response_frame(
-    spec: ApiSpec[Any, Resp], version: int, correlation_id: int, message: Resp
+    spec: ApiSpec[Req, Resp], version: int, correlation_id: int, message: Resp
 ) -> list[Buffer]:
     """Return the pieces of a whole frame, size included. LogSlices in `message` stay pieces."""
     buffers = spec.encode_response(version, message)
@@ -158,7 +158,7 @@ def response_body(spec: AnyApi, version: int, frame: memoryview) -> memoryview:
     return frame[4:]
 
 
-def parse_response(spec: ApiSpec[Any, Resp], version: int, frame: memoryview) -> Resp:
+def parse_response(spec: ApiSpec[Req, Resp], version: int, frame: memoryview) -> Resp:
     """Return the message in a response frame; the caller knows its request by
     `read_correlation_id`.
 

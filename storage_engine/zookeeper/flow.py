@@ -21,7 +21,7 @@ the simulation too.
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkOp, ZkOpKind, ZkReply, ZkStatus
 
@@ -72,13 +72,13 @@ class Flows:
             self.start(flow, partial(ended, number))
 
 
-class _Running:
+class _Running(Generic[T]):
     """One flow. Where a wait is over before the generator yields, the flow continues in a loop, not
     deeper in the stack."""
 
     __slots__ = ("_early", "_flow", "_is_in_step", "_owner", "_then")
 
-    def __init__(self, owner: Flows, flow: Flow[Any], then: Resume | None) -> None:
+    def __init__(self, owner: Flows, flow: Flow[T], then: Callable[[T], None] | None) -> None:
         self._owner = owner
         self._flow = flow
         self._then = then

@@ -24,7 +24,7 @@ Reads the rules about one pattern, so that what can't be read permits nothing.
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 from storage_engine.core.ports import Clock, MetadataStore, Scheduler, SessionState, ZkReply
 from storage_engine.core.security.acl_rules import (
@@ -41,8 +41,9 @@ from storage_engine.core.security.acl_rules import (
     ResourceType,
 )
 from storage_engine.core.security.authorizer import Authorizer
-from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
+from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, Resume, ZookeeperFlows, pause
 from storage_engine.zookeeper.znode_json import (
+    JsonValue,
     ZnodeFormatError,
     decode_object,
     encode_object,
@@ -52,6 +53,7 @@ from storage_engine.zookeeper.znode_json import (
 
 log = logging.getLogger(__name__)
 
+Item = TypeVar("Item")
 
 LITERAL_ROOT = "/kafka-acl"
 EXTENDED_ROOT = "/kafka-acl-extended"
@@ -97,20 +99,19 @@ class AclZNode:
         return cls(rules=frozenset(_rule(path, item) for item in found))
 
 
-def _rule(path: str, item: object) -> AccessRule:
+def _rule(path: str, item: JsonValue) -> AccessRule:
     if not isinstance(item, dict):
         raise ZnodeFormatError(f"znode {path}: a rule of 'acls' is no object")
-    fields: dict[str, Any] = item
-    operation_name = str_field(path, fields, "operation", max_bytes=MAX_HOST)
-    permission_name = str_field(path, fields, "permissionType", max_bytes=MAX_HOST)
+    operation_name = str_field(path, item, "operation", max_bytes=MAX_HOST)
+    permission_name = str_field(path, item, "permissionType", max_bytes=MAX_HOST)
     operation = AclOperation.named(operation_name)
     permission = AclPermission.named(permission_name)
     if operation is None or permission is None:
         raise ZnodeFormatError(
             f"znode {path}: there is no rule '{permission_name} {operation_name}'"
         )
-    principal = str_field(path, fields, "principal", max_bytes=CHARACTER_BYTES * MAX_PRINCIPAL)
-    host = str_field(path, fields, "host", max_bytes=CHARACTER_BYTES * MAX_HOST)
+    principal = str_field(path, item, "principal", max_bytes=CHARACTER_BYTES * MAX_PRINCIPAL)
+    host = str_field(path, item, "host", max_bytes=CHARACTER_BYTES * MAX_HOST)
     return AccessRule(principal, host, operation, permission)
 
 
@@ -220,7 +221,7 @@ class RuleWatch:
         """Notice -> when it was seen first."""
         self._is_all_to_read = True
         self._to_list: set[PatternType] = set(PatternType)
-        self._idle: Callable[[Any], None] | None = None
+        self._idle: Resume | None = None
         """Continues the flow that waits for something to do."""
         self._is_started = False
         self._is_ready = False
@@ -257,7 +258,7 @@ class RuleWatch:
         if idle is not None:
             idle(None)
 
-    def _until_woken(self, resume: Callable[[Any], None]) -> None:
+    def _until_woken(self, resume: Resume) -> None:
         if self._to_list or self._is_all_to_read:
             resume(None)
         else:
@@ -399,6 +400,6 @@ class RuleWatch:
         return is_answer
 
 
-def _chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
+def _chunks(items: Sequence[Item]) -> Iterable[Sequence[Item]]:
     for start in range(0, len(items), READ_TOGETHER):
         yield items[start : start + READ_TOGETHER]

@@ -13,7 +13,6 @@ Source: KIP-43, KIP-152, KIP-306, KIP-368.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.core.errors import InvalidRequestError
@@ -28,7 +27,7 @@ from storage_engine.core.security.sasl_server import (
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 from storage_engine.protocol.apis.registry import API_VERSIONS_KEY, name_of
-from storage_engine.protocol.apis.spec import ApiSpec
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.apis.wire import INT32
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
 from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
@@ -126,7 +125,7 @@ class SaslLogIn:
         else:
             self.connection.listener.handle(self.connection, frame)
 
-    def _call(self, spec: ApiSpec[Any, Any], header: RequestHeader) -> ApiCall[Any]:
+    def _call(self, spec: ApiSpec[Req, Resp], header: RequestHeader) -> ApiCall[Resp]:
         connection = self.connection
         return ApiCall(
             spec,

@@ -22,6 +22,7 @@ from storage_engine.core.errors import ConfigError, HeadraceError
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.core.printable import printable
 from storage_engine.core.security.sasl_server import Authenticated, LogInRefusedError, shown
+from storage_engine.core.typed.bounded_json import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +220,7 @@ def _parsed(data: bytes) -> Keys:
     return keys
 
 
-def _key(entry: dict[str, object]) -> TokenKey | None:
+def _key(entry: JsonObject) -> TokenKey | None:
     """None for kinds of keys that are not known here: other programs may use them."""
     import jwt
 
@@ -290,7 +291,7 @@ class TokenCheck:
         if key is None:
             name = "the only one" if key_id is None else shown(key_id)
             raise LogInRefusedError(f"its token is signed by a key that is not known: {name}")
-        claims: dict[str, Any] = self._jwt.decode(
+        return self._jwt.decode(
             token,
             key=key.key,
             algorithms=list(key.algorithms),
@@ -299,7 +300,6 @@ class TokenCheck:
             leeway=self._rules.clock_skew_s,
             options={"require": ["exp", "iat", self._rules.principal_claim]},
         )
-        return claims
 
 
 def _can_be_a_name(text: str) -> bool:

@@ -17,8 +17,8 @@ from storage_engine.zookeeper.znodes.topic_znodes import PERSISTENT_PATHS
 def agree_on_cluster_id(
     metadata_store: MetadataStore,
     *,
-    on_known: Callable[[str], object],
-    on_failed: Callable[[HeadraceError], object],
+    on_known: Callable[[str], None],
+    on_failed: Callable[[HeadraceError], None],
 ) -> None:
     """Make the persistent paths, then read or create the id. Exactly one callback is called."""
 

@@ -34,7 +34,7 @@ from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import Clock, Endpoint, Scheduler, Timer, TransportError
 from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
-from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
+from storage_engine.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from storage_engine.protocol.transport import Transport
 
 DOUBT_MS = 2_000
@@ -231,7 +231,7 @@ class LeaderProbes:
                 on_reply=partial(self._on_reply, leader),
             )
 
-    def _on_reply(self, leader: BrokerInfo, reply: object) -> None:
+    def _on_reply(self, leader: BrokerInfo, reply: ApiVersionsResponse | TransportError) -> None:
         if isinstance(reply, TransportError):
             known = self._metadata.brokers.get(leader.broker_id)
             if known is not None and known.epoch == leader.epoch:

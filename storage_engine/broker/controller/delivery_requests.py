@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from storage_engine.broker import unexpected
 from storage_engine.core.control.cluster_state import BrokerInfo
@@ -28,13 +28,16 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import NO_EPOCH, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import Endpoint, Scheduler, TransportError
 from storage_engine.protocol.apis import leader_and_isr, stop_replica, update_metadata
-from storage_engine.protocol.apis.spec import MAX_ITEMS
+from storage_engine.protocol.apis.spec import MAX_ITEMS, AnyApi
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.transport import Transport
 from storage_engine.zookeeper.flow import Flow, Flows, pause
 
 log = logging.getLogger(__name__)
 
+Item = TypeVar("Item")
+_OfReplicas = leader_and_isr.LeaderAndIsrResponse | stop_replica.StopReplicaResponse
+OrderReply = update_metadata.UpdateMetadataResponse | _OfReplicas | TransportError
 
 ORDER_VERSION = 0
 """The version of all orders."""
@@ -53,8 +56,12 @@ class OrderSender(NamedTuple):
 class OrderRequest(NamedTuple):
     """A message to a broker, with its API."""
 
-    spec: Any
-    message: Any
+    spec: AnyApi
+    message: (
+        update_metadata.UpdateMetadataRequest
+        | leader_and_isr.LeaderAndIsrRequest
+        | stop_replica.StopReplicaRequest
+    )
 
 
 class MetadataPart(NamedTuple):
@@ -83,10 +90,11 @@ class MetadataParts:
             or before.removed_topics != delivery.removed_topics
         ):
             live = {broker.broker_id for broker in delivery.brokers}
+            items: list[str | PartitionLeadership] = [*delivery.removed_topics, *delivery.metadata]
             self._parts = [
                 _metadata_part(live, part)
                 for part in _parts(
-                    [*delivery.removed_topics, *delivery.metadata],
+                    items,
                     lambda item: 1 if isinstance(item, str) else _items_of_metadata(item, live),
                     _room(delivery),
                 )
@@ -95,7 +103,7 @@ class MetadataParts:
         return self._parts
 
 
-def _metadata_part(live: set[BrokerId], part: list[Any]) -> MetadataPart:
+def _metadata_part(live: set[BrokerId], part: list[str | PartitionLeadership]) -> MetadataPart:
     items = [item for item in part if not isinstance(item, str)]
     return MetadataPart(
         [item for item in part if isinstance(item, str)],
@@ -148,12 +156,12 @@ def rounds_of(
         yield [make()]
 
 
-def _parts(items: Sequence[Any], size_of: Callable[[Any], int], room: int) -> list[list[Any]]:
+def _parts(items: Sequence[Item], size_of: Callable[[Item], int], room: int) -> list[list[Item]]:
     """All of the items in one list where there is room for them, else in as many as it takes."""
     sizes = [size_of(item) for item in items]
     if sum(sizes) <= room:
         return [list(items)]
-    parts: list[list[Any]] = [[]]
+    parts: list[list[Item]] = [[]]
     left = PART_ITEMS
     for item, size in zip(items, sizes, strict=True):
         if size > left and parts[-1]:
@@ -279,12 +287,12 @@ def without_unsendable(
     empty = replace(
         delivery, brokers=(), metadata=(), removed_topics=(), leadership=(), stop=(), full=False
     )
+    only = partial(replace, empty)
     left_out: dict[str, None] = {}
 
-    def sendable(what: str, item: Any, name: object) -> bool:
-        alone: dict[str, Any] = {what: (item,)}
+    def sendable(what: str, name: BrokerId | TopicPartition | str, alone: OrderDelivery) -> bool:
         try:
-            for requests in rounds_of(sender, replace(empty, **alone)):
+            for requests in rounds_of(sender, alone):
                 for spec, message in requests:
                     encode_request_frame(spec, ORDER_VERSION, 0, "", message)
         except Exception:  # noqa: BLE001 - what is looked for is whatever can't be sent
@@ -294,13 +302,23 @@ def without_unsendable(
 
     sound = replace(
         delivery,
-        brokers=tuple(b for b in delivery.brokers if sendable("brokers", b, b.broker_id)),
-        metadata=tuple(x for x in delivery.metadata if sendable("metadata", x, x.partition)),
-        removed_topics=tuple(
-            topic for topic in delivery.removed_topics if sendable("removed_topics", topic, topic)
+        brokers=tuple(
+            b for b in delivery.brokers if sendable("brokers", b.broker_id, only(brokers=(b,)))
         ),
-        leadership=tuple(x for x in delivery.leadership if sendable("leadership", x, x.partition)),
-        stop=tuple(tp for tp in delivery.stop if sendable("stop", tp, tp)),
+        metadata=tuple(
+            x for x in delivery.metadata if sendable("metadata", x.partition, only(metadata=(x,)))
+        ),
+        removed_topics=tuple(
+            x
+            for x in delivery.removed_topics
+            if sendable("removed_topics", x, only(removed_topics=(x,)))
+        ),
+        leadership=tuple(
+            x
+            for x in delivery.leadership
+            if sendable("leadership", x.partition, only(leadership=(x,)))
+        ),
+        stop=tuple(tp for tp in delivery.stop if sendable("stop", tp, only(stop=(tp,)))),
     )
     return sound, list(left_out)
 
@@ -382,13 +400,13 @@ class ControllerChannel:
         self,
         endpoint: Endpoint,
         rounds: Iterator[list[OrderRequest]],
-        done: Callable[[list[Any] | Exception], None],
+        done: Callable[[list[OrderReply] | Exception], None],
     ) -> None:
         """`done` gets the replies to the next round, none where there is no other, or why it could
         not be sent."""
-        replies: list[Any] = []
+        replies: list[OrderReply] = []
 
-        def on_reply(reply: Any) -> None:
+        def on_reply(reply: OrderReply) -> None:
             replies.append(reply)
             if len(replies) == len(requests):
                 done(replies)
@@ -470,7 +488,7 @@ class _Outcome:
         """Whether what comes next may be sent."""
         return self.failure is None and not self.replaced
 
-    def note(self, reply: Any) -> None:
+    def note(self, reply: OrderReply) -> None:
         if isinstance(reply, TransportError):
             self.failure = reply.reason
             return
@@ -479,14 +497,10 @@ class _Outcome:
             self.replaced = True
         elif code is not ErrorCode.NONE:
             self.failure = code.name
-        elif isinstance(
-            reply, leader_and_isr.LeaderAndIsrResponse | stop_replica.StopReplicaResponse
-        ):
+        elif isinstance(reply, _OfReplicas):
             self._note_partitions(reply)
 
-    def _note_partitions(
-        self, reply: leader_and_isr.LeaderAndIsrResponse | stop_replica.StopReplicaResponse
-    ) -> None:
+    def _note_partitions(self, reply: _OfReplicas) -> None:
         for item in reply.partitions:
             code = ErrorCode.of(item.error_code)
             if code is ErrorCode.KAFKA_STORAGE_ERROR:

@@ -41,6 +41,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, Clock
+from storage_engine.core.replication.partition import LeaderPartition
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.segments.segment_slice import SegmentSlice
 from storage_engine.protocol.records.record_batch import MAGIC, crc_matches, iter_headers
@@ -72,7 +73,7 @@ class DamagedLogError(CorruptRecordError):
 class _Trouble:
     """The failed loads of one partition, until its log is read, while this broker leads it."""
 
-    leader: object
+    leader: LeaderPartition | None
     tries: int = 0
     damaged_offset: int = -1
     damage_tries: int = 0

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from storage_engine.broker.access.access_control import AccessControl, ClientOfBroker
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.handlers.api_call import ApiCall, Handler
+from storage_engine.broker.handlers.api_call import AnyCall, ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.acl_rules import CLUSTER_NAME, AclOperation, ResourceType
@@ -110,7 +110,7 @@ class RequestClient:
 
     __slots__ = ("_access", "_call", "parts")
 
-    def __init__(self, parts: GuardParts, call: ApiCall[Any]) -> None:
+    def __init__(self, parts: GuardParts, call: AnyCall) -> None:
         self.parts = parts
         self._access = parts.access
         self._call = call

@@ -9,7 +9,7 @@ Source: Kafka's documentation of authorization (operations and resources on prot
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.broker.guards import (
     cluster,
@@ -18,11 +18,11 @@ from storage_engine.broker.guards import (
     topics,
     transactions,
 )
-from storage_engine.broker.guards.client import AnyGuard, Asked, GuardParts, RequestClient
-from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall
+from storage_engine.broker.guards.client import AnyGuard, Asked, Guard, GuardParts, RequestClient
+from storage_engine.broker.handlers.api_call import AnyHandler, ApiCall, Handler
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.protocol.apis.registry import name_of
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import AnyApi, Req, Resp
 
 
 class GuardRow(NamedTuple):
@@ -150,6 +150,10 @@ def guarded(parts: GuardParts, spec: AnyApi, handler: AnyHandler) -> AnyHandler:
 
 
 def _guard(
-    parts: GuardParts, guard: AnyGuard, handler: AnyHandler, call: ApiCall[Any], request: Any
+    parts: GuardParts,
+    guard: Guard[Req, Resp],
+    handler: Handler[Resp, Req],
+    call: ApiCall[Resp],
+    request: Req,
 ) -> Steps | None:
     return guard(Asked(RequestClient(parts, call), call, request, handler))

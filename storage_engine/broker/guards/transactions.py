@@ -6,7 +6,7 @@ micro-batches. The topics are asked for where partitions are enlisted and writte
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from storage_engine.broker.guards.client import REFUSALS, Asked, RequestClient, Right, passed
 from storage_engine.broker.guards.groups import itself
@@ -303,7 +303,7 @@ def _of_sink(request: OfSink) -> Iterable[Right]:
     return (Right(AclOperation.WRITE, _TRANSACTION, request.sink),)
 
 
-def _sink_refused(answer_class: Callable[..., Resp]) -> Refusal[Any, Resp]:
+def _sink_refused(answer_class: Callable[..., Resp]) -> Refusal[OfSink, Resp]:
     return briefly(
         lambda code: answer_class(error_code=code, error_message=ErrorCode.of(code).meaning)
     )

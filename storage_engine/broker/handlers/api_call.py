@@ -165,11 +165,11 @@ class ApiCall(Generic[Resp]):
     def _encoded(self, message: Resp) -> list[Buffer]:
         return encode_response_frame(self.spec, self.version, self.correlation_id, message)
 
-    def _on_encoded(self, buffers: Any, error: Exception | None) -> None:
-        if error is not None:
-            self.failed(error)
-        else:
+    def _on_encoded(self, buffers: list[Buffer] | None, error: Exception | None) -> None:
+        if buffers is not None:
             self.exchange.respond(buffers)
+        elif error is not None:
+            self.failed(error)
         self.release()
 
     # What LongWork asks for.
@@ -209,7 +209,9 @@ Handler = Callable[[ApiCall[Resp], Req], Steps | None]
 """A handler whose lists may be long is a generator: where it yields, others get their turn."""
 
 
+AnyCall = ApiCall[Any]
 AnyHandler = Handler[Any, Any]
+AnyRefusal = Callable[[int], Any]
 
 
 class ServedApi(NamedTuple):
@@ -219,7 +221,7 @@ class ServedApi(NamedTuple):
     handler: AnyHandler
     figures: RequestFigures | None = None
     """Where the dispatcher counts requests; None: it does not."""
-    refusal: Callable[[int], Any] | None = None
+    refusal: AnyRefusal | None = None
     """Makes the answer, from its error code, for whoever may not act as a broker; None: the API is
     not for brokers alone, or everybody may."""
 
@@ -256,7 +258,7 @@ class HandlerTable:
             for key, each in self._served.items()
         }
 
-    def reserve(self, refusals: Mapping[int, Callable[[int], Any]]) -> None:
+    def reserve(self, refusals: Mapping[int, AnyRefusal]) -> None:
         """These APIs are for brokers alone; everybody else gets the refusals."""
         self._served = {
             key: each._replace(refusal=refusals.get(key)) for key, each in self._served.items()

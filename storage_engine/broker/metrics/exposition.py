@@ -9,6 +9,7 @@ ends in _total, and in the end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from storage_engine.broker.metrics.catalog import CATALOG, COUNTER, MetricRow
 from storage_engine.core.metrics import Histogram
@@ -54,6 +55,7 @@ LINES_PER_PIECE = 500
 """Lines that are joined at a time, which takes some 50 µs."""
 
 TOTAL = "_total"
+Label = str | int | Path
 
 
 def escaped(text: str) -> str:
@@ -61,7 +63,7 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def labelled(names: Sequence[str], values: Sequence[object]) -> str:
+def labelled(names: Sequence[str], values: Sequence[Label]) -> str:
     """The labels of a line, and the space before its value."""
     if not names:
         return " "
@@ -76,7 +78,7 @@ class Samples:
         self._rows = {row.name: row for row in CATALOG}
         self._lines: dict[str, list[str]] = {row.name: [] for row in CATALOG}
 
-    def add(self, name: str, value: float, *labels: object) -> None:
+    def add(self, name: str, value: float, *labels: Label) -> None:
         """`labels`: the values, in the order of the catalog."""
         row = self._rows[name]
         self._lines[name].append(f"{labelled(row.labels, labels)}{value}\n")
@@ -85,7 +87,7 @@ class Samples:
         """Takes lines that are ready, such as `{topic="a",partition="0"} 7` and a new line."""
         return self._lines[name].append
 
-    def add_histogram(self, name: str, histogram: Histogram, unit: float, *labels: object) -> None:
+    def add_histogram(self, name: str, histogram: Histogram, unit: float, *labels: Label) -> None:
         """`unit`: what a bound and the total are divided by."""
         row = self._rows[name]
         inner = labelled(row.labels, labels).strip()[1:-1]

@@ -14,7 +14,7 @@ from storage_engine.core.metrics import NS_PER_MS, RequestFigures
 from storage_engine.core.ports import Scheduler
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis.fetch import API as FETCH
-from storage_engine.protocol.apis.fetch import FetchRequest
+from storage_engine.protocol.apis.fetch import FetchRequest, FetchResponse
 from storage_engine.protocol.apis.spec import AnyApi
 
 _REQUESTS = "kafka_network_requestmetrics_"
@@ -68,7 +68,7 @@ class RequestCounts:
             return handler
         of_consumers, of_followers = self.of("FetchConsumer"), self.of("FetchFollower")
 
-        def counted(call: ApiCall[object], request: FetchRequest) -> Steps | None:
+        def counted(call: ApiCall[FetchResponse], request: FetchRequest) -> Steps | None:
             figures = of_followers if request.replica_id >= 0 else of_consumers
             counts = figures.counts
             counts[call.version] = number = counts[call.version] + 1

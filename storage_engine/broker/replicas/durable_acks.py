@@ -115,7 +115,7 @@ class DurableAcks:
         replica_log = partition.log
         wanted_end_offset = replica_log.log_end_offset
 
-        def done(_result: object) -> None:
+        def done(_result: None) -> None:
             guarded("the end of a flush", finish)
             self._settle(log_dir, waiting)
 

@@ -232,7 +232,7 @@ class ReplicaMoves:
         written_bytes = move.written_bytes
         job = move.future.log.flush_state.prepare()
 
-        def done(_: object) -> None:
+        def done(_: None) -> None:
             job.finish()
             # One job may be for the oldest part only.
             if move.future.log.is_durable:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Protocol
 
-from storage_engine.broker.shared_threads import SharedThreads
+from storage_engine.broker.shared_threads import Result, SharedThreads
 from storage_engine.core.fair_queue import FIRST, FairQueue, Share
 from storage_engine.core.ports import Background, Scheduler
 
@@ -47,10 +47,6 @@ URGENT_MAX = 64
 Steps = Generator[Callable[[], Any] | None, Any, None]
 """Work that may be interrupted where it yields. What is yielded is None, or a function to run
 beside the loop, whose result (or error) is that of the yield."""
-
-
-OnOutcome = Callable[[Any, Exception | None], None]
-"""Called with the result or the error."""
 
 
 class Metered(Protocol):
@@ -167,11 +163,11 @@ class LongWork:
     def beside(
         self,
         share: Share,
-        work: Callable[[], Any],
-        done: Callable[[Any, Exception | None], None],
+        work: Callable[[], Result],
+        done: Callable[[Result | None, Exception | None], None],
         *,
         size: int = 1,
-        more: Callable[[Any], int] = lambda _result: 0,
+        more: Callable[[Result], int] = lambda _result: 0,
     ) -> None:
         """Runs `work` in the background thread, when it is the turn of its share. `size`: its
         bytes, as far as they are known, `more`: those that are known from the result."""
@@ -265,7 +261,7 @@ class LongWork:
         self._go_on(job)
 
 
-def _outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+def _outcome(work: Callable[[], Result]) -> tuple[Result, None] | tuple[None, Exception]:
     """The result of `work`, or what it raises, even if no thread is expected to raise it."""
     try:
         return work(), None

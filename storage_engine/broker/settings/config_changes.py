@@ -9,6 +9,7 @@ for long enough, by its own clock. Source: R-TOOL1.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.settings.config_store import (
@@ -160,10 +161,7 @@ class ConfigChanges:
 
         gather = Gather(len(children), lambda: None if self._closed else self._refresh_all(named))
         for child in children:
-            self._metadata_store.get(
-                ConfigChangeZNode.path(child),
-                lambda reply, child=child: on_notification(child, reply),  # type: ignore[misc]
-            )
+            self._metadata_store.get(ConfigChangeZNode.path(child), partial(on_notification, child))
 
     def _refresh_all(self, entities: Iterable[ConfigEntity]) -> None:
         wanted = list(entities)

@@ -23,7 +23,6 @@ from storage_engine.core.errors import LogStorageError
 from storage_engine.core.ports import Background, Clock, Scheduler, Timer
 from storage_engine.core.retained.retention import DeletionPolicy
 from storage_engine.log.dirs.log_manager import LogManager
-from storage_engine.log.state.flush_state import FlushJob
 from storage_engine.log.upkeep import DeletionPolicyError
 
 log = logging.getLogger(__name__)
@@ -226,7 +225,7 @@ class LogMaintenance:
         job = replica_log.flush_state.prepare()
         self._flushing.add(partition)
 
-        def done(_result: object) -> None:
+        def done(_result: None) -> None:
             self._flushing.discard(partition)
             job.finish()
 
@@ -234,14 +233,6 @@ class LogMaintenance:
             self._flushing.discard(partition)
             partition.fail(error, of=replica_log)
 
-        self._run(job, done, failed)
-
-    def _run(
-        self,
-        job: FlushJob,
-        done: Callable[[object], None],
-        failed: Callable[[Exception], None],
-    ) -> None:
         self._background.submit(job.run, done, failed)
 
     def _make_good(self) -> None:
@@ -262,11 +253,9 @@ class LogMaintenance:
             if partition.log.segments.has_deleted_files:
                 deleted.extend(partition.log.segments.take_deleted_files(now_ms))
         if deleted:
-            self._background.submit(lambda: self._logs.remove_files(deleted), _ignore, _complain)
-
-
-def _ignore(_result: object) -> None:
-    pass
+            self._background.submit(
+                lambda: self._logs.remove_files(deleted), lambda _: None, _complain
+            )
 
 
 def _complain(error: Exception) -> None:

@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
@@ -321,10 +321,10 @@ class Scrubs:
         hosted = set(self._replicas)
         self._seen_left_alone &= hosted
         known = {partition.topic_partition for partition in hosted}
-        gone: list[dict[TopicPartition, Any]] = [self._retries, self._report_due_ms]
-        for times in gone:
-            for tp in times.keys() - known:
-                del times[tp]
+        for tp in self._retries.keys() - known:
+            del self._retries[tp]
+        for tp in self._report_due_ms.keys() - known:
+            del self._report_due_ms[tp]
 
     def _step(self, current: _Pass, scrub: SegmentScrub) -> None:
         self._background.submit(

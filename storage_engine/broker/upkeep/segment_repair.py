@@ -280,7 +280,7 @@ class SegmentRepair:
             self._on_failure(failure)
             self._end(RepairEnd.GONE)
 
-        def advance(_result: object) -> None:
+        def advance(_result: None) -> None:
             try:
                 goes_on = cleaning.advance(job)
             except LogStorageError as failure:

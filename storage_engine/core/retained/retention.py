@@ -22,9 +22,13 @@ reads from the start within that time learns of the deletion. Source: R-LOG9, R-
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from storage_engine.core.retained.producer_table import AbortedTransaction
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class SegmentFacts(NamedTuple):
@@ -235,9 +239,13 @@ def group_segments(
 
 
 def kept_records(
-    *, offsets: Any, newest_offsets: Any, is_tombstone: Any, tombstone_is_due: Any
-) -> Any:
-    """Return which records stay; all arguments are numpy columns with a row for each record.
+    *,
+    offsets: "NDArray[np.int64]",
+    newest_offsets: "NDArray[np.int64]",
+    is_tombstone: "NDArray[np.bool_]",
+    tombstone_is_due: "NDArray[np.bool_]",
+) -> "NDArray[np.bool_]":
+    """Return which records stay; all arguments have a row for each record.
 
     `newest_offsets` is -1 for keys without a newer record in the pass; `tombstone_is_due` is True
     where the delete horizon of the record's batch is over.

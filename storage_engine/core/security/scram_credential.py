@@ -13,7 +13,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
 
 from storage_engine.core.errors import HeadraceError
 
@@ -52,12 +51,12 @@ class ScramMechanism(enum.Enum):
         return cls(name)  # type: ignore[call-arg]  # mypy takes the members' arguments for it
 
     @property
-    def hash(self) -> Callable[[bytes], Any]:
+    def hash(self) -> Callable[[bytes], "hashlib._Hash"]:
         return hashlib.sha256 if self is ScramMechanism.SHA_256 else hashlib.sha512
 
     @property
     def key_bytes(self) -> int:
-        return int(self.hash(b"").digest_size)
+        return self.hash(b"").digest_size
 
 
 class ScramCredentialError(HeadraceError):
@@ -173,4 +172,5 @@ def load_scramp() -> ModuleType:
 
     if hasattr(core, "Salt"):
         core.Salt.MIN_LENGTH = 1
-    return scramp  # type: ignore[no-any-return]
+    loaded: ModuleType = scramp
+    return loaded

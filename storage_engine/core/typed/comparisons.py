@@ -123,9 +123,9 @@ def _may_compare(comparison: Comparison, is_float: bool, statistics: ColumnStati
         case Operator.NE:
             return not _all_equal(value, statistics)
         case Operator.LT:
-            return minimum < value  # type: ignore[operator]  # a TypeError is caught above
+            return _is_below(minimum, value, may_equal=False)
         case Operator.LE:
-            return minimum <= value  # type: ignore[operator]
+            return _is_below(minimum, value, may_equal=True)
         case Operator.GT:
             # NaN is larger than every number.
             return statistics.has_nan or _reaches(value, statistics, may_equal=False)
@@ -150,9 +150,12 @@ def _may_equal(value: Literal, is_float: bool, statistics: ColumnStatistics) -> 
     minimum = statistics.minimum
     if _is_unknown(minimum) or _is_unknown(statistics.maximum):
         return True
-    return minimum <= value and _reaches(  # type: ignore[operator]
-        value, statistics, may_equal=True
-    )
+    return _is_below(minimum, value, may_equal=True) and _reaches(value, statistics, may_equal=True)
+
+
+def _is_below(least: Literal | None, value: Literal | None, *, may_equal: bool) -> bool:
+    """TypeError for values of different kinds, which `may_match` catches."""
+    return least <= value if may_equal else least < value  # type: ignore[operator]
 
 
 def _reaches(value: Literal, statistics: ColumnStatistics, *, may_equal: bool) -> bool:
@@ -160,8 +163,8 @@ def _reaches(value: Literal, statistics: ColumnStatistics, *, may_equal: bool) -
     maximum = statistics.maximum
     if not statistics.maximum_is_exact:
         # The largest value begins with `maximum`, and what follows is not known.
-        return value <= maximum or _begins_with(value, maximum)  # type: ignore[operator]
-    return value <= maximum if may_equal else value < maximum  # type: ignore[operator]
+        return _is_below(value, maximum, may_equal=True) or _begins_with(value, maximum)
+    return _is_below(value, maximum, may_equal=may_equal)
 
 
 def _all_equal(value: Literal, statistics: ColumnStatistics) -> bool:

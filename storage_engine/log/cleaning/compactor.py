@@ -14,9 +14,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.retained.producer_table import AbortedTransaction
@@ -47,7 +49,7 @@ from storage_engine.protocol.records.record_filter import (
     StoredBatch,
     emptied,
 )
-from storage_engine.protocol.records.varints import Ints, Mask
+from storage_engine.protocol.records.varints import Ints, Mask, Number
 from storage_engine.protocol.typed.damage import damaged_part
 from storage_engine.protocol.typed.kept_rows import OpenTypedBatches, decoded_size
 from storage_engine.protocol.typed.typed_batch import is_typed
@@ -169,13 +171,13 @@ class OpenedBatches(Protocol):
     @property
     def offsets(self) -> Ints: ...
 
-    def key_arrays(self) -> Iterable[Any]:
-        """Return all keys as pa.BinaryArrays; null where `has_key` is False."""
+    def key_arrays(self) -> Iterable[pa.Array]:
+        """Return all keys as binary; null where `has_key` is False."""
         ...
 
     def __len__(self) -> int: ...
 
-    def per_record(self, per_batch: Any) -> Any: ...
+    def per_record(self, per_batch: npt.NDArray[Number]) -> npt.NDArray[Number]: ...
 
     def per_batch(self, per_record: Mask) -> Ints:
         """Return for how many records of each batch it is true."""

@@ -22,7 +22,7 @@ Source: R-LOG10, Lemire and Kaser, "Strongly universal string hashing is fast" (
 import hashlib
 import secrets
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ class KeyHasher:
         count = 2 + LONG_KEY_BYTES // _WORD_BYTES
         self._coefficients = generator.integers(0, 1 << 64, (_LANES, count), dtype=np.uint64)
 
-    def hash(self, keys: Any) -> KeyHashes:
+    def hash(self, keys: pa.Array) -> KeyHashes:
         """Return the hashes of a pa.BinaryArray; a null counts as an empty key."""
         if keys.null_count:
             keys = pc.fill_null(keys, b"")
@@ -87,7 +87,7 @@ class KeyHasher:
             hashes.high[row], hashes.low[row] = self._hash_long(long_keys[number].as_buffer())
         return hashes
 
-    def _hash_short(self, keys: Any, lengths: Ints) -> KeyHashes:
+    def _hash_short(self, keys: pa.Array, lengths: Ints) -> KeyHashes:
         count = len(keys)
         length_words = binary_array(
             np.arange(0, _WORD_BYTES * (count + 1), _WORD_BYTES, dtype=np.int32),
@@ -105,7 +105,7 @@ class KeyHasher:
             lanes.append((np.add.reduceat(products, firsts) + coefficients[0]) >> _HALF)
         return KeyHashes((lanes[0] << _HALF) | lanes[1], (lanes[2] << _HALF) | lanes[3])
 
-    def _hash_long(self, key: Any) -> tuple[int, int]:
+    def _hash_long(self, key: pa.Buffer) -> tuple[int, int]:
         digest = hashlib.blake2b(key, digest_size=16, key=self._seed).digest()
         return int.from_bytes(digest[:8]), int.from_bytes(digest[8:])
 

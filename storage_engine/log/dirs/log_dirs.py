@@ -145,7 +145,7 @@ class LogDirs:
         logger.error("log dir left out until the next start log_dir=%s: %s", path, error)
         self._lost.append(path)
 
-    def write_in_each(self, write: Callable[[BrokerLogDir], object]) -> dict[Path, OSError]:
+    def write_in_each(self, write: Callable[[BrokerLogDir], None]) -> dict[Path, OSError]:
         """Does `write` in each working log dir; returns the failed ones with their errors. A
         failure does not stop the others."""
         failed = {}

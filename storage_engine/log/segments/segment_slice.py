@@ -27,16 +27,16 @@ class ReadPositions:
     __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        self._places: dict[int, tuple[object, int]] = {}
+        self._places: dict[int, tuple[LogSegment, int]] = {}
 
-    def get(self, segment: object, offset: int) -> int | None:
+    def get(self, segment: LogSegment, offset: int) -> int | None:
         """Return the position in `segment` of the first batch that ends at or after `offset`, or of
         the end of the file.
         """
         place = self._places.get(offset)
         return place[1] if place is not None and place[0] is segment else None
 
-    def put(self, segment: object, offset: int, position: int) -> None:
+    def put(self, segment: LogSegment, offset: int, position: int) -> None:
         places = self._places
         if len(places) >= POSITIONS_MAX and offset not in places:
             del places[next(iter(places))]
@@ -77,7 +77,7 @@ class SegmentSlice:
             return memoryview(self._copy)
         return self._source.view(self._position, self._size)
 
-    def is_current_in(self, segment: object) -> bool:
+    def is_current_in(self, segment: LogSegment) -> bool:
         """Whether these batches are of that segment, and it was not truncated since."""
         return self._source is segment and self._source.cuts == self._cuts
 

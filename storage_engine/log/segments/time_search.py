@@ -14,12 +14,20 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.log.segments.log_segment import LogSegment
 from storage_engine.protocol.records.record_batch import BatchHeader
 from storage_engine.protocol.typed.typed_batch import is_typed
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from storage_engine.protocol.records.varints import Ints
+
+Found = TypeVar("Found")
 
 DECOMPRESSED_MAX_BYTES = 64 << 20
 """The limit of decompressed bytes: a larger batch is treated as a whole, since a small batch must
@@ -40,7 +48,10 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: int
 
 
-Search = Generator[Callable[[], Any] | None, Any, TimestampedOffset | None]
+Searching = Generator[Callable[[], "RecordTimes"] | None, "RecordTimes", Found]
+"""What is sent is the result of the function that was yielded."""
+
+Search = Searching[TimestampedOffset | None]
 
 
 class TimeSearch:
@@ -116,7 +127,7 @@ class TimeSearch:
 
     def _largest_time(
         self, inside: Sequence[LogSegment], start_offset: int, end_offset: int
-    ) -> Generator[Any, Any, tuple[int, TimestampedOffset | None]]:
+    ) -> Searching[tuple[int, TimestampedOffset | None]]:
         """Find the largest timestamp of whole batches in the range; and, of a batch that begins
         before it, the first of the latest records."""
         largest = -1
@@ -143,7 +154,7 @@ class TimeSearch:
 
     def _largest_time_filled(
         self, inside: Sequence[LogSegment], start_offset: int, end_offset: int
-    ) -> Generator[Any, Any, int]:
+    ) -> Searching[int]:
         """Find the largest timestamp of whole batches in the range that have records; -1 when there
         is none."""
         largest = -1
@@ -256,8 +267,7 @@ def _all_have_one_time(header: BatchHeader) -> bool:
 class RecordTimes:
     """The offset and timestamp of every record of a batch in a range of offsets, in their order."""
 
-    def __init__(self, offsets: Any, timestamps_ms: Any) -> None:
-        """Two arrays of numpy."""
+    def __init__(self, offsets: "Ints", timestamps_ms: "Ints") -> None:
         self._offsets = offsets
         self._timestamps_ms = timestamps_ms
 
@@ -269,7 +279,7 @@ class RecordTimes:
         times = self._timestamps_ms
         return self._first((times == times.max()).nonzero()[0]) if len(times) else None
 
-    def _first(self, places: Any) -> tuple[int, int] | None:
+    def _first(self, places: "npt.NDArray[np.intp]") -> tuple[int, int] | None:
         if not len(places):
             return None
         place = places[0]

@@ -27,7 +27,7 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.principal import ANONYMOUS, Principal, PrincipalMapping
@@ -40,6 +40,9 @@ from storage_engine.net.tls.stores import (
     load_key_store,
     load_trust_store,
 )
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 OnRefused = Callable[[ssl.SSLError], None]
 
@@ -95,11 +98,12 @@ class AlertingContext(ssl.SSLContext):
         self,
         incoming: ssl.MemoryBIO,
         outgoing: ssl.MemoryBIO,
-        *more: Any,
-        **options: Any,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
         """As the library's, of which the loops ask for each connection."""
-        made = super().wrap_bio(incoming, outgoing, *more, **options)
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         assert isinstance(made, AlertingHandshake)
         made.attend(incoming, outgoing, on_refused.get())
         return made
@@ -330,13 +334,12 @@ def subject_of(certificate: bytes) -> str:
     return text if len(text) <= SUBJECT_MAX_CHARACTERS else ""
 
 
-def _attribute(alone: object, attribute: object) -> str:
-    oid: str = attribute.oid.dotted_string  # type: ignore[attr-defined]
+def _attribute(alone: "x509.Name", attribute: "x509.NameAttribute[str | bytes]") -> str:
+    oid = attribute.oid.dotted_string
     name = _SHORT_NAMES.get(oid)
-    value = attribute.value  # type: ignore[attr-defined]
+    value = attribute.value
     if name is None or not isinstance(value, str):
-        encoded: bytes = alone.public_bytes()  # type: ignore[attr-defined]
-        return f"{oid}=#{_value_of(encoded).hex()}"
+        return f"{oid}=#{_value_of(alone.public_bytes()).hex()}"
     return f"{name}={_escaped(value)}"
 
 

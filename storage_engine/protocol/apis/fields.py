@@ -15,7 +15,7 @@ null. `struct_codec` reads and writes messages along these.
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from storage_engine.protocol.apis.wire import NO_TOPIC_ID, Reader, Writer
@@ -29,21 +29,25 @@ WIRE = "wire"
 """The key of a `Wire` in the metadata of a dataclass's field."""
 
 
-class Kind(NamedTuple):
+class Kind(NamedTuple, Generic[Value]):
     """How a value is read and written."""
 
-    read: Callable[[Reader], Any]
-    write: Callable[[Writer, Any], None]
+    read: Callable[[Reader], Value]
+    write: Callable[[Writer, Value], None]
     least_bytes: int
     """The fewest bytes that it takes."""
     packed: str = ""
     """The format with which `struct` packs it among its neighbours, if it does."""
 
 
+AnyKind = Kind[Any]
+"""That of a value of which only a version of its message is known."""
+
+
 class Wire(NamedTuple):
     """One field on the wire."""
 
-    kind: str | type | Kind
+    kind: str | type | AnyKind
     """The name of a primitive type, or the class of a struct."""
     first: int
     last: int
@@ -53,72 +57,72 @@ class Wire(NamedTuple):
     is_by_topic: bool = False
 
 
-def _value(default: Value, *wire: str | type | int | None) -> Value:
-    return field(default=default, metadata={WIRE: Wire(*wire)})  # type: ignore[arg-type]
+def _value(default: Value, wire: Wire) -> Value:
+    return field(default=default, metadata={WIRE: wire})
 
 
 def _array(
     kind: str | type, first: int, last: int, tag: int | None = None, null_from: int = NEVER
-) -> list[Any]:
+) -> list[Value]:
     wire = Wire(kind, first, last, tag, null_from, is_array=True)
     return field(default_factory=list, metadata={WIRE: wire})
 
 
 def _nullable_array(
     kind: str | type, first: int, last: int, null_from: int, is_null: bool
-) -> list[Any] | None:
+) -> list[Value] | None:
     """`is_null`: by default, instead of empty."""
     if is_null:
-        return _value(None, kind, first, last, None, null_from, True)
+        return _value(None, Wire(kind, first, last, None, null_from, is_array=True))
     return _array(kind, first, last, None, null_from)
 
 
 def int8(first: int = 0, last: int = NEWEST, *, default: int = 0) -> int:
-    return _value(default, "int8", first, last)
+    return _value(default, Wire("int8", first, last))
 
 
 def int16(first: int = 0, last: int = NEWEST, *, default: int = 0, tag: int | None = None) -> int:
-    return _value(default, "int16", first, last, tag)
+    return _value(default, Wire("int16", first, last, tag))
 
 
 def int32(first: int = 0, last: int = NEWEST, *, default: int = 0) -> int:
-    return _value(default, "int32", first, last)
+    return _value(default, Wire("int32", first, last))
 
 
 def int64(first: int = 0, last: int = NEWEST, *, default: int = 0, tag: int | None = None) -> int:
-    return _value(default, "int64", first, last, tag)
+    return _value(default, Wire("int64", first, last, tag))
 
 
 def float64(first: int = 0, last: int = NEWEST) -> float:
-    return _value(0.0, "float64", first, last)
+    return _value(0.0, Wire("float64", first, last))
 
 
 def boolean(first: int = 0, last: int = NEWEST, *, default: bool = False) -> bool:
-    return _value(default, "bool", first, last)
+    return _value(default, Wire("bool", first, last))
 
 
 def uuid(first: int = 0, last: int = NEWEST) -> UUID:
-    return _value(NO_TOPIC_ID, "uuid", first, last)
+    return _value(NO_TOPIC_ID, Wire("uuid", first, last))
 
 
 def string(first: int = 0, last: int = NEWEST, *, default: str = "") -> str:
-    return _value(default, "string", first, last)
+    return _value(default, Wire("string", first, last))
 
 
 def name() -> str:
     """A string that repeats, as the name of a topic does."""
-    return _value("", "name", 0, NEWEST)
+    return _value("", Wire("name", 0, NEWEST))
 
 
 def nullable_name(first: int = 0, *, null_from: int = 0) -> str | None:
     """Null by default. Before `null_from` it is written as an empty one."""
-    return _value(None, "name", first, NEWEST, None, null_from)
+    return _value(None, Wire("name", first, NEWEST, None, null_from))
 
 
 def nullable_string(
     first: int = 0, last: int = NEWEST, *, default: str | None = "", null_from: int = 0
 ) -> str | None:
-    return _value(default, "string", first, last, None, null_from)
+    return _value(default, Wire("string", first, last, None, null_from))
 
 
 def binary(first: int = 0, last: int = NEWEST) -> bytes:
@@ -127,7 +131,7 @@ def binary(first: int = 0, last: int = NEWEST) -> bytes:
 
 
 def nullable_struct(of: type[Struct], first: int = 0, last: int = NEWEST) -> Struct | None:
-    return _value(None, of, first, last, None, 0)
+    return _value(None, Wire(of, first, last, None, 0))
 
 
 def int8s(first: int = 0, last: int = NEWEST) -> Sequence[int]:

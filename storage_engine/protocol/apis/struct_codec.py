@@ -8,12 +8,12 @@ KIP-482; KIP-893 for structs that may be null.
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, is_dataclass
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from storage_engine.core.errors import InvalidRequestError
-from storage_engine.protocol.apis.fields import WIRE, Kind, Wire
+from storage_engine.protocol.apis.fields import WIRE, AnyKind, Kind, Value, Wire
 from storage_engine.protocol.apis.registry import APIS
 from storage_engine.protocol.apis.spec import ApiSpec, Buffer, Encode, Req, Resp
 from storage_engine.protocol.apis.wire import (
@@ -30,8 +30,7 @@ from storage_engine.protocol.apis.wire import (
 
 Record = TypeVar("Record")
 
-
-_layouts: dict[type, dict[str, Any]] = {}
+_layouts: dict[type, dict[str, Field[Any]]] = {}
 """The fields of classes that say nothing of the wire themselves."""
 
 
@@ -41,8 +40,7 @@ def lay_out(record_class: type, **wire_fields: Any) -> None:
 
 
 def read_struct(record_class: type[Record], version: int, reader: Reader) -> Record:
-    record: Record = _codec(record_class, version, reader.flexible).read(reader)
-    return record
+    return _codec(record_class, version, reader.flexible).read(reader)
 
 
 def write_struct(writer: Writer, version: int, record: Record) -> None:
@@ -78,10 +76,10 @@ def encoder_of(message_class: type[Req], first_flexible: int | None) -> Encode[R
     return encode
 
 
-_codecs: dict[tuple[Any, int, bool], "_StructCodec"] = {}
+_codecs: dict[tuple[type, int, bool], "_StructCodec[Any]"] = {}
 
 
-def _codec(struct_class: Any, version: int, flexible: bool) -> "_StructCodec":
+def _codec(struct_class: type[Record], version: int, flexible: bool) -> "_StructCodec[Record]":
     key = struct_class, version, flexible
     codec = _codecs.get(key)
     if codec is None:
@@ -89,13 +87,14 @@ def _codec(struct_class: Any, version: int, flexible: bool) -> "_StructCodec":
     return codec
 
 
-class _StructCodec:
+class _StructCodec(Generic[Record]):
     """Reads and writes one class in one version."""
 
-    def __init__(self, struct_class: Any, version: int, flexible: bool) -> None:
+    def __init__(self, struct_class: type[Record], version: int, flexible: bool) -> None:
         self._make = struct_class
         layout = _layouts.get(struct_class)
-        named = layout or {each.name: each for each in fields(struct_class)}
+        own = fields(struct_class) if is_dataclass(struct_class) else ()
+        named = layout or {each.name: each for each in own}
         # What the version does not have of a class that may have no defaults.
         self._absent = {
             name: each.default
@@ -105,10 +104,10 @@ class _StructCodec:
         self._reads: list[tuple[str, tuple[str, ...] | None, Callable[[Reader], Any]]] = []
         """A field's name, or the names of a run of fields of fixed size, whose values are a tuple;
         and what reads it."""
-        self._writes: list[tuple[Callable[[Any], Any], Callable[[Writer, Any], None]]] = []
-        self._tagged: dict[int, tuple[str, Field[Any], Kind]] = {}
+        self._writes: list[tuple[attrgetter[Any], Callable[[Writer, Any], None]]] = []
+        self._tagged: dict[int, tuple[str, Field[Any], AnyKind]] = {}
         self.least_bytes = 1 if flexible else 0
-        run: list[tuple[str, Kind]] = []
+        run: list[tuple[str, AnyKind]] = []
         for name, each in named.items():
             wire: Wire = each.metadata[WIRE]
             if not wire.first <= version <= wire.last:
@@ -125,7 +124,7 @@ class _StructCodec:
         if run:
             self._add(run)
 
-    def _add(self, run: list[tuple[str, Kind]]) -> None:
+    def _add(self, run: list[tuple[str, AnyKind]]) -> None:
         names = tuple(name for name, _ in run)
         kind = run[0][1]
         if len(run) > 1:
@@ -133,7 +132,7 @@ class _StructCodec:
         self._reads.append((names[0], names if len(run) > 1 else None, kind.read))
         self._writes.append((attrgetter(*names), kind.write))
 
-    def read(self, reader: Reader, **known: str) -> Any:
+    def read(self, reader: Reader, **known: str) -> Record:
         """`known`: what the wire has elsewhere."""
         values = {**self._absent, **known}
         for name, names, read in self._reads:
@@ -151,13 +150,13 @@ class _StructCodec:
                 reader.items_left = tagged.items_left
         return self._make(**values)
 
-    def write(self, writer: Writer, message: Any) -> None:
+    def write(self, writer: Writer, message: Record) -> None:
         for get, write in self._writes:
             write(writer, get(message))
         if writer.flexible:
             writer.tags(self._tags(message) if self._tagged else ())
 
-    def _tags(self, message: Any) -> list[tuple[int, bytes]]:
+    def _tags(self, message: Record) -> list[tuple[int, bytes]]:
         tags = []
         for tag, (name, each, kind) in sorted(self._tagged.items()):
             value = getattr(message, name)
@@ -171,22 +170,22 @@ class _StructCodec:
         return tags
 
 
-def _packed(formats: str) -> Kind:
+def _packed(formats: str) -> Kind[tuple[float, ...]]:
     """A run of values of fixed size."""
     packed = struct.Struct(">" + formats)
 
-    def read(reader: Reader) -> tuple[Any, ...]:
+    def read(reader: Reader) -> tuple[float, ...]:
         position = reader.position
         reader.position = position + packed.size
         return packed.unpack_from(reader.data, position)
 
-    def write(writer: Writer, values: tuple[Any, ...]) -> None:
+    def write(writer: Writer, values: tuple[float, ...]) -> None:
         writer.data += packed.pack(*values)
 
     return Kind(read, write, packed.size)
 
 
-def _kind_of(wire: Wire, version: int, flexible: bool) -> Kind:
+def _kind_of(wire: Wire, version: int, flexible: bool) -> AnyKind:
     nullable = version >= wire.null_from
     if isinstance(wire.kind, Kind):
         return wire.kind
@@ -201,13 +200,13 @@ def _kind_of(wire: Wire, version: int, flexible: bool) -> Kind:
     return _array(kind, nullable, flexible) if wire.is_array else kind
 
 
-def struct_kind(struct_class: type, version: int, flexible: bool) -> Kind:
+def struct_kind(struct_class: type[Record], version: int, flexible: bool) -> Kind[Record]:
     """Return how a struct is read and written."""
     codec = _codec(struct_class, version, flexible)
     return Kind(codec.read, codec.write, codec.least_bytes)
 
 
-def _sized(kind: str, nullable: bool, flexible: bool) -> Kind:
+def _sized(kind: str, nullable: bool, flexible: bool) -> AnyKind:
     if kind == "string":
         read = Reader.nullable_string if nullable else Reader.string
         return Kind(read, _write_string, 1 if flexible else 2)
@@ -219,16 +218,16 @@ def _sized(kind: str, nullable: bool, flexible: bool) -> Kind:
     return Kind(_read_bytes, _write_bytes, 1 if flexible else 4)
 
 
-def _array(kind: Kind, nullable: bool, flexible: bool) -> Kind:
+def _array(kind: Kind[Value], nullable: bool, flexible: bool) -> AnyKind:
     if kind.packed == "i" and not nullable:
         return Kind(Reader.int32s, Writer.int32s, 1 if flexible else 4)
     read_item, write_item, item_bytes, _packed = kind
 
-    def read(reader: Reader) -> list[Any] | None:
+    def read(reader: Reader) -> list[Value] | None:
         count = reader.count(item_bytes, -1 if nullable else 0)
         return None if count < 0 else [read_item(reader) for _ in range(count)]
 
-    def write(writer: Writer, items: Any) -> None:
+    def write(writer: Writer, items: Sequence[Value] | None) -> None:
         if items is None:
             writer.count(-1)
             return
@@ -239,7 +238,7 @@ def _array(kind: Kind, nullable: bool, flexible: bool) -> Kind:
     return Kind(read, write, 1 if flexible else 4)
 
 
-def _rows_by_topic(row: _StructCodec, flexible: bool) -> Kind:
+def _rows_by_topic(row: _StructCodec[OfTopic], flexible: bool) -> Kind[Sequence[OfTopic]]:
     def read(reader: Reader) -> list[OfTopic]:
         rows = []
         for _ in range(reader.count(3 if flexible else 6)):
@@ -262,16 +261,16 @@ def _rows_by_topic(row: _StructCodec, flexible: bool) -> Kind:
     return Kind(read, write, 1 if flexible else 4)
 
 
-def _nullable_struct(kind: Kind) -> Kind:
+def _nullable_struct(kind: Kind[Value]) -> Kind[Value | None]:
     """A struct behind a marker byte: -1 for null, 1 for a value (KIP-893)."""
 
-    def read(reader: Reader) -> Any:
+    def read(reader: Reader) -> Value | None:
         marker = reader.int8()
         if marker not in (-1, 1):
             raise InvalidRequestError(f"a nullable struct starts with {marker}, not with -1 or 1")
         return None if marker == -1 else kind.read(reader)
 
-    def write(writer: Writer, value: Any) -> None:
+    def write(writer: Writer, value: Value | None) -> None:
         writer.int8(-1 if value is None else 1)
         if value is not None:
             kind.write(writer, value)
@@ -311,7 +310,7 @@ def _write_float64(writer: Writer, value: float) -> None:
     writer.data += FLOAT64.pack(value)
 
 
-_PRIMITIVES: dict[str, Kind] = {
+_PRIMITIVES: dict[str, AnyKind] = {
     "bool": Kind(Reader.boolean, Writer.boolean, 1, "?"),
     "int8": Kind(Reader.int8, Writer.int8, 1, "b"),
     "int16": Kind(Reader.int16, Writer.int16, 2, "h"),

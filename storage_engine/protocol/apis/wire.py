@@ -71,7 +71,7 @@ def name_from(raw: bytes) -> str:
     return name
 
 
-def malformed(what: str, cause: str | InvalidRequestError) -> NoReturn:
+def malformed(what: str, cause: Exception | str) -> NoReturn:
     """Raise InvalidRequestError for bytes that are not `what`."""
     raise InvalidRequestError(f"malformed {what}: {cause}; the connection is closed") from None
 

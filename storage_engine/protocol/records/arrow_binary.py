@@ -5,7 +5,6 @@ Payload bytes are copied once, by one Arrow kernel (join or take), never by Pyth
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +12,10 @@ import pyarrow as pa
 
 from storage_engine.core.errors import InvalidRecordError
 from storage_engine.protocol.records.arrow_kernels import take
-from storage_engine.protocol.records.varints import Ints, VarintColumn, write_column
+from storage_engine.protocol.records.varints import Ints, Number, VarintColumn, write_column
 
-Offsets = npt.NDArray[Any]
-"""The type is int32 or int64, as in the array."""
+Offsets = npt.NDArray[np.int32] | Ints
+"""The type is that of the array."""
 
 NULL_LENGTH = -1
 """The length that stands for null in a record."""
@@ -35,8 +34,7 @@ class BinaryValues:
     """The length of each row; NULL_LENGTH for a null."""
     offsets: Offsets
     """Row i is data[offsets[i] : offsets[i + 1]]; a null row is empty."""
-    data: Any
-    """A pa.Buffer."""
+    data: pa.Buffer
 
     @property
     def all_null(self) -> bool:
@@ -72,11 +70,12 @@ def int64_values(array: pa.Array) -> Ints:
     """A pa.Int64Array without nulls, not copied. Not by `to_numpy`, which imports pandas too."""
     if not len(array):
         return np.empty(0, np.int64)
-    values: Ints = numbers_in(array.buffers()[1], np.int64, array.offset, len(array))
-    return values
+    return numbers_in(array.buffers()[1], np.int64, array.offset, len(array))
 
 
-def numbers_in(buffer: pa.Buffer, kind: Any, start: int, count: int) -> Any:
+def numbers_in(
+    buffer: pa.Buffer, kind: type[Number], start: int, count: int
+) -> npt.NDArray[Number]:
     """Return `count` numbers of a pa.Buffer from number `start` on. Arrow's messages may have
     buffers that end with a part of a number."""
     return np.frombuffer(buffer, kind, count, start * np.dtype(kind).itemsize)
@@ -140,10 +139,10 @@ def one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def _offsets_of(array: pa.Array) -> Offsets:
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
-    offsets: Offsets = numbers_in(
-        array.buffers()[1], np.int64 if wide else np.int32, array.offset, len(array) + 1
-    )
-    return offsets
+    buffer, start, count = array.buffers()[1], array.offset, len(array) + 1
+    if wide:
+        return numbers_in(buffer, np.int64, start, count)
+    return numbers_in(buffer, np.int32, start, count)
 
 
 def _with_empty_nulls(array: pa.Array) -> pa.Array:
@@ -154,7 +153,7 @@ def _with_empty_nulls(array: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_valid(array), filled, pa.scalar(None, array.type))
 
 
-def join(*columns: Any) -> pa.Array:
+def join(*columns: pa.Array | pa.Scalar) -> pa.Array:
     """Join, row by row, the bytes of all columns (arrays without nulls, scalars)."""
     import pyarrow.compute as pc
 

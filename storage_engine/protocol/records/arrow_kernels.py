@@ -6,8 +6,6 @@ Arrays' own methods, such as `cast`, import it; and `pa.array` and `pa.scalar` i
 it is installed.
 """
 
-from typing import Any
-
 import pyarrow as pa
 
 try:
@@ -26,7 +24,9 @@ def take(array: pa.Array, indices: pa.Array) -> pa.Array:
     return compute.call_function("take", [array, indices])
 
 
-def kernel(name: str, *arguments: pa.Array | pa.Scalar, options: Any = None) -> pa.Array:
+def kernel(
+    name: str, *arguments: pa.Array | pa.Scalar, options: _compute.FunctionOptions | None = None
+) -> pa.Array:
     """The result of the kernel of that name, for which the arguments must have the right types."""
     return compute.call_function(name, list(arguments), options)
 

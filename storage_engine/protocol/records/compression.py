@@ -26,7 +26,7 @@ Source: KIP-57 (LZ4 framing), KIP-110 (zstd), the snappy-java and LZ4 frame form
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from storage_engine.core.errors import (
     CorruptRecordError,
@@ -289,7 +289,7 @@ def _arrow_codec(name: str, level: int | None = None) -> "pa.Codec":
     return pa.Codec(name, level)
 
 
-def _view(buffer: Any) -> memoryview:
+def _view(buffer: "pa.Buffer") -> memoryview:
     """Return the bytes of a pa.Buffer. A codec shrinks its output buffer, and a view of that buffer
     itself would still have the old length (seen with PyArrow 26); a view of a slice has the right
     one."""
@@ -302,6 +302,6 @@ def _too_large(max_bytes: int) -> DecompressedTooLargeError:
     )
 
 
-def _damaged(name: str, reason: Any) -> CorruptRecordError:
+def _damaged(name: str, reason: Exception | str) -> CorruptRecordError:
     text = " ".join(str(reason).split())
     return CorruptRecordError(f"its {name} data is damaged: {text}")

@@ -12,7 +12,7 @@ Source: the record format of the Kafka protocol (drawn in record_encoder.py); R-
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Generic, NamedTuple, TypeAlias, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,13 @@ class DecodedRecords:
         return _plain_array(microseconds, pa.timestamp("us", tz="UTC"))
 
 
+Buffer: TypeAlias = BytesLike | pa.Buffer
+"""Concatenated batches in log order."""
+
+Log = TypeVar("Log")
+"""What names a log."""
+
+
 class Decoding(TypedDict, total=False):
     """How batches are decoded, as `iter_decoded_logs` has it."""
 
@@ -103,7 +110,7 @@ class Decoding(TypedDict, total=False):
 
 
 def decode_batches(
-    buffers: Any,
+    buffers: Buffer | Iterable[Buffer],
     *,
     start_offset: int = 0,
     end_offset: int | None = None,
@@ -128,7 +135,7 @@ def decode_batches(
 
 
 def iter_decoded(
-    buffers: Any,
+    buffers: Buffer | Iterable[Buffer],
     *,
     start_offset: int = 0,
     end_offset: int | None = None,
@@ -146,26 +153,25 @@ def iter_decoded(
     return (each.records for each in iter_decoded_logs(pieces, **decoding))
 
 
-class LogPiece(NamedTuple):
+class LogPiece(NamedTuple, Generic[Log]):
     """Concatenated batches of one log, and which of its offsets are wanted."""
 
-    log: Any
-    """Whatever names it."""
-    buffer: Any
+    log: Log
+    buffer: Buffer
     start_offset: int = 0
     end_offset: int | None = None
 
 
-class DecodedLogs(NamedTuple):
+class DecodedLogs(NamedTuple, Generic[Log]):
     """Records of several logs."""
 
     records: DecodedRecords
-    rows: list[tuple[Any, int]]
+    rows: list[tuple[Log, int]]
     """The log of so many rows, one after the other."""
 
 
 def iter_decoded_logs(
-    pieces: Iterable[LogPiece],
+    pieces: Iterable[LogPiece[Log]],
     *,
     include_headers: bool = False,
     include_keys: bool = True,
@@ -173,11 +179,11 @@ def iter_decoded_logs(
     max_decompressed_bytes: int | None = None,
     check_crcs: bool = True,
     group_bytes: int = GROUP_BYTES,
-) -> Iterator[DecodedLogs]:
+) -> Iterator[DecodedLogs[Log]]:
     """`iter_decoded` for several logs, whose small pieces are decoded in one pass. Rows come in the
     order of the pieces."""
     columns = _Columns(include_keys, include_values, include_headers)
-    group = _Group()
+    group: _Group[Log] = _Group()
     for part in _parts(pieces, max_decompressed_bytes, check_crcs=check_crcs):
         if group.size + len(part.section.records) > LARGEST_ARRAY_BYTES:
             yield from _decode_group(group, columns)
@@ -190,8 +196,8 @@ def iter_decoded_logs(
 
 
 def _parts(
-    pieces: Iterable[LogPiece], max_bytes: int | None, *, check_crcs: bool
-) -> Iterator["_Part"]:
+    pieces: Iterable[LogPiece[Log]], max_bytes: int | None, *, check_crcs: bool
+) -> Iterator["_Part[Log]"]:
     for piece in pieces:
         wanted = _Range(piece.start_offset, piece.end_offset)
         buffer = memoryview(piece.buffer).cast("B")
@@ -229,7 +235,7 @@ class _Columns(NamedTuple):
     headers: bool
 
 
-class _Part(NamedTuple):
+class _Part(NamedTuple, Generic[Log]):
     """A batch to decode, or a section of it."""
 
     section: Section
@@ -237,19 +243,19 @@ class _Part(NamedTuple):
     position: int
     """The position of the batch in `buffer`."""
     wanted: _Range
-    log: Any
+    log: Log
 
 
 @dataclass(slots=True)
-class _Group:
+class _Group(Generic[Log]):
     """Batches to decode in one pass."""
 
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[_Part[Log]] = field(default_factory=list)
     size: int = 0
     in_place: bool = True
     """True when all records lie uncompressed in one buffer."""
 
-    def add(self, part: _Part) -> None:
+    def add(self, part: _Part[Log]) -> None:
         uncompressed = part.section.header.compression == Codec.NONE
         first = self.parts[0] if self.parts else part
         self.in_place = self.in_place and uncompressed and part.buffer is first.buffer
@@ -257,7 +263,7 @@ class _Group:
         self.size += len(part.section.records)
 
 
-def _each_buffer(buffers: Any) -> Iterator[Any]:
+def _each_buffer(buffers: Buffer | Iterable[Buffer]) -> Iterator[Buffer]:
     if isinstance(buffers, (bytes, bytearray, memoryview, pa.Buffer)):
         buffers = (buffers,)
     yield from buffers
@@ -281,7 +287,7 @@ def _check_batch(batch: memoryview, header: BatchHeader, *, check_crc: bool) -> 
         )
 
 
-def _decode_group(group: _Group, columns: _Columns) -> Iterator[DecodedLogs]:
+def _decode_group(group: _Group[Log], columns: _Columns) -> Iterator[DecodedLogs[Log]]:
     """Yield no piece or one."""
     if not group.parts:
         return
@@ -304,7 +310,7 @@ def _damaged(section: Section, record: int, reason: str) -> CorruptRecordError:
     return corrupt_batch(section.header, f"record {section.first_record + record}: {reason}")
 
 
-def _decode(group: _Group, columns: _Columns) -> DecodedLogs:
+def _decode(group: _Group[Log], columns: _Columns) -> DecodedLogs[Log]:
     buffer, regions = _lay_out(group)
     source = np.frombuffer(buffer, np.uint8)
     fields = read_fields(source, find_records(source, regions))
@@ -348,7 +354,7 @@ def _decode(group: _Group, columns: _Columns) -> DecodedLogs:
     return DecodedLogs(records, _rows_by_log(group.parts, counts))
 
 
-def _wanted_rows(parts: list[_Part], offsets: Ints, counts: Ints) -> Ints:
+def _wanted_rows(parts: list[_Part[Log]], offsets: Ints, counts: Ints) -> Ints:
     """The numbers of the rows whose offsets are wanted."""
     starts = np.array([part.wanted.start for part in parts], np.int64)
     stops = [_NO_END if part.wanted.stop is None else part.wanted.stop for part in parts]
@@ -357,8 +363,8 @@ def _wanted_rows(parts: list[_Part], offsets: Ints, counts: Ints) -> Ints:
     return np.flatnonzero(inside)
 
 
-def _rows_by_log(parts: Iterable[_Part], counts: Ints) -> list[tuple[Any, int]]:
-    found: list[tuple[Any, int]] = []
+def _rows_by_log(parts: Iterable[_Part[Log]], counts: Ints) -> list[tuple[Log, int]]:
+    found: list[tuple[Log, int]] = []
     for part, count in zip(parts, counts.tolist(), strict=True):
         if found and found[-1][0] == part.log:
             found[-1] = (part.log, found[-1][1] + count)
@@ -367,7 +373,7 @@ def _rows_by_log(parts: Iterable[_Part], counts: Ints) -> list[tuple[Any, int]]:
     return found
 
 
-def _lay_out(group: _Group) -> tuple[BytesLike, RecordRegions]:
+def _lay_out(group: _Group[Log]) -> tuple[BytesLike, RecordRegions]:
     """Return one buffer with the records of all parts, and their places. Copies nothing when they
     lie in one buffer already."""
     parts = group.parts

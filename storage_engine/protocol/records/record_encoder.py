@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ParamSpec
+from typing import ParamSpec
 
 import numpy as np
 import pyarrow as pa
@@ -387,7 +387,7 @@ def _joined_records(
         size += np.maximum(key_lengths, 0)
     size += key_length.sizes
     if rows.headers is None:
-        tail: tuple[Any, ...] = (_NO_HEADERS,)
+        tail: tuple[pa.Array | pa.Scalar, ...] = (_NO_HEADERS,)
         size += _NO_HEADERS_BYTES
     else:
         header_sizes, tail = rows.headers.encode(start, stop)

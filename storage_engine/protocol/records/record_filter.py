@@ -18,9 +18,10 @@ Source: the record format of the Kafka protocol (drawn in record_encoder.py); KI
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_engine.core.errors import CorruptRecordError
@@ -55,6 +56,7 @@ from storage_engine.protocol.records.varints import (
     VARLONG_BYTES,
     Ints,
     Mask,
+    Number,
     constant_column,
     read_column,
     zigzag_column,
@@ -101,7 +103,7 @@ class BatchRows:
         self.batches = batches
         self._counts = counts
 
-    def per_record(self, per_batch: Any) -> Any:
+    def per_record(self, per_batch: npt.NDArray[Number]) -> npt.NDArray[Number]:
         """Return a column with a value per record from one with a value per batch."""
         return np.repeat(per_batch, self._counts)
 
@@ -210,7 +212,7 @@ class OpenBatches(BatchRows):
         )
         return _bytes_of(join(prefix, gather(pa.py_buffer(self._source), rests, stops - rests)))
 
-    def key_arrays(self) -> tuple[Any]:
+    def key_arrays(self) -> tuple[pa.Array]:
         """Return all keys as one pa.BinaryArray; a record without a key has null."""
         keys = gather(pa.py_buffer(self._source), self._fields.key_starts, self._fields.key_lengths)
         return (keys if pa.types.is_binary(keys.type) else keys.cast(pa.binary()),)

@@ -13,7 +13,7 @@ Source: KIP-82.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -96,7 +96,7 @@ class HeaderColumn:
         upto = np.concatenate((np.zeros(1, np.int64), np.cumsum(payload)))[self.ends]
         return np.diff(upto) + VARINT_BYTES
 
-    def encode(self, start: int, stop: int) -> tuple[Ints, tuple[Any, Any]]:
+    def encode(self, start: int, stop: int) -> tuple[Ints, tuple[pa.Array, pa.Array | pa.Scalar]]:
         """Encode rows [start, stop): return the size of each row's headers, and their two columns,
         which are the count of the headers and their bytes."""
         first, last = int(self.ends[start]), int(self.ends[stop])

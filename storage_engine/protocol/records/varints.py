@@ -6,7 +6,7 @@ first, the top bit set on all bytes but the last; zigzag maps 0, -1, 1, -2 to 0,
 Source: the record format of the Kafka protocol.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
+Number = TypeVar("Number", bound=np.generic)
 
 _SEVEN = np.uint64(7)
 _ONE = np.uint64(1)

@@ -347,7 +347,7 @@ def encode_bound(value: Literal, column_type: types.ColumnType) -> tuple[bytes, 
             unscaled = int(Decimal(str(value)).scaleb(scale, _EXACT))
             return unscaled.to_bytes(_DECIMAL_BYTES, "big", signed=True), False
         case types.StringColumn() | types.BinaryColumn():
-            data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[arg-type]
+            data = value if isinstance(value, bytes) else str(value).encode()
             if len(data) <= MAX_BOUND_BYTES:
                 return data, False
             end = MAX_BOUND_BYTES

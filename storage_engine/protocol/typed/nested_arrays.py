@@ -5,7 +5,6 @@ neither.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +86,7 @@ def binary_values(values: Sequence[bytes]) -> pa.Array:
     return binary_array(ends, pa.py_buffer(b"".join(values)))
 
 
-def first_bad(count: int, read: Callable[[int, int], Any]) -> int:
+def first_bad(count: int, read: Callable[[int, int], pa.Array | list[pa.Array]]) -> int:
     """Return the first of `count` values that can't be read, one of which can't: `read` of some of
     them raises an error then. Each step reads half of what is left: all of them together as much as
     there is."""

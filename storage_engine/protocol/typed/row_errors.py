@@ -1,7 +1,5 @@
 """What is wrong with rows that are to become a batch: which row, which column, which value."""
 
-from typing import Any
-
 from storage_engine.core.errors import InvalidRecordError
 from storage_engine.core.printable import printable
 
@@ -20,7 +18,7 @@ class RowsDoNotFitError(InvalidRecordError):
         self.row = row
 
 
-def shown(value: Any) -> str:
+def shown(value: str | bytes | None) -> str:
     """Return a value as an error shows it: on one line, and shortened."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "backslashreplace")

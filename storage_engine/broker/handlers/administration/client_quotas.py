@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.quotas.client_usage import ClientUsage
@@ -129,7 +128,9 @@ def _name(entry: _Entry) -> frozenset[tuple[str, str | None]]:
     return frozenset((part.entity_type, part.entity_name) for part in parts)
 
 
-def _changes(call: ApiCall[Any], who: QuotaEntity, ops: Sequence[_Entry.OpData]) -> Compute:
+def _changes(
+    call: ApiCall[AlterClientQuotasResponse], who: QuotaEntity, ops: Sequence[_Entry.OpData]
+) -> Compute:
     """What becomes of the settings of an entity, among which other things may stand. Raises
     KafkaError."""
     if len(ops) > OPS_MAX:

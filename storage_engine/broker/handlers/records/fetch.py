@@ -73,7 +73,7 @@ def ends_long_poll(request: FetchRequest) -> bool:
     return request.session_epoch == NO_SESSION_EPOCH and not request.partitions
 
 
-def _with_each_once(request: FetchRequest) -> Generator[None, object, FetchRequest]:
+def _with_each_once(request: FetchRequest) -> Generator[None, None, FetchRequest]:
     """When a partition is named twice, the last entry counts, as in Kafka."""
     if len(request.partitions) <= 1:
         return request
@@ -214,7 +214,7 @@ class _Answering:
             read = yield from self._read()
         yield from self._answer(read)
 
-    def _read(self) -> Generator[None, object, FetchRead]:
+    def _read(self) -> Generator[None, None, FetchRead]:
         request = self.request
         read = FetchRead(request.max_bytes)
         for some in _few_each(request.partitions):

@@ -13,9 +13,8 @@ Only committed records can be deleted (up to the high watermark); each partition
 by itself; the new start is on disk before anyone learns of it. Source: R-LOG9, KIP-107.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -30,6 +29,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError, LogStorageError, O
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.security.acl_rules import ResourceType
+from storage_engine.log.segments.time_search import Searching
 from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -87,7 +87,7 @@ def _answer(
     version: int,
     request: ListOffsetsRequest,
     wanted: ListOffsetsPartition,
-) -> Generator[Any, Any, ListOffsetsPartitionResponse]:
+) -> Searching[ListOffsetsPartitionResponse]:
     tp = TopicPartition(wanted.topic, wanted.partition)
     try:
         partition = replicas.leader(tp, wanted.current_leader_epoch)
@@ -104,7 +104,7 @@ def _answer(
 
 def _look_up(
     partition: HostedPartition, timestamp: int, request: ListOffsetsRequest, version: int
-) -> Generator[Any, Any, tuple[int, int]]:
+) -> Searching[tuple[int, int]]:
     """(offset, timestamp); (-1, -1) where no record is young enough, and where remote storage is
     asked about: there is none, so that all of the log is local."""
     log = partition.log

@@ -7,13 +7,12 @@ R-SPARK2.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.broker.coordinators.coordinators import TransactionCoordinators
 from storage_engine.broker.coordinators.runner import EventOf
 from storage_engine.broker.coordinators.state_machine import OnAnswer
-from storage_engine.broker.handlers.api_call import ApiCall
+from storage_engine.broker.handlers.api_call import AnyCall, ApiCall
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Clock
 from storage_engine.core.retained.producer_table import single_use
@@ -203,7 +202,7 @@ class SinkBatchHandlers:
 
     def _ask(
         self,
-        call: ApiCall[Any],
+        call: AnyCall,
         sink: str,
         event_of: EventOf[Event],
         on_answer: OnAnswer[TransactionAnswer],

@@ -11,12 +11,12 @@ import re
 from collections.abc import Container, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
 from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.topic_schema import SchemaColumn
 from storage_engine.protocol.typed.arrays.json_source import (
     NO_NUMBERS,
+    Json,
     Members,
     Number,
     UnreadableJsonError,
@@ -74,23 +74,17 @@ def _check_members(members: Members, known: Container[str] | None, path: str = "
         seen.add(name)
 
 
-def _check(value: Any, column_type: types.ColumnType, path: str) -> None:
+def _check(value: Json, column_type: types.ColumnType, path: str) -> None:
     """_FaultError when the value is not one of the type."""
     match column_type:
         case types.ArrayColumn(element, _):
-            _check_kind(
-                value,
-                isinstance(value, list) and not isinstance(value, Members),
-                path,
-                column_type,
-            )
-            for each in value:
+            for each in _elements(value, path, column_type):
                 if each is not None:
                     _check(each, element, f"{path}.element")
         case types.MapColumn(types.StringColumn(), inner, _):
-            _check_kind(value, isinstance(value, Members), path, column_type)
-            _check_members(value, None, f"{path}.")
-            for name, each in value:
+            members = _members(value, path, column_type)
+            _check_members(members, None, f"{path}.")
+            for name, each in members:
                 if each is not None:
                     _check(each, inner, f"{path}.{name}")
         case types.MapColumn(key, inner, _):
@@ -99,26 +93,37 @@ def _check(value: Any, column_type: types.ColumnType, path: str) -> None:
             )
             _check(value, types.ArrayColumn(entry), path)
         case types.StructColumn(fields):
-            _check_kind(value, isinstance(value, Members), path, column_type)
+            members = _members(value, path, column_type)
             known = {field.name: field for field in fields}
-            _check_members(value, known, f"{path}.")
-            for name, each in value:
+            _check_members(members, known, f"{path}.")
+            for name, each in members:
                 if each is not None:
                     _check(each, known[name].type, f"{path}.{name}")
         case _:
             if not _is_valid(value, column_type):
-                _check_kind(value, False, path, column_type)
+                raise _misfit(value, path, column_type)
 
 
-def _check_kind(value: Any, is_right: bool, path: str, column_type: types.ColumnType) -> None:
-    if not is_right:
-        raise _FaultError(
-            path, f"of type {types.ddl_of(column_type)} can't hold {shown(_written(value))}"
-        )
+def _elements(value: Json, path: str, column_type: types.ColumnType) -> list[Json]:
+    if isinstance(value, list) and not isinstance(value, Members):
+        return value
+    raise _misfit(value, path, column_type)
 
 
-def _is_valid(value: Any, column_type: types.ColumnType) -> bool:
-    is_text = isinstance(value, str) and not isinstance(value, Number)
+def _members(value: Json, path: str, column_type: types.ColumnType) -> Members:
+    if isinstance(value, Members):
+        return value
+    raise _misfit(value, path, column_type)
+
+
+def _misfit(value: Json, path: str, column_type: types.ColumnType) -> _FaultError:
+    return _FaultError(
+        path, f"of type {types.ddl_of(column_type)} can't hold {shown(_written(value))}"
+    )
+
+
+def _is_valid(value: Json, column_type: types.ColumnType) -> bool:
+    text = value if isinstance(value, str) and not isinstance(value, Number) else None
     match column_type:
         case types.BooleanColumn():
             return isinstance(value, bool)
@@ -126,8 +131,8 @@ def _is_valid(value: Any, column_type: types.ColumnType) -> bool:
             bits = column_type.bits if isinstance(column_type, types.IntegerColumn) else 64
             return isinstance(value, Number) and _fits_integer(value, bits)
         case types.FloatColumn(bits):
-            if is_text:
-                return value in NO_NUMBERS
+            if text is not None:
+                return text in NO_NUMBERS
             if not isinstance(value, Number):
                 return False
             number = float(value)
@@ -135,9 +140,9 @@ def _is_valid(value: Any, column_type: types.ColumnType) -> bool:
         case types.DecimalColumn():
             return isinstance(value, str) and _fits_decimal(value, column_type)
         case types.StringColumn():
-            return is_text
+            return text is not None
         case _:
-            return is_text and _fits_text(value, column_type)
+            return text is not None and _fits_text(text, column_type)
 
 
 def _fits_integer(value: str, bits: int) -> bool:
@@ -176,7 +181,7 @@ def _fits_text(value: str, column_type: types.ColumnType) -> bool:
     return True
 
 
-def _written(value: Any) -> str:
+def _written(value: Json) -> str:
     """Return a value about as it stands in the record."""
     if isinstance(value, Number) or value is None or isinstance(value, bool):
         return str(value) if isinstance(value, Number) else json.dumps(value)

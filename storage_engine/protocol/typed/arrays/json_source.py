@@ -9,7 +9,7 @@ text. What does not fit the types is left as it is: the parser behind this is to
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from storage_engine.core.typed.column_types import (
     ArrayColumn,
@@ -24,7 +24,10 @@ from storage_engine.core.typed.column_types import (
 NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _NO_NUMBER_TEXTS = tuple(b'"%s"' % word.encode() for word in NO_NUMBERS)
 
-Write = Callable[[Any], str]
+Json: TypeAlias = "bool | str | list[Json] | Members | None"
+"""What is read; a number is a `Number`."""
+
+Write = Callable[[Json], str]
 
 
 class UnreadableJsonError(ValueError):
@@ -35,20 +38,21 @@ class Number(str):
     """A number as it is written."""
 
 
-class Members(list[tuple[str, Any]]):
+class Members(list[tuple[str, "Json"]]):
     """An object as the list of its members."""
 
 
-def loaded(value: bytes) -> Any:
+def loaded(value: bytes) -> Json:
     """Return the value of a JSON text; UnreadableJsonError for what is none."""
     try:
-        return json.loads(
+        content: Json = json.loads(
             value.decode(),
             object_pairs_hook=Members,
             parse_int=_number,
             parse_float=_number,
             parse_constant=_number,
         )
+        return content
     except RecursionError:
         raise UnreadableJsonError("it is nested too deep") from None
     except ValueError as error:
@@ -117,7 +121,7 @@ def _writer(column_type: ColumnType) -> Write:
 
 
 def _list_writer(element: Write) -> Write:
-    def write(value: Any) -> str:
+    def write(value: Json) -> str:
         if not isinstance(value, list) or isinstance(value, Members):
             return _plain(value)
         return f"[{','.join(map(element, value))}]"
@@ -126,7 +130,7 @@ def _list_writer(element: Write) -> Write:
 
 
 def _map_writer(inner: Write) -> Write:
-    def write(value: Any) -> str:
+    def write(value: Json) -> str:
         if not isinstance(value, Members):
             return _plain(value)
         entries = (f'{{"key":{json.dumps(key)},"value":{inner(each)}}}' for key, each in value)
@@ -136,7 +140,7 @@ def _map_writer(inner: Write) -> Write:
 
 
 def _object_writer(fields: dict[str, Write]) -> Write:
-    def write(value: Any) -> str:
+    def write(value: Json) -> str:
         if not isinstance(value, Members):
             return _plain(value)
         members = (f"{json.dumps(name)}:{fields.get(name, _plain)(each)}" for name, each in value)
@@ -145,7 +149,7 @@ def _object_writer(fields: dict[str, Write]) -> Write:
     return write
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Json) -> str:
     """Write a value as it was read."""
     match value:
         case Number():

@@ -33,8 +33,8 @@ def loaded() -> list:
 
 def metadata_request(delivery, shared=None) -> update_metadata.UpdateMetadataRequest:
     for requests in rounds_of(SENDER, delivery, shared):
-        for spec, message in requests:
-            if spec is update_metadata.API:
+        for _, message in requests:
+            if isinstance(message, update_metadata.UpdateMetadataRequest):
                 return message
     raise AssertionError("no UpdateMetadata")
 
