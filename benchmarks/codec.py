@@ -156,7 +156,8 @@ def _payload_bytes(column: Any) -> int:
 def _rates(values: Any, keys: Any, args: argparse.Namespace) -> _Rates:
     import numpy as np
 
-    from storage_engine.protocol.records.records import decode_batches, encode_batches, iter_decoded
+    from storage_engine.protocol.records.record_decoder import decode_batches, iter_decoded
+    from storage_engine.protocol.records.record_encoder import encode_batches
 
     options = {"compression": args.compression, "batch_bytes": args.batch_bytes}
     batches = [batch.data for batch in encode_batches(values, keys, **options)]

@@ -12,7 +12,7 @@ from storage_engine.client.admin.topics import create_topic, delete_topics
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import EncodedBatch, encode_batches
+from storage_engine.protocol.records.record_encoder import EncodedBatch, encode_batches
 from storage_engine.tools.errors import CommandError
 
 REPLICAS = 3

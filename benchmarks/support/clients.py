@@ -19,7 +19,7 @@ from storage_engine.client import Consumer, Producer, TopicPartition
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster

@@ -29,7 +29,7 @@ from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataPartition, MetadataRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.records.records import EncodedBatch
+from storage_engine.protocol.records.record_encoder import EncodedBatch
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.local_cluster import LocalCluster
 

@@ -18,7 +18,7 @@ from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.messages import create_topics
-from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.protocol.records.record_encoder import iter_encoded
 from storage_engine.tools.errors import CommandError
 
 HELD_TOPIC = "steady"

@@ -45,7 +45,7 @@ def load_topic(
     from storage_engine.client.cluster import Cluster
     from storage_engine.client.producer.produce import BatchWriter
     from storage_engine.core.ids import TopicPartition
-    from storage_engine.protocol.records.records import EncodedBatch, encode_batches
+    from storage_engine.protocol.records.record_encoder import EncodedBatch, encode_batches
 
     partitions = partitions or bench.args.partitions
     values = random_values(_LOAD_ROWS, bench.args.value_bytes, seed=0)

@@ -84,7 +84,7 @@ def random_batch(batch_bytes: int, *, seed: int) -> tuple[memoryview, int]:
     import numpy as np
     import pyarrow as pa
 
-    from storage_engine.protocol.records.records import encode_batches
+    from storage_engine.protocol.records.record_encoder import encode_batches
 
     random = np.random.default_rng(seed)
     records = max(1, (batch_bytes - HEADER_BYTES) // 110)

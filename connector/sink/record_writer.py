@@ -21,7 +21,7 @@ from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, check_size, ma
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import OpenTransaction
-from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
+from storage_engine.protocol.records.record_encoder import EncodedBatch, iter_encoded
 
 if TYPE_CHECKING:
     from connector.sink.typed.typed_rows import TypedEncoder

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from connector.errors import RowError
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import EncodedBatch
+from storage_engine.protocol.records.record_encoder import EncodedBatch
 
 Destinations = npt.NDArray[np.int32]
 

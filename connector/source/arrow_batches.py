@@ -15,7 +15,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.arrow_kernels import take
 
 if TYPE_CHECKING:
-    from storage_engine.protocol.records.records import DecodedLogs, DecodedRecords
+    from storage_engine.protocol.records.record_decoder import DecodedLogs, DecodedRecords
 
 MAX_BATCH_ROWS = 50_000
 """The most rows of one record batch. Spark does not split what it gets, and larger ones gain

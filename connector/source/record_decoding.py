@@ -11,7 +11,7 @@ from connector.source.arrow_batches import arrow_batches, arrow_batches_of_sever
 from connector.source.offset_range import OffsetRange
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import LogPiece, iter_decoded, iter_decoded_logs
+from storage_engine.protocol.records.record_decoder import LogPiece, iter_decoded, iter_decoded_logs
 from storage_engine.protocol.typed.projection import TypedWant
 
 if TYPE_CHECKING:

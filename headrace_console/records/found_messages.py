@@ -12,7 +12,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TIMESTAMP, TOPIC
-from storage_engine.protocol.records.records import DecodedRecords
+from storage_engine.protocol.records.record_decoder import DecodedRecords
 
 MOST_HEADERS = 50
 """Of a message."""

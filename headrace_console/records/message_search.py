@@ -27,7 +27,7 @@ from storage_engine.client.fetching.typed_reading import Selection, TypedReading
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
+from storage_engine.protocol.records.record_decoder import DecodedRecords, iter_decoded
 
 STEP_MS = 500
 FETCH_BYTES = 1 << 20

@@ -17,7 +17,8 @@ from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import read_header
-from storage_engine.protocol.records.records import HEADERS_TYPE, encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.typed.json_columns import typed_from_json
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan

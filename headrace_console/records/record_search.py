@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace_console.given import Params, bad
-from storage_engine.protocol.records.records import DecodedRecords
+from storage_engine.protocol.records.record_decoder import DecodedRecords
 
 Mask = npt.NDArray[np.bool_]
 MOST_JSON_BYTES = 1 << 20

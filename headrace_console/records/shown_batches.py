@@ -23,7 +23,7 @@ from storage_engine.protocol.records.record_batch import (
     crc_matches,
     iter_headers,
 )
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.typed.typed_batch import is_typed
 
 MOST_BYTES = 8 << 20

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import METADATA_COLUMNS, TypedReading
+from storage_engine.protocol.records.record_decoder import DecodedRecords
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
-from storage_engine.protocol.records.records import DecodedRecords
 from storage_engine.protocol.typed.arrays.json_text import json_objects, json_texts
 
 

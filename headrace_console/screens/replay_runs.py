@@ -30,7 +30,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.letter_replay.replay import LetterReplay
 from storage_engine.letter_replay.selection import LetterSelection, Survey
 from storage_engine.protocol.dead_letters import read_letters
-from storage_engine.protocol.records.records import HEADERS_TYPE, decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
 MOST_RUNS = 50
 """That are remembered."""

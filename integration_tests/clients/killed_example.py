@@ -30,7 +30,7 @@ def main() -> None:
     setattr(module, function, fatal)
     setattr(module, "Consumer", lambda config: consumer(config | SESSION))  # noqa: B010
     # On a busy machine that takes longer than a member may be silent for.
-    importlib.import_module("storage_engine.protocol.records.records")
+    importlib.import_module("storage_engine.protocol.records.record_decoder")
     sys.argv = [name, *arguments]
     module.main()
 

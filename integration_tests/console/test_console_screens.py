@@ -17,7 +17,7 @@ from storage_engine.client.micro_batches import MicroBatches
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TOPIC
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 
 SOON_S = 30.0
 HTML = "<img src=x onerror=alert(1)></script>"

@@ -20,7 +20,7 @@ from integration_tests.support.cluster_support import (
 )
 from integration_tests.support.loop_disk import start_with_log_dirs
 from integration_tests.support.stored_logs import log_bytes
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 TOPIC = "spread"

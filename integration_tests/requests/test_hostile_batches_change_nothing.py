@@ -25,7 +25,7 @@ from storage_engine.protocol.apis.produce import (
 )
 from storage_engine.protocol.framing import encode_request_frame, parse_response
 from storage_engine.protocol.records.record_batch import Codec, iter_headers
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tests.protocol.hostile_batches import (
     GOOD,
     MAX_MESSAGE_BYTES,

@@ -18,7 +18,7 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 
 KEYS = 60
 PADDING_BYTES = 120

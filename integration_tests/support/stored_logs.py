@@ -7,7 +7,7 @@ from pathlib import Path
 from integration_tests.forks.forked import run
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.protocol.records.records import iter_decoded
+from storage_engine.protocol.records.record_decoder import iter_decoded
 
 CHECKED_SUFFIXES = (".log", ".index", ".timeindex")
 

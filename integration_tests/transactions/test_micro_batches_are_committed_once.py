@@ -37,7 +37,7 @@ from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.protocol.records.record_encoder import iter_encoded
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 

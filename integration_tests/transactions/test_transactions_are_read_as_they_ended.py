@@ -19,7 +19,7 @@ from storage_engine.core.ids import TopicPartition as Partition
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.net.event_loop_ports import SystemClock
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tests.client.fetching.ranges import read_range
 from storage_engine.tests.log.transaction_support import abort, commit, write
 

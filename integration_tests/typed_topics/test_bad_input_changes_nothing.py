@@ -23,7 +23,7 @@ from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMA
 from storage_engine.protocol.apis.describe_schemas import DescribeSchemasRequest
 from storage_engine.protocol.apis.wire import uvarint
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header, seal
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.typed.directory import encode_directory, read_directory
 from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan

@@ -10,7 +10,7 @@ from simulation.world.network import CLIENT
 from simulation.world.requests import produce_request
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import produce
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.log.compaction_support import Row, rows
 
 TP = TopicPartition("compacted", 0)

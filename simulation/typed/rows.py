@@ -18,7 +18,8 @@ from storage_engine.protocol.records.record_batch import (
     Codec,
     iter_headers,
 )
-from storage_engine.protocol.records.records import decode_batches, iter_encoded
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import iter_encoded
 from storage_engine.protocol.typed.directory import Directory
 from storage_engine.protocol.typed.kept_rows import OpenTypedBatch
 from storage_engine.protocol.typed.typed_batch import directory_of, is_typed

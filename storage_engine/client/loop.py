@@ -35,8 +35,7 @@ Result = TypeVar("Result")
 
 
 class LoopWork(Protocol):
-    """The work that a loop does beside calls and timers. The loop calls all methods in its
-    thread."""
+    """The work of a loop beside calls and timers. The loop calls all methods in its thread."""
 
     def turn(self) -> None:
         """Do what is due, and do not wait."""

@@ -32,12 +32,9 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.letter_replay.selection import LetterSelection, Mask, Survey, first_of
 from storage_engine.protocol.dead_letters import Letters, read_letters, without_reason
-from storage_engine.protocol.records.records import (
-    HEADERS_TYPE,
-    DecodedRecords,
-    iter_decoded,
-    iter_encoded,
-)
+from storage_engine.protocol.records.record_decoder import DecodedRecords, iter_decoded
+from storage_engine.protocol.records.record_encoder import iter_encoded
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
 READ_COMMITTED = "read_committed"
 QUERY = "replay"

@@ -59,7 +59,8 @@ from storage_engine.mirror.source import (
 )
 from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.records.copied_batches import CopiedBatch, Span, copied_batches
-from storage_engine.protocol.records.records import iter_decoded, iter_encoded
+from storage_engine.protocol.records.record_decoder import iter_decoded
+from storage_engine.protocol.records.record_encoder import iter_encoded
 
 REFRESH_MS = 5_000
 """Between two looks for new topics and partitions, before which the transaction ends."""

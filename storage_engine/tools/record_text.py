@@ -8,7 +8,7 @@ import base64
 from collections.abc import Iterator
 
 from storage_engine.protocol.records.record_batch import BatchHeader
-from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
+from storage_engine.protocol.records.record_decoder import DecodedRecords, iter_decoded
 from storage_engine.tools.document import Document
 
 

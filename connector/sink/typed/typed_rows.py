@@ -21,7 +21,7 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.arrow_kernels import milliseconds
 from storage_engine.protocol.records.compression import codec_named
-from storage_engine.protocol.records.records import EncodedBatch
+from storage_engine.protocol.records.record_encoder import EncodedBatch
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_encoder import iter_typed
 from storage_engine.protocol.typed.typed_keys import key_bytes

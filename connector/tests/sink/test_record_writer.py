@@ -12,7 +12,7 @@ from connector.sink.record_writer import GATHER_BYTES, GATHER_ROWS, gather, writ
 from connector.sink.topic_limits import _ask_limit as ask_limit
 from storage_engine.client.admin import topics
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 
 
 def _rows(count, value="v"):

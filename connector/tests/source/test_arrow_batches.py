@@ -14,14 +14,14 @@ from connector.source.arrow_batches import (
     arrow_batches_of_several,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import (
-    HEADERS_TYPE,
+from storage_engine.protocol.records.record_decoder import (
     LogPiece,
     decode_batches,
-    encode_batches,
     iter_decoded,
     iter_decoded_logs,
 )
+from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
 TP = TopicPartition("flights", 3)
 
@@ -110,7 +110,7 @@ import pyarrow as pa
 from connector.schema import ALL_COLUMNS, COLUMNS
 from connector.source.arrow_batches import arrow_batches, arrow_batches_of_several
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import (
+from storage_engine.protocol.records.record_decoder import (
     LogPiece, decode_batches, iter_decoded_logs
 )
 

@@ -22,7 +22,7 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, patch, read_header, seal
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 
 T0 = TopicPartition("t", 0)
 

@@ -16,7 +16,7 @@ from connector.source.offset_range import OffsetRange
 from connector.source.record_reader import read_records
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.client.fake_cluster import FakeCluster, Fault
 
 PARTITIONS = 6

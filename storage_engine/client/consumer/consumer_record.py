@@ -12,7 +12,7 @@ from storage_engine.core.ids import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from storage_engine.protocol.records.records import DecodedRecords
+    from storage_engine.protocol.records.record_decoder import DecodedRecords
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from storage_engine.client.fetching.typed_reading import TypedReading
-    from storage_engine.protocol.records.records import DecodedRecords
+    from storage_engine.protocol.records.record_decoder import DecodedRecords
     from storage_engine.protocol.typed.typed_decoder import TypedRows
 
 
@@ -68,7 +68,7 @@ class Piece:
             self._groups = reading.rows(fetched)
         else:
             # Imported with the first record: it brings Arrow.
-            from storage_engine.protocol.records.records import iter_decoded
+            from storage_engine.protocol.records.record_decoder import iter_decoded
 
             self._groups = iter_decoded(
                 fetched.committed(), start_offset=fetched.start_offset, include_headers=True

@@ -214,7 +214,7 @@ class BulkReader(Closing):
     def _records(self, split: Split) -> "Generator[pa.RecordBatch, None, None]":
         # Imported now: they bring Arrow.
         from storage_engine.client.fetching.record_tables import batch_of
-        from storage_engine.protocol.records.records import iter_decoded
+        from storage_engine.protocol.records.record_decoder import iter_decoded
 
         with closing(self._fetches(split, split.start_offset, None)) as fetches:
             for fetched in fetches:

@@ -4,7 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import HEADERS_TYPE, DecodedRecords
+from storage_engine.protocol.records.record_decoder import DecodedRecords
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
 SCHEMA = pa.schema(
     [

@@ -49,7 +49,7 @@ from storage_engine.protocol.apis.produce import (
 )
 
 if TYPE_CHECKING:
-    from storage_engine.protocol.records.records import EncodedBatch
+    from storage_engine.protocol.records.record_encoder import EncodedBatch
 
 MAX_REQUEST_BYTES = 1 << 20
 """Batches of different partitions share a request up to this; a single larger batch goes alone."""

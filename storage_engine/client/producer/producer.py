@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from storage_engine.client.producer.tables.table_future import TableFuture
     from storage_engine.client.producer.tables.typed_topics import TypedTopic
-    from storage_engine.protocol.records.records import EncodedBatch
+    from storage_engine.protocol.records.record_encoder import EncodedBatch
 
 Encoder = Callable[[Any], bytes | None]
 """Makes bytes of a key or value."""

@@ -11,7 +11,7 @@ from storage_engine.client.producer.record_future import BatchOutcome, RecordFut
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from storage_engine.protocol.records.records import EncodedBatch
+    from storage_engine.protocol.records.record_encoder import EncodedBatch
 
 RECORD_OVERHEAD_BYTES = 25
 """The most bytes that a record takes beside its payload: length 4, attributes 1, timestamp delta 6,
@@ -104,7 +104,8 @@ class ProducerBatch:
             return self.encoded
         import pyarrow as pa
 
-        from storage_engine.protocol.records.records import HEADERS_TYPE, encode_batches
+        from storage_engine.protocol.records.record_encoder import encode_batches
+        from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
         keys, values, of_records, timestamps = zip(*self.records, strict=True)
         headers = None

@@ -480,4 +480,4 @@ class ProducerLoop:
 def _import_encoder() -> None:
     """Load what encodes batches, before there are any: the loop would wait for an import that a
     handler has interrupted, and the handler for the loop."""
-    import storage_engine.protocol.records.records  # noqa: F401
+    import storage_engine.protocol.records.record_encoder  # noqa: F401

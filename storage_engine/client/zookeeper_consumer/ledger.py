@@ -25,8 +25,7 @@ class SessionLease(Protocol):
 
 
 class Claim:
-    """A partition from the time it was given until it is taken away. Given again it is another
-    one."""
+    """A partition from when it is given until it is taken away; given again it is another one."""
 
     __slots__ = ("consumed_to", "handed_out_to", "tp")
 

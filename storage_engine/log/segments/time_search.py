@@ -293,7 +293,7 @@ def _times_within_batch(
     # The imports are here: they load Arrow, which a broker without such searches saves.
     import numpy as np
 
-    from storage_engine.protocol.records.records import decode_batches
+    from storage_engine.protocol.records.record_decoder import decode_batches
 
     try:
         if is_typed(header):

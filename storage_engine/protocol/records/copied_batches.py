@@ -36,8 +36,8 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
     seal,
 )
+from storage_engine.protocol.records.record_encoder import EncodedBatch
 from storage_engine.protocol.records.record_filter import OpenBatches, StoredBatch, sealed
-from storage_engine.protocol.records.records import EncodedBatch
 from storage_engine.protocol.records.sections import iter_sections
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.kept_rows import TypedTarget, copied_rows

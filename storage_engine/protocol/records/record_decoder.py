@@ -7,6 +7,13 @@ with the bytes, not with what they claim.
 Batches are decoded together, about GROUP_BYTES in one pass, because a pass costs some hundred
 microseconds however few records it has: thousands of batches of one record take a few passes.
 
+    column         type
+    key, value     binary
+    offset         int64
+    timestamp      timestamp[us, UTC]
+    timestampType  int32
+    headers        list<struct<key: string, value: binary>>
+
 Source: the record format of the Kafka protocol (drawn in record_encoder.py); R-LOG7.
 """
 

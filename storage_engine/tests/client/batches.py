@@ -3,7 +3,7 @@
 import struct
 
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, LENGTH_END, BatchHeader, seal
-from storage_engine.protocol.records.records import EncodedBatch
+from storage_engine.protocol.records.record_encoder import EncodedBatch
 
 
 def numbered_batch(

@@ -26,7 +26,8 @@ from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import PartitionQueue, PendingBatch
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import decode_batches, encode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.client.fetching.ranges import read_range, read_ranges
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster

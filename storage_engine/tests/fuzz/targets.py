@@ -54,8 +54,9 @@ from storage_engine.protocol.records.record_batch import (
     seal,
     validate_for_append,
 )
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.records.record_keys import check_keys
-from storage_engine.protocol.records.records import decode_batches, encode_batches
 from storage_engine.protocol.typed.directory import HEAD_BYTES
 from storage_engine.protocol.typed.json_columns import typed_from_json
 from storage_engine.protocol.typed.json_rows import as_json_batches

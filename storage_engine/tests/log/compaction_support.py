@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.partition_log import PartitionLog
-from storage_engine.protocol.records.records import decode_batches, encode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.log.support import open_log
 
 DAY_MS = 24 * 3600 * 1000

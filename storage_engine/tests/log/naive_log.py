@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers, read_header
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 
 
 class Record(NamedTuple):

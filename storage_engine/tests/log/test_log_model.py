@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segments.log_segment import offset_in_name
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.log.compaction_support import BUFFER_BYTES, compact
 from storage_engine.tests.log.naive_log import FILE_MS, Batch, NaiveLog, batches_of, placed
 from storage_engine.tests.log.support import (

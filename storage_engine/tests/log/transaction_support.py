@@ -8,7 +8,8 @@ from storage_engine.client.fetching.fetched_batches import committed
 from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, read_header, seal
-from storage_engine.protocol.records.records import decode_batches, encode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 
 NO_PRODUCER = (-1, -1, -1)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, Codec
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_record, varint
 
 MAX_MESSAGE_BYTES = 100_000

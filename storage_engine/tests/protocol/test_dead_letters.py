@@ -12,7 +12,7 @@ from storage_engine.protocol.dead_letter_headers import (
     TOPIC,
 )
 from storage_engine.protocol.dead_letters import read_letters, without_reason
-from storage_engine.protocol.records.records import HEADERS_TYPE
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
 NAMES = st.sampled_from([TOPIC, PARTITION, OFFSET, TIMESTAMP, REASON, "user's own"])
 VALUES = st.sampled_from(

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.protocol.records.record_batch import Codec, iter_headers
-from storage_engine.protocol.records.records import (
-    HEADERS_TYPE,
+from storage_engine.protocol.records.record_decoder import (
     LogPiece,
     decode_batches,
-    encode_batches,
     iter_decoded,
     iter_decoded_logs,
 )
+from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch, encode_batch
 from storage_engine.tests.sampling import examples
 

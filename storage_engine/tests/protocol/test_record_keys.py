@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from storage_engine.core.errors import InvalidRecordError
 from storage_engine.protocol.records import record_keys
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header, seal
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.records.record_keys import check_keys
-from storage_engine.protocol.records.records import encode_batches
 from storage_engine.tests.sampling import examples
 
 

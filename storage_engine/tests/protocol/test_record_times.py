@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.protocol.records.arrow_kernels import milliseconds
-from storage_engine.protocol.records.records import decode_batches, encode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 
 PER_MS = {"us": 1_000, "ns": 1_000_000}
 

@@ -21,15 +21,21 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
     validate_for_append,
 )
-from storage_engine.protocol.records.records import (
-    HEADERS_TYPE,
-    RECORD_SCHEMA,
-    decode_batches,
-    encode_batches,
-    iter_decoded,
-    iter_encoded,
-)
+from storage_engine.protocol.records.record_decoder import decode_batches, iter_decoded
+from storage_engine.protocol.records.record_encoder import encode_batches, iter_encoded
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch, encode_batch, wrap
+
+RECORD_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+        pa.field("headers", HEADERS_TYPE),
+    ]
+)
 
 NOW = 1_700_000_000_000
 
@@ -450,7 +456,6 @@ def test_broker_side_header_module_loads_neither_numpy_nor_pyarrow():
 
 
 def test_the_codec_is_imported_without_pandas():
-    program = (
-        "import sys, storage_engine.protocol.records.records; sys.exit('pandas' in sys.modules)"
-    )
+    module = "storage_engine.protocol.records.record_decoder"
+    program = f"import sys, {module}; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -6,7 +6,9 @@ import pytest
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from storage_engine.protocol.records.record_batch import Codec
-from storage_engine.protocol.records.records import HEADERS_TYPE, decode_batches, encode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
 NOW = 1_700_000_000_000
 

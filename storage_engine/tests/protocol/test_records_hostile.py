@@ -13,7 +13,7 @@ from storage_engine.core.errors import CorruptRecordError, UnsupportedCompressio
 from storage_engine.protocol.records.compression import compress
 from storage_engine.protocol.records.record_batch import Codec
 from storage_engine.protocol.records.record_chain import RecordRegions, find_records
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tests.protocol.naive_codec import (
     NaiveRecord,
     encode_batch,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from storage_engine.protocol.records import record_encoder
 from storage_engine.protocol.records.arrow_binary import BinaryValues
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.protocol.records.records import HEADERS_TYPE, encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.records.uniform_records import UniformColumn, UniformRows
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch
 from storage_engine.tests.sampling import examples

@@ -49,7 +49,7 @@ from storage_engine.core.typed.column_types import (
     StructColumnField,
     TimestampColumn,
 )
-from storage_engine.protocol.records.records import DecodedRecords, iter_decoded
+from storage_engine.protocol.records.record_decoder import DecodedRecords, iter_decoded
 from storage_engine.protocol.typed.arrays.json_text import json_objects, json_texts
 from storage_engine.protocol.typed.projection import TypedWant
 from storage_engine.protocol.typed.typed_decoder import TypedRows

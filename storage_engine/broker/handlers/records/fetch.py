@@ -124,10 +124,12 @@ class _Answering:
             has_everything = reader.note_progress(asked, named, clock) and has_everything
             partitions += named
         self.request = asked.of(partitions)
-        # One that has everything waits without a read.
-        if not (has_everything and self._waits_for_news and self._waits(session, FetchRead())):
+        may_wait = asked.max_wait_ms > 0 and asked.min_bytes > 0
+        may_wait &= self._live_session is not None and self.call.version < FIRST_WITH_TOPIC_IDS
+        # A follower's that has everything waits for news of its session without a read.
+        if not (has_everything and may_wait and self._waits(FetchRead())):
             read = yield from self._read()
-            if read.is_enough(self.request) or not self._waits(self._live_session, read):
+            if read.is_enough(self.request) or not self._waits(read):
                 yield from self._answer(read)
 
     @property
@@ -183,18 +185,9 @@ class _Answering:
             yield None
         return permitted
 
-    @property
-    def _waits_for_news(self) -> bool:
-        """Whether a follower's waits in its session when there is nothing for it."""
-        request = self.request
-        return (
-            request.max_wait_ms > 0
-            and request.min_bytes > 0
-            and self.call.version < FIRST_WITH_TOPIC_IDS
-        )
-
-    def _waits(self, session: FollowerSession | None, read: FetchRead) -> bool:
-        """Wait for more than there is, if that may be; in `session` for its partitions."""
+    def _waits(self, read: FetchRead) -> bool:
+        """Wait for more than there is, if that may be."""
+        session = self._live_session
         request = self.request if session is None else self.fetch.request
         return self.handler.waits.wait(
             request, read, session=session, finish=self._finish, gone=self._gone

@@ -19,7 +19,7 @@ from storage_engine.client.producer.tables.row_partitions import (
     picked,
     rows_by_partition,
 )
-from storage_engine.protocol.records.records import EncodedBatch, iter_encoded
+from storage_engine.protocol.records.record_encoder import EncodedBatch, iter_encoded
 
 TABLE_BATCH_BYTES = 256 << 10
 """Batches of a table have up to this, or `batch.size` where that is more: their rows are there, so

@@ -28,7 +28,7 @@ from storage_engine.client.producer.tables.typed_rows import (
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.protocol.records.compression import codec_named
 from storage_engine.protocol.records.record_batch import Codec
-from storage_engine.protocol.records.records import EncodedBatch
+from storage_engine.protocol.records.record_encoder import EncodedBatch
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_encoder import iter_typed
 from storage_engine.protocol.typed.typed_keys import key_bytes

@@ -9,8 +9,8 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.records.record_keys import NAMED_MAX
-from storage_engine.protocol.records.records import encode_batches
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from storage_engine.protocol.records.record_batch import (
     iter_headers,
     read_header,
 )
-from storage_engine.protocol.records.records import decode_batches, encode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
 from storage_engine.tests.log.transaction_support import transactional
 

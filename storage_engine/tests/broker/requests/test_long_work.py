@@ -33,7 +33,7 @@ from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.protocol.records.record_encoder import iter_encoded
 
 TP = TopicPartition("t", 0)
 

@@ -9,7 +9,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.broker.typed_topics.typed_support import (
     SCHEMA,
     TRIPS,

@@ -22,7 +22,7 @@ from storage_engine.protocol.apis.fetch import (
     FetchRequest,
 )
 from storage_engine.protocol.records.record_batch import crc_matches, iter_headers
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tests.broker.support import cluster_fixture, disk_of
 from storage_engine.tests.broker.typed_topics.typed_support import (
     DDL,

@@ -12,7 +12,7 @@ from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchReq
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.record_batch import read_header
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.typed.frames import PROJECTED, iter_frames
 from storage_engine.protocol.typed.projection import TypedWant
 from storage_engine.protocol.typed.typed_batch import is_typed

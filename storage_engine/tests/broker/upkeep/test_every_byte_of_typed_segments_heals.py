@@ -12,7 +12,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
 from storage_engine.protocol.records.record_batch import crc_matches, iter_headers
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
 from storage_engine.tests.broker.typed_topics.typed_support import (

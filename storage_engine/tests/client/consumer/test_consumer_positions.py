@@ -12,7 +12,7 @@ from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 
 TIMEOUT_MS = 1_500
 T0 = TopicPartition("t", 0)

@@ -26,7 +26,9 @@ from storage_engine.protocol.consumer_protocol import (
     encode_subscription,
 )
 from storage_engine.protocol.records.record_batch import patch
-from storage_engine.protocol.records.records import HEADERS_TYPE, decode_batches, encode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 TOPICS = st.sets(st.text("abcé", min_size=1, max_size=4), max_size=4)

@@ -11,7 +11,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.apis import describe_schemas
-from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.protocol.records.record_encoder import iter_encoded
 from storage_engine.protocol.typed.frames import FIXED_AT, frame_bounds
 from storage_engine.tests.client.fake_cluster import FakePartition
 from storage_engine.tests.client.typed_topics import (

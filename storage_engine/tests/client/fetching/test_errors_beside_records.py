@@ -7,7 +7,7 @@ from storage_engine.client.consumer.consumer import Consumer
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.protocol.records.record_encoder import iter_encoded
 
 GOOD, BAD = TopicPartition("t", 0), TopicPartition("t", 1)
 BEYOND = 999

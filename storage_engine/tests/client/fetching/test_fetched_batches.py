@@ -5,7 +5,8 @@ import pytest
 
 from storage_engine.client.fetching.fetched_batches import committed, without_read
 from storage_engine.protocol.records.record_batch import CONTROL_BIT, patch, read_header, seal
-from storage_engine.protocol.records.records import decode_batches, encode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 
 
 class Log:

@@ -13,7 +13,7 @@ from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.errors import LogTruncatedError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.source import MirrorSource, SourceShrunkError
-from storage_engine.protocol.records.records import iter_encoded
+from storage_engine.protocol.records.record_encoder import iter_encoded
 from storage_engine.tests.client.fake_cluster import FakeCluster
 from storage_engine.tests.client.fetching.ranges import read_range
 

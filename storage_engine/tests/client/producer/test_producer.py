@@ -33,7 +33,7 @@ from storage_engine.core.errors import (
     RecordTooLargeError,
 )
 from storage_engine.protocol.records.record_batch import read_header
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tests.client.fake_cluster import Fault
 
 WAIT_S = 30

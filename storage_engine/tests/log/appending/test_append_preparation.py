@@ -25,7 +25,7 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
     seal,
 )
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.sampling import examples
 
 LIMIT = 1 << 20

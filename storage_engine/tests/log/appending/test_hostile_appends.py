@@ -18,7 +18,7 @@ from storage_engine.protocol.records.record_batch import (
     iter_headers,
     patch,
 )
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tests.log.compaction_support import compact
 from storage_engine.tests.log.support import TP, open_log, read_all, read_one, run_search
 from storage_engine.tests.protocol.hostile_batches import (

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.log.compaction_support import (
     CONFIG,
     DAY_MS,
@@ -140,7 +140,7 @@ def test_headers_of_records_are_kept(tmp_path):
     put(log, [(b"a", b"new")])
     fill_keys_from(log, 0, 40)
     assert compact(log)
-    from storage_engine.protocol.records.records import decode_batches
+    from storage_engine.protocol.records.record_decoder import decode_batches
 
     decoded = decode_batches(log.reads.read(0, max_bytes=1).view(), include_headers=True)
     assert decoded.headers.to_pylist() == [headers.to_pylist()[1], None]

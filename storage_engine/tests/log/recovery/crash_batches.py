@@ -14,7 +14,7 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
     seal,
 )
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.log.compaction_support import Row, rows_of
 
 KEYS = 6

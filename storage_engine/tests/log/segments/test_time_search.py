@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.segments.time_search import TimeSearch
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.log.compaction_support import CONFIG, compact, put
 from storage_engine.tests.log.support import SMALL, append, open_log, run_search
 

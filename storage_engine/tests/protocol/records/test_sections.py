@@ -11,7 +11,7 @@ from storage_engine.protocol.records import record_decoder
 from storage_engine.protocol.records.compression import compress
 from storage_engine.protocol.records.copied_batches import copied_batches
 from storage_engine.protocol.records.record_batch import TIMESTAMP_TYPE_BIT, Codec, read_header
-from storage_engine.protocol.records.records import iter_decoded
+from storage_engine.protocol.records.record_decoder import iter_decoded
 from storage_engine.protocol.records.sections import SECTION_BYTES, iter_sections
 from storage_engine.tests.protocol.naive_codec import (
     NaiveRecord,

@@ -19,8 +19,8 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
     validate_for_append,
 )
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.records.record_filter import StoredBatch, emptied
-from storage_engine.protocol.records.records import decode_batches
 from storage_engine.protocol.typed.directory import OFFSETS, TIMESTAMPS
 from storage_engine.protocol.typed.kept_rows import OpenTypedBatches, TypedTarget
 from storage_engine.protocol.typed.typed_batch import check_typed_batch, directory_of

@@ -279,7 +279,7 @@ def test_the_columns_of_a_batch_decompress_to_no_more_than_the_limit():
 
 
 def test_batches_of_plain_records_are_no_rows_of_a_typed_topic():
-    from storage_engine.protocol.records.records import encode_batches
+    from storage_engine.protocol.records.record_encoder import encode_batches
 
     (batch,) = encode_batches(pa.array([b"{}"]))
     with pytest.raises(CorruptRecordError, match="plain records, but its topic is typed"):

@@ -22,8 +22,9 @@ from storage_engine.protocol.records.record_batch import (
     patch_producer,
     read_header,
 )
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
-from storage_engine.protocol.records.records import decode_batches, encode_batches
 from storage_engine.protocol.typed.json_columns import typed_from_json
 from storage_engine.protocol.typed.json_rows import as_json_batches
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError

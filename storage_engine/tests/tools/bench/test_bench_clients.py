@@ -16,7 +16,7 @@ from benchmarks.support.random_values import random_values
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tools.cli import main
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import format_table

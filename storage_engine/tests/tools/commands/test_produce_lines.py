@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.records.records import EncodedBatch, decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import EncodedBatch
 from storage_engine.tools.commands.produce import CHUNK_BYTES, LineSender, read_lines
 from storage_engine.tools.errors import CommandError
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from storage_engine.log.segments import indexes
 from storage_engine.protocol.records.record_batch import patch
-from storage_engine.protocol.records.records import encode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 
 BASE_OFFSET = 100
 PADDING = b"-" * 100

@@ -12,7 +12,7 @@ from storage_engine.client.producer.partition_choice import (
 )
 from storage_engine.client.producer.producer_errors import SerializationError
 from storage_engine.client.producer.tables.table_batches import table_batches
-from storage_engine.protocol.records.records import decode_batches
+from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tests.sampling import examples
 
 
