@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks.support.rounds import Cell
 from storage_engine.tools.arguments import positive_integer
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_results, print_table
@@ -65,7 +66,7 @@ def check_size(args: argparse.Namespace, least_rows: int) -> None:
 def print_compared(
     columns: Sequence[str],
     results: Sequence[Row],
-    cells: Callable[[Row], list[object]],
+    cells: Callable[[Row], list[Cell]],
     *,
     as_json: bool,
 ) -> None:

@@ -35,7 +35,7 @@ from benchmarks.arguments import add_numbers, scratch
 from benchmarks.beside_kafka.processor_time import seconds_of
 from benchmarks.beside_kafka.topics import target
 from benchmarks.support import wire_load
-from benchmarks.support.rounds import by_turns, ratios_of
+from benchmarks.support.rounds import Cell, by_turns, ratios_of
 from benchmarks.support.wire_echo import Echo, compiled_echo, python_echo
 from benchmarks.support.wire_frames import ProduceFrames, produce_frames
 from benchmarks.support.wire_load import Endpoint, Worker
@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _row(result: Result) -> list[object]:
+def _row(result: Result) -> list[Cell]:
     fields = list(asdict(result).values())
     return [*fields[:5], f"{result.ratio_lowest}-{result.ratio_highest}", *fields[7:]]
 

@@ -7,11 +7,11 @@ median of the ratios is told, and how far they spread.
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from benchmarks.beside_kafka.processor_time import CpuTimes
 from benchmarks.beside_kafka.sides_compared import COMPARED, Compared, compared
-from benchmarks.support.rounds import Goal, rounded
+from benchmarks.support.rounds import Cell, Goal, rounded
 
 OURS = "headrace"
 THEIRS = "kafka"
@@ -117,14 +117,22 @@ class Round:
     kafka: Measured
 
 
+class RoundFigures(TypedDict):
+    """The figures and the processor time of each side, in seconds by whose it is."""
+
+    headrace: float
+    kafka: float
+    headrace_cpu: dict[str, float]
+    kafka_cpu: dict[str, float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Compared):
     """A row with its figures."""
 
     cpu_ratio: float
     """Processor time of Spark and brokers, ours to theirs: other programs disturb it less."""
-    rounds: list[dict[str, Any]]
-    """The figures and the processor time of each, in seconds by whose it is."""
+    rounds: list[RoundFigures]
 
 
 COLUMNS = (*COMPARED, "cpu ratio")
@@ -152,7 +160,7 @@ def result_of(row: Row, rounds: Sequence[Round]) -> Result:
     )
 
 
-def cells(result: Result) -> list[object]:
+def cells(result: Result) -> list[Cell]:
     """Those of a line of the table."""
     return [*result.cells(), result.cpu_ratio]
 

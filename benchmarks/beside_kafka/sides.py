@@ -1,32 +1,24 @@
 """A side of the comparison: its brokers, its Spark, and what a job on them took."""
 
 import contextlib
-import json
 import os
-import select
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.beside_kafka import topics
 from benchmarks.beside_kafka.environment import ROOT
 from benchmarks.beside_kafka.processor_time import cpu_times
 from benchmarks.beside_kafka.rows import PARTITIONS, WRITTEN_PARTITIONS, Batch, Job, Measured
-from benchmarks.beside_kafka.tethered import check_runs, last_line, tethered
+from benchmarks.beside_kafka.tethered import tethered
+from benchmarks.beside_kafka.told import SparkJob, ToldProcess
 from benchmarks.support.brokers import Brokers
 from storage_engine.tools.errors import CommandError
 
 _ANSWER_S = 1_800
 
 
-class Spark:
+class Spark(ToldProcess):
     """The process that does one side's jobs."""
-
-    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
-        self.pid = process.pid
-        self._process = process
-        self._log = log
 
     @classmethod
     @contextlib.contextmanager
@@ -44,32 +36,9 @@ class Spark:
         with tethered(
             command, log=log, folder=folder, environment=environment, talks=True
         ) as process:
-            spark = cls(process, log)
-            spark._answer()
+            spark = cls("Spark", process, log, _ANSWER_S)
+            spark.answer(_ANSWER_S)
             yield spark
-
-    def do(self, job: dict[str, Any]) -> dict[str, Any]:
-        """What the job gives; CommandError when it fails."""
-        assert self._process.stdin is not None
-        try:
-            print(json.dumps(job), file=self._process.stdin, flush=True)
-        except BrokenPipeError:
-            raise CommandError(f"Spark has ended: {last_line(self._log)}") from None
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        stream = self._process.stdout
-        assert stream is not None
-        if not select.select([stream], [], [], _ANSWER_S)[0]:
-            raise CommandError(f"Spark does not answer for {_ANSWER_S} s, see {self._log}")
-        line = stream.readline()
-        if not line:
-            self._process.wait()
-            check_runs(self._process, "Spark", self._log)
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise CommandError(f"a job of Spark failed: {answer['error']}")
-        return answer
 
 
 class Side:
@@ -94,20 +63,20 @@ class Side:
     def measure(self, job: Job, *, is_counted: bool) -> Measured:
         """One round. `is_counted`: what was written is read back after it, and counted."""
         rows = self._sizes[job.topic or job.name]
-        asked = {"kind": job.kind, "topic": job.topic, "rows": rows, "out": None}
+        asked: SparkJob = {"kind": job.kind, "topic": job.topic, "rows": rows, "out": None}
         asked["rows_per_batch"] = job.rows_per_batch
         if not job.is_copied:
             return self._timed(job, asked)
         self._targets += 1
         partitions = PARTITIONS[job.topic] if job.topic else WRITTEN_PARTITIONS
         with topics.target(self._servers, f"out-{self._targets}", partitions) as out:
-            measured = self._timed(job, asked | {"out": out})
+            measured = self._timed(job, {**asked, "out": out})
             topics.check_rows(self._servers, out, partitions, rows)
             if is_counted:
                 self._check_count(out, rows)
         return measured
 
-    def _timed(self, job: Job, asked: dict[str, Any]) -> Measured:
+    def _timed(self, job: Job, asked: SparkJob) -> Measured:
         before = cpu_times(self._broker_pids, self._spark.pid)
         answer = self._spark.do(asked)
         cpu = cpu_times(self._broker_pids, self._spark.pid).since(before)
@@ -119,6 +88,7 @@ class Side:
         )
 
     def _check_count(self, topic: str, rows: int) -> None:
-        found = self._spark.do({"kind": "count", "topic": topic, "rows": rows})["rows"]
+        asked: SparkJob = {"kind": "count", "topic": topic, "rows": rows}
+        found = self._spark.do(asked)["rows"]
         if found != rows:
             raise CommandError(f"{self.name} wrote {found} rows where {rows} were given to it")

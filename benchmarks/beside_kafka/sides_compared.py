@@ -1,12 +1,13 @@
 """One figure of two sides, compared round by round: medians, with the least and the most."""
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from benchmarks.support.rounds import (
+    Cell,
     Goal,
+    Judged,
     judged,
     ratios_of,
     rounded,
@@ -16,7 +17,22 @@ from benchmarks.support.rounds import (
 )
 
 COMPARED = ("what", "headrace", "from-to", "kafka", "from-to", "ratio", "from-to", "goal", "met")
-SIDES = ("headrace", "kafka")
+
+
+class Ratio(Judged):
+    """The fields of every row that say how one side compares to the other."""
+
+    ratio: float
+    ratio_spread: tuple[float, float]
+
+
+class BothSides(Ratio):
+    """The same, with the figures of the sides."""
+
+    headrace: float
+    headrace_spread: tuple[float, float]
+    kafka: float
+    kafka_spread: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,26 +50,36 @@ class Compared:
     goal: str | None
     met: bool | None
 
-    def cells(self) -> list[object]:
+    def cells(self) -> list[Cell]:
         """Those of a line of the table, below COMPARED."""
-        return cells_of(asdict(self))
+        ours = figure_cells(self.headrace, self.headrace_spread)
+        theirs = figure_cells(self.kafka, self.kafka_spread)
+        ratio = spread_text(self.ratio_spread)
+        return [self.what, *ours, *theirs, self.ratio, ratio, self.goal, self.met]
 
 
-def compared(
-    ours: Sequence[float], theirs: Sequence[float], goal: Goal | None, sides: Sequence[str] = SIDES
-) -> dict[str, Any]:
-    """The figures of a row, by the names of the sides."""
+def compared(ours: Sequence[float], theirs: Sequence[float], goal: Goal | None) -> BothSides:
+    """The figures of a row."""
+    return {
+        "headrace": rounded(statistics.median(ours)),
+        "headrace_spread": spread(ours),
+        "kafka": rounded(statistics.median(theirs)),
+        "kafka_spread": spread(theirs),
+        **ratio_of(ours, theirs, goal),
+    }
+
+
+def ratio_of(ours: Sequence[float], theirs: Sequence[float], goal: Goal | None) -> Ratio:
+    """The median of the ratios of the rounds; the goal is for it."""
     ratios = ratios_of(ours, theirs)
     ratio = rounded(statistics.median(ratios))
-    found: dict[str, Any] = {"ratio": ratio, "ratio_spread": spread(ratios), **judged(goal, ratio)}
-    for side, figures in zip(sides, (ours, theirs), strict=True):
-        found |= {side: rounded(statistics.median(figures)), f"{side}_spread": spread(figures)}
-    return found
+    return {"ratio": ratio, "ratio_spread": spread(ratios), **judged(goal, ratio)}
 
 
-def cells_of(row: Mapping[str, Any], sides: Sequence[str] = SIDES) -> list[object]:
-    """The line of a row whose figures are those of `compared`."""
-    cells: list[object] = [row["what"]]
-    for side in sides:
-        cells += [short(row[side]), spread_text(row[f"{side}_spread"])]
-    return [*cells, row["ratio"], spread_text(row["ratio_spread"]), row["goal"], row["met"]]
+def figure_cells(
+    figure: float | None, figures: tuple[float, float] | None
+) -> tuple[str | None, str | None]:
+    """A figure and from where to where it went, in a line of the table; of none, nothing."""
+    if figure is None or figures is None:
+        return None, None
+    return short(figure), spread_text(figures)

@@ -12,12 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from benchmarks.beside_kafka.told import Answer, SparkJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Work = Callable[[dict[str, Any]], dict[str, Any]]
+Work = Callable[[SparkJob], Answer]
 """Does a job, and says what came of it."""
 
 _SETTINGS = {
@@ -54,7 +56,7 @@ def serve(name: str, worker: "Callable[[argparse.Namespace, SparkSession], Work]
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def timed(rows: int, work: Callable[[], None]) -> dict[str, Any]:
+def timed(rows: int, work: Callable[[], None]) -> Answer:
     """The answer of a job that is one batch of so many rows."""
     started = time.perf_counter()
     work()

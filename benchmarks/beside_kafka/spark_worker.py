@@ -5,10 +5,11 @@ Kafka connector. Ours writes exactly once, its default; theirs has no such thing
 """
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.arguments import scratch
 from benchmarks.beside_kafka.spark_process import serve, timed
+from benchmarks.beside_kafka.told import Answer, BatchTook, SparkJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ class _Worker:
         self._spark = spark
         self._written: DataFrame | None = None
 
-    def do(self, job: dict[str, Any]) -> dict[str, Any]:
+    def do(self, job: SparkJob) -> Answer:
         """The time and rows of each batch."""
         if job["kind"] == "stream":
             return self._stream(job)
@@ -49,7 +50,7 @@ class _Worker:
             self._written.count()
         return self._written
 
-    def _stream(self, job: dict[str, Any]) -> dict[str, Any]:
+    def _stream(self, job: SparkJob) -> Answer:
         reader = self._spark.readStream.format(self._format).options(**self._options)
         reader = reader.options(subscribe=job["topic"], startingOffsets="earliest")
         frame = reader.option("maxOffsetsPerTrigger", job["rows_per_batch"]).load()
@@ -68,11 +69,11 @@ class _Worker:
                 query.stop()
 
 
-def _until_read(query: "StreamingQuery", rows: int) -> list[dict[str, float]]:
+def _until_read(query: "StreamingQuery", rows: int) -> list[BatchTook]:
     """The micro-batches that read so many rows. Spark waits for them in its JVM: asking it for its
     progress time and again would weigh on what is measured."""
     query.processAllAvailable()
-    batches = [
+    batches: list[BatchTook] = [
         {"rows": each["numInputRows"], "time_ms": each["durationMs"]["triggerExecution"]}
         for each in query.recentProgress
         if each["numInputRows"]

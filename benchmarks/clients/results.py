@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchmarks.beside_kafka.rows import OURS, THEIRS
 from benchmarks.beside_kafka.sides_compared import COMPARED, Compared, compared
 from benchmarks.clients.loads import ClientRow, Figures
-from benchmarks.support.rounds import rounded, short
+from benchmarks.support.rounds import Cell, rounded, short
 
 CEILING = "acknowledger"
 """The third side, of what producers are told: a peer that keeps nothing."""
@@ -46,7 +46,7 @@ def result_of(row: ClientRow, turns: Sequence[Turn]) -> ClientResult:
     )
 
 
-def cells(result: ClientResult) -> list[object]:
+def cells(result: ClientResult) -> list[Cell]:
     """Those of a line of the table."""
     alone = result.client_alone
     return [*result.cells(), None if alone is None else short(alone)]

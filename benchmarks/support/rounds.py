@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TypedDict, TypeVar
 
 Each = TypeVar("Each")
+Cell = str | float | None
+"""What stands in a column of a table."""
 Step = Callable[[], float]
 """Does its work once and gives the figure: a rate, or a time."""
 

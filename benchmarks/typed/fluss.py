@@ -6,18 +6,17 @@ client runs in an environment of its own, and is told what to do line by line.
 """
 
 import contextlib
-import json
-import select
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired
 
 from benchmarks.beside_kafka.clusters import BROKERS
 from benchmarks.beside_kafka.environment import ROOT, environment_with
 from benchmarks.beside_kafka.jars import JarSet, fetch_jars
 from benchmarks.beside_kafka.processor_time import seconds_of
 from benchmarks.beside_kafka.tethered import check_runs, tethered
+from benchmarks.beside_kafka.told import Told, ToldProcess
 from benchmarks.support.brokers import HOST, free_ports
 from benchmarks.typed.rows import Measured
 from storage_engine.tools.errors import CommandError
@@ -48,50 +47,39 @@ _ANSWER_S = 300
 _READ_S = 120
 
 
-class FlussClient:
+class FlussJob(Told):
+    """What its client is told; to fill takes none of the last two."""
+
+    table: str
+    buckets: int
+    columns: NotRequired[list[str]]
+    timeout_s: NotRequired[float]
+
+
+class FlussClient(ToldProcess):
     """Its Python client, in a process of its own."""
 
     def __init__(self, process: "subprocess.Popen[str]", log: Path, pids: Sequence[int]) -> None:
+        super().__init__("the client of Apache Fluss", process, log, _ANSWER_S)
         self._server_pids = pids
-        self._process = process
-        self._log = log
 
     def fill(self, table: str, buckets: int, rows: int) -> None:
         """A new table with the rows that the others have."""
-        self._do({"kind": "fill", "table": table, "buckets": buckets, "rows": rows})
+        job: FlussJob = {"kind": "fill", "table": table, "buckets": buckets, "rows": rows}
+        self.do(job)
 
     def read(self, table: str, buckets: int, rows: int, columns: Sequence[str]) -> Measured:
         """All rows, with these columns."""
-        job = {"kind": "read", "table": table, "buckets": buckets, "rows": rows}
-        servers, own = seconds_of(self._server_pids), seconds_of([self._process.pid])
-        answer = self._do({**job, "columns": list(columns), "timeout_s": _READ_S})
+        job: FlussJob = {"kind": "read", "table": table, "buckets": buckets, "rows": rows}
+        servers, own = seconds_of(self._server_pids), seconds_of([self.pid])
+        job |= {"columns": list(columns), "timeout_s": _READ_S}
+        answer = self.do(job)
         return Measured(
             rows=answer["rows"],
             time_s=answer["time_s"],
             brokers_s=seconds_of(self._server_pids) - servers,
-            reader_s=seconds_of([self._process.pid]) - own,
+            reader_s=seconds_of([self.pid]) - own,
         )
-
-    def _do(self, job: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            print(json.dumps(job), file=self._process.stdin, flush=True)
-        return self.answer(_ANSWER_S)
-
-    def answer(self, timeout_s: float) -> dict[str, Any]:
-        """The next line of the process; CommandError when it is none, or an error."""
-        stream = self._process.stdout
-        assert stream is not None
-        if not select.select([stream], [], [], timeout_s)[0]:
-            raise CommandError(f"the client of Apache Fluss does not answer for {timeout_s:.0f} s")
-        line = stream.readline()
-        if not line:
-            self._process.wait()
-            check_runs(self._process, "the client of Apache Fluss", self._log)
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise CommandError(f"Apache Fluss: {answer['error']}")
-        return answer
 
 
 @contextlib.contextmanager

@@ -10,11 +10,15 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fluss  # type: ignore[import-not-found]
 
 from benchmarks.typed.columns import SCHEMA, made_of
+
+if TYPE_CHECKING:
+    from benchmarks.beside_kafka.told import Answer
+    from benchmarks.typed.fluss import FlussJob
 
 
 class _Worker:
@@ -26,7 +30,7 @@ class _Worker:
         settings = {"bootstrap.servers": servers, "writer.acks": "all"}
         return cls(await fluss.FlussConnection.create(fluss.Config(settings)))
 
-    async def do(self, job: dict[str, Any]) -> dict[str, Any]:
+    async def do(self, job: "FlussJob") -> "Answer":
         """Rows and seconds."""
         path = fluss.TablePath("fluss", job["table"])
         if job["kind"] == "fill":
@@ -38,14 +42,14 @@ class _Worker:
         rows = await (self._fill(table, job) if job["kind"] == "fill" else self._read(table, job))
         return {"rows": rows, "time_s": time.perf_counter() - started}
 
-    async def _fill(self, table: Any, job: dict[str, Any]) -> int:
+    async def _fill(self, table: Any, job: "FlussJob") -> int:
         writer = table.new_append().create_writer()
         for rows in made_of(0, job["rows"]):
             writer.write_arrow_batch(rows)
         await writer.flush()
-        return int(job["rows"])
+        return job["rows"]
 
-    async def _read(self, table: Any, job: dict[str, Any]) -> int:
+    async def _read(self, table: Any, job: "FlussJob") -> int:
         scan = table.new_scan().project_by_name(job["columns"])
         scanner = await scan.create_record_batch_log_scanner()
         scanner.subscribe_buckets(dict.fromkeys(range(job["buckets"]), fluss.EARLIEST_OFFSET))

@@ -7,10 +7,10 @@ then weighs on both. The median of the ratios is told, and how far they spread.
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from benchmarks.beside_kafka.sides_compared import COMPARED, cells_of, compared
-from benchmarks.support.rounds import Goal, rounded
+from benchmarks.beside_kafka.sides_compared import COMPARED, figure_cells, ratio_of
+from benchmarks.support.rounds import Cell, Goal, rounded, spread
 
 SPARK_TWO, SPARK_ALL, SPARK_WRITE = "spark-two", "spark-all", "spark-write"
 CLIENT, LINK, FLUSS = "client", "link", "fluss"
@@ -125,11 +125,10 @@ class Result:
     """Processor time of brokers and readers: other programs disturb it less."""
     stopped_by: str | None = None
     """Why there are no figures."""
-    rounds: Sequence[dict[str, Any]] = ()
+    rounds: Sequence[dict[str, dict[str, float]]] = ()
 
 
 COLUMNS = ("what", "typed", "from-to", "beside", *COMPARED[4:], "cpu ratio")
-_SIDES = ("measured", "beside")
 
 
 def result_of(row: Row, rounds: Sequence[Round]) -> Result:
@@ -144,7 +143,11 @@ def result_of(row: Row, rounds: Sequence[Round]) -> Result:
         rounds=[
             {row.measured: one.document(), row.beside: other.document()} for one, other in pairs
         ],
-        **compared(ours, theirs, row.goal, _SIDES),
+        measured=rounded(statistics.median(ours)),
+        measured_spread=spread(ours),
+        beside=rounded(statistics.median(theirs)),
+        beside_spread=spread(theirs),
+        **ratio_of(ours, theirs, row.goal),
     )
 
 
@@ -153,8 +156,10 @@ def stopped(row: Row, reason: str) -> Result:
     return Result(name=row.name, what=row.what, stopped_by=reason)
 
 
-def cells(result: Result) -> list[object]:
+def cells(result: Result) -> list[Cell]:
     """Of a line of the table."""
-    if result.stopped_by is not None:
-        return [f"{result.what}: {result.stopped_by}", *[None] * (len(COLUMNS) - 1)]
-    return [*cells_of(asdict(result), _SIDES), result.cpu_ratio]
+    what = result.what if result.stopped_by is None else f"{result.what}: {result.stopped_by}"
+    ours = figure_cells(result.measured, result.measured_spread)
+    theirs = figure_cells(result.beside, result.beside_spread)
+    _, ratio = figure_cells(result.ratio, result.ratio_spread)
+    return [what, *ours, *theirs, result.ratio, ratio, result.goal, result.met, result.cpu_ratio]

@@ -6,10 +6,11 @@ its default; theirs has no such thing.
 """
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.beside_kafka.rows import OURS
 from benchmarks.beside_kafka.spark_process import serve, timed
+from benchmarks.beside_kafka.told import Answer, SparkJob
 from benchmarks.typed.columns import ALL, ddl
 from benchmarks.typed.in_memory import IN_MEMORY, MADE, RowsFormat, TypedInMemoryFormat
 
@@ -30,7 +31,7 @@ class _Worker:
         for each in (RowsFormat, TypedInMemoryFormat):
             spark.dataSource.register(each)
 
-    def do(self, job: dict[str, Any]) -> dict[str, Any]:
+    def do(self, job: SparkJob) -> Answer:
         """The time and rows of the job, or what it found."""
         rows, kind = job["rows"], job["kind"]
         if kind == "fill":
@@ -48,7 +49,7 @@ class _Worker:
             return _digest(frame)
         return timed(rows, frame.write.format("noop").mode("overwrite").save)
 
-    def _topic(self, job: dict[str, Any]) -> "DataFrame":
+    def _topic(self, job: SparkJob) -> "DataFrame":
         """The columns that the job wants of the rows of a topic."""
         from pyspark.sql import functions as F
 
@@ -64,7 +65,7 @@ class _Worker:
             .select("row.*")
         )
 
-    def _memory(self, job: dict[str, Any]) -> "DataFrame":
+    def _memory(self, job: SparkJob) -> "DataFrame":
         reader = self._spark.read.format(IN_MEMORY).schema(ddl(job["columns"]))
         return reader.options(rows=job["rows"], tasks=TASKS).load()
 
@@ -87,7 +88,7 @@ class _Worker:
         return self._spark.read.format(MADE).options(rows=rows, tasks=TASKS).load()
 
 
-def _digest(frame: "DataFrame") -> dict[str, Any]:
+def _digest(frame: "DataFrame") -> Answer:
     """The number of rows, and a number that is the same for the same rows in any order."""
     from pyspark.sql import functions as F
 

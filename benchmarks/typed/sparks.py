@@ -1,11 +1,11 @@
 """What the Spark of a side does in its turn, and what that took."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from benchmarks.beside_kafka.processor_time import cpu_times
 from benchmarks.beside_kafka.rows import OURS
 from benchmarks.beside_kafka.sides import Spark
+from benchmarks.beside_kafka.told import Answer, SparkJob
 from benchmarks.beside_kafka.topics import check_rows
 from benchmarks.support.brokers import Brokers
 from benchmarks.typed.columns import ALL
@@ -32,16 +32,17 @@ class SparkSide:
         servers = self._brokers.bootstrap_servers
         with Cluster(servers) as cluster:
             create_topic(cluster, topic, PARTITIONS, _TOPICS_REPLICAS)
-        self._spark.do({"kind": "fill", "topic": topic, "rows": rows})
+        job: SparkJob = {"kind": "fill", "topic": topic, "rows": rows}
+        self._spark.do(job)
         check_rows(servers, topic, PARTITIONS, rows)
 
-    def digest_of_made(self, rows: int) -> dict[str, Any]:
+    def digest_of_made(self, rows: int) -> Answer:
         """Of the rows that a topic shall have."""
         return self._spark.do({"kind": "made", "rows": rows})
 
-    def check_digest(self, topic: str, expected: dict[str, Any]) -> None:
+    def check_digest(self, topic: str, expected: Answer) -> None:
         """CommandError unless the topic has these rows."""
-        found = self._spark.do({"kind": "digest", **_read(topic, expected["rows"], ALL, None)})
+        found = self._spark.do(_read("digest", topic, expected["rows"], ALL))
         if found != expected:
             raise CommandError(
                 f"topic '{topic}' of {self._name} has not the rows that were written: "
@@ -52,7 +53,7 @@ class SparkSide:
         self, topic: str, rows: int, columns: Sequence[str], where: str | None = None
     ) -> Measured:
         """These columns of all rows."""
-        return self._timed({"kind": "read", **_read(topic, rows, columns, where)})
+        return self._timed(_read("read", topic, rows, columns, where))
 
     def read_memory(self, rows: int, columns: Sequence[str]) -> Measured:
         """The same from the source that has its rows in memory."""
@@ -76,7 +77,7 @@ class SparkSide:
         """Gives as many rows to a sink in Python that does nothing but hold them."""
         return self._timed({"kind": "hold", "rows": rows})
 
-    def _timed(self, job: dict[str, Any]) -> Measured:
+    def _timed(self, job: SparkJob) -> Measured:
         before = cpu_times(self._brokers.pids, self._spark.pid)
         (batch,) = self._spark.do(job)["batches"]
         took = cpu_times(self._brokers.pids, self._spark.pid).since(before)
@@ -88,5 +89,8 @@ class SparkSide:
         )
 
 
-def _read(topic: str, rows: int, columns: Sequence[str], where: str | None) -> dict[str, Any]:
-    return {"topic": topic, "rows": rows, "columns": list(columns), "where": where}
+def _read(
+    kind: str, topic: str, rows: int, columns: Sequence[str], where: str | None = None
+) -> SparkJob:
+    columns = list(columns)
+    return {"kind": kind, "topic": topic, "rows": rows, "columns": columns, "where": where}
