@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
+from typing import TypedDict
 from unittest.mock import patch
 
 from simulation.faults.shrink import shrink
@@ -128,6 +128,17 @@ def run(args: argparse.Namespace) -> int:
     return 1 if total.failures else 0
 
 
+class _Failure(TypedDict):
+    """A seed that failed, with what it needs to fail."""
+
+    seed: int
+    rule: str | None
+    failure: str | None
+    faults: list[dict[str, int | str]]
+    trace: Sequence[str] | None
+    replay: str
+
+
 class _Total:
     """Sums over seeds."""
 
@@ -135,7 +146,7 @@ class _Total:
         self.sums = Counter(seeds=0, events=0, simulated_ms=0, acknowledged=0)
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
-        self.failures: list[dict[str, Any]] = []
+        self.failures: list[_Failure] = []
 
     def add(self, outcome: SeedOutcome) -> None:
         self.sums.update(
@@ -197,9 +208,7 @@ def _submit(
     )
 
 
-def _explain(
-    pool: ProcessPoolExecutor, outcome: SeedOutcome, args: argparse.Namespace
-) -> dict[str, Any]:
+def _explain(pool: ProcessPoolExecutor, outcome: SeedOutcome, args: argparse.Namespace) -> _Failure:
     """Shrink a failing seed's faults and print what is left."""
     numbers = [fault.number for fault in outcome.faults]
     best = outcome
@@ -289,7 +298,7 @@ def _print_tables(total: _Total, elapsed_s: float) -> None:
         write_line(f"failed: {failure['replay']}")
 
 
-def _as_json(total: _Total, elapsed_s: float) -> dict[str, Any]:
+def _as_json(total: _Total, elapsed_s: float) -> dict[str, float | dict[str, int] | list[_Failure]]:
     return {
         **total.sums,
         **{what.replace(" ", "_"): count for what, count in total.counts.items()},

@@ -21,13 +21,7 @@ from benchmarks.largest.groups import (
 from simulation.world.clock import SimulatedLoop
 from storage_engine.broker.requests import fetch_sessions
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
-from storage_engine.core.coordinator_log import (
-    AppendRecord,
-    Moment,
-    Replicated,
-    TickAgain,
-    UnreadableRecord,
-)
+from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated, TickAgain
 from storage_engine.core.errors import TooManyProducersError
 from storage_engine.core.groups import group, joins, offers
 from storage_engine.core.ids import TopicPartition
@@ -40,8 +34,7 @@ from storage_engine.core.transactions.transaction_events import (
     JoinMicroBatch,
 )
 from storage_engine.core.transactions.transaction_state import (
-    StateKey,
-    StateRecord,
+    StateContent,
     TransactionalIdKey,
     TransactionRecord,
     TransactionState,
@@ -93,7 +86,7 @@ class TransactionalIds:
     def __init__(self, count: int) -> None:
         self.count = count
         self.core = TransactionCoordinator()
-        self.content: dict[StateKey, StateRecord | UnreadableRecord] = {}
+        self.content: StateContent = {}
         self.fill()
 
     def fill(self) -> None:
