@@ -10,7 +10,7 @@ from headrace_console.problem import ConsoleError
 Row = TypeVar("Row")
 
 
-def itself(row: Any) -> Any:
+def itself(row: Document) -> Document:
     return row
 
 
@@ -58,7 +58,7 @@ class PagedRows(Generic[Row]):
 
     def document(
         self,
-        row: Callable[[Row], Any] = itself,
+        row: Callable[[Row], Json],
         *,
         as_of_ms: int,
         unanswered: Sequence[Mapping[str, Json]] = (),

@@ -4,7 +4,6 @@ import base64
 import binascii
 import random
 import time
-from typing import Any
 
 import pyarrow as pa
 
@@ -90,7 +89,7 @@ def _partition(
     return random.randrange(count)
 
 
-def _row_key(known: KnownSchema, value: bytes | None) -> Any:
+def _row_key(known: KnownSchema, value: bytes | None) -> pa.Array:
     """The key of a row, read as the topic's leaders will."""
     schema = known.schema
     (batch,) = encode_batches(pa.array([value], pa.binary()))

@@ -7,7 +7,6 @@ has confirmed one thing must not get another. Source: R-CON9.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from headrace_console.cluster.broker_lines import BrokerLines, Question, unanswered
 from headrace_console.cluster.group_looks import header_of, one_header_each, written_ms
@@ -16,6 +15,7 @@ from headrace_console.document import Document
 from headrace_console.given import Body, bad
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
+from storage_engine.client.addresses import Address
 from storage_engine.client.admin.groups import (
     ListedGroup,
     delete_group,
@@ -115,7 +115,7 @@ def _details(
     lines: BrokerLines,
     snapshot: Snapshot,
     groups: Sequence[ListedGroup],
-    addresses: Mapping[int, Any],
+    addresses: Mapping[int, Address],
 ) -> dict[str, _Detail]:
     """By group; each coordinator is asked once, for members and for offsets of all its groups."""
     by_coordinator: dict[int, list[str]] = {}
