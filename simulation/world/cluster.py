@@ -36,6 +36,7 @@ from storage_engine.protocol.messages import create_topics, delete_topics, elect
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 Reply = TypeVar("Reply")
+Produced = OnReply[ProduceResponse]
 CreatedTopic = create_topics.CreateTopicsResponse.CreatableTopicResult
 
 CLIENT_TIMEOUT_MS = 120_000
@@ -209,13 +210,7 @@ class SimulatedCluster:
         return answers
 
     def send_produce(
-        self,
-        broker: int,
-        tp: TopicPartition,
-        payload: bytes,
-        on_reply: OnReply[ProduceResponse],
-        *,
-        acks: int = -1,
+        self, broker: int, tp: TopicPartition, payload: bytes, on_reply: Produced, *, acks: int = -1
     ) -> None:
         request = produce_request(tp.topic, tp.partition, make_batch(payload=payload), acks=acks)
         self._send(broker, PRODUCE, 8, request, on_reply)

@@ -22,7 +22,7 @@ from simulation.world.clock import ProcessLoop, ScheduledCall, SimulatedLoop
 from storage_engine.core.control.cluster_state import ONLY_LISTENER
 from storage_engine.core.ports import Endpoint, PortAnswer, TransportError
 from storage_engine.core.security.principal import ANONYMOUS, Principal
-from storage_engine.net.frames import ResponseBuffers, as_buffer, joined
+from storage_engine.net.frames import Buffer, Piece, ResponseBuffers
 from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 from storage_engine.protocol.framing import (
     encode_request_frame,
@@ -77,11 +77,15 @@ class SimulatedExchange:
 
     def respond(self, buffers: ResponseBuffers) -> None:
         assert self.frame is None, "a request was answered twice"
-        self.frame = joined(buffers)
+        self.frame = b"".join([p if isinstance(p, bytes) else bytes(_view(p)) for p in buffers])
         self._connection.answered()
 
     def skip(self) -> None:
         self.respond([])
+
+
+def _view(piece: Piece) -> Buffer:
+    return piece.view() if hasattr(piece, "view") else piece
 
 
 class _Request(NamedTuple):
@@ -194,7 +198,7 @@ class SimulatedConnection:
         network = self._network
         correlation_id = next(network.correlation_ids)
         buffers = encode_request_frame(spec, version, correlation_id, "simulation", message)
-        frame = memoryview(bytearray().join(map(as_buffer, buffers)))[SIZE_BYTES:]
+        frame = memoryview(bytearray().join([bytes(_view(p)) for p in buffers]))[SIZE_BYTES:]
         if on_reply is not None:
             timer = network.loop.call_later(
                 timeout_ms, lambda: self.give_up(f"no answer within {timeout_ms} ms"), self._owner
