@@ -16,7 +16,6 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 PRODUCT = ("storage_engine", "connector", "pyspark_headrace", "headrace_console", "simulation")
 BESIDE = ("benchmarks", "examples", ".ci")
@@ -130,7 +129,7 @@ def _objects(annotation: ast.expr) -> int:
     return sum(name.id == "object" for name in names)
 
 
-def imported(tree: ast.Module, modules: Mapping[str, object]) -> set[str]:
+def imported(tree: ast.Module, modules: Mapping[str, ast.Module]) -> set[str]:
     """The modules of the product that a module imports, wherever in its text."""
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -173,7 +172,10 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
             left += getattr(node, name, ())
 
 
-def figures(root: Path) -> dict[str, Any]:
+Figure = int | list[list[str]] | Mapping[str, int | list[str]]
+
+
+def figures(root: Path) -> dict[str, Figure]:
     """By name, worst first where there is an order."""
     files = [path for path in tracked(root) if path.exists()]
     sources = [path for path in files if path.suffix == ".py"]

@@ -4,9 +4,8 @@ Python is read and written, in batches and as a stream.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
     DataSource,
@@ -17,6 +16,7 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.types import StructType
 
 
 class Reader(DataSourceReader, DataSourceStreamReader):
@@ -26,7 +26,7 @@ class Reader(DataSourceReader, DataSourceStreamReader):
     def latestOffset(self) -> dict[str, int]:
         return {"0": 10}
 
-    def partitions(self, *bounds: Any) -> list[InputPartition]:
+    def partitions(self, *bounds: dict[str, int]) -> list[InputPartition]:
         return [InputPartition(0), InputPartition(1)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes, str, int]]:
@@ -34,11 +34,11 @@ class Reader(DataSourceReader, DataSourceStreamReader):
 
 
 class Writer(DataSourceWriter, DataSourceStreamWriter):
-    def write(self, rows: Iterator[Any]) -> WriterCommitMessage:
+    def write(self, rows: Iterator[Row]) -> WriterCommitMessage:
         list(rows)
         return WriterCommitMessage()
 
-    def commit(self, messages: list[Any], *batch: int) -> None:
+    def commit(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
         """Nothing is kept."""
 
 
@@ -50,16 +50,16 @@ class Numbers(DataSource):
     def schema(self) -> str:
         return "value binary, topic string, offset bigint"
 
-    def reader(self, schema: Any) -> Reader:
+    def reader(self, schema: StructType) -> Reader:
         return Reader()
 
-    def streamReader(self, schema: Any) -> Reader:
+    def streamReader(self, schema: StructType) -> Reader:
         return Reader()
 
-    def writer(self, schema: Any, overwrite: bool) -> Writer:
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
         return Writer()
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> Writer:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Writer:
         return Writer()
 
 

@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any
+from types import CodeType, FrameType, ModuleType
+from typing import Any, TypeVarTuple
 from uuid import UUID
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,11 +52,17 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig  # noqa:
 from storage_engine.core.ids import TopicPartition  # noqa: E402
 from storage_engine.core.transactions.transaction_state import member_transactional_id  # noqa: E402
 from storage_engine.net.connection import Connection  # noqa: E402
+from storage_engine.net.frames import joined  # noqa: E402
 from storage_engine.net.limits import ServerLimits  # noqa: E402
 from storage_engine.net.server import Server  # noqa: E402
 from storage_engine.net.serving import ServedListener  # noqa: E402
 from storage_engine.protocol.apis import commit_batch, fetch, join_batch, produce  # noqa: E402
+from storage_engine.protocol.apis.commit_batch import CommitBatchResponse  # noqa: E402
+from storage_engine.protocol.apis.join_batch import JoinBatchResponse  # noqa: E402
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp  # noqa: E402
 from storage_engine.protocol.framing import encode_request_frame  # noqa: E402
+
+Args = TypeVarTuple("Args")
 
 PRODUCT = ROOT / "storage_engine"
 OUTSIDE = (str(PRODUCT / "tests"),)
@@ -152,7 +158,7 @@ def _is_work(code: CodeType) -> bool:
 
 
 @cache
-def _modules() -> dict[str, object]:
+def _modules() -> dict[str, ModuleType]:
     return {file: m for m in list(sys.modules.values()) if (file := getattr(m, "__file__", None))}
 
 
@@ -164,10 +170,10 @@ class Wire:
         self._socket = socket.socket()
         self.sent = b""
 
-    def call_soon(self, callback: Callable[..., None], *arguments: Any) -> None:
+    def call_soon(self, callback: Callable[[*Args], None], *arguments: *Args) -> None:
         self._broker.loop.call_soon(partial(callback, *arguments))
 
-    def get_extra_info(self, name: str) -> object:
+    def get_extra_info(self, name: str) -> socket.socket | tuple[str, int]:
         return self._socket if name == "socket" else ("10.0.0.1", 1)
 
     def write(self, data: bytes) -> None:
@@ -201,11 +207,11 @@ class Client:
         self._connection.buffer_updated(len(frame))
 
 
-def _ask(walk: Walk, spec: Any, version: int, request: Any) -> None:
+def _ask(walk: Walk, spec: ApiSpec[Req, Resp], version: int, request: Req) -> None:
     """Send a request three times, each until its answer has left; the last one is traced."""
     (broker,) = walk.brokers
     client = Client(broker)
-    frame = b"".join(encode_request_frame(spec, version, 1, "walks", request))
+    frame = joined(encode_request_frame(spec, version, 1, "walks", request))
     for _ in range(2):
         answered = len(client.wire.sent)
         client.receive(frame)
@@ -261,7 +267,7 @@ def walk_commit(cluster: SimulatedCluster) -> Walk:
     with walk.traced():
         answers = cluster.ask(coordinator.id, commit_batch.API, 0, request)
         cluster.loop.run_until(lambda: bool(answers))
-    assert not answers[0].error_code
+    assert isinstance(answers[0], CommitBatchResponse) and not answers[0].error_code
     return walk
 
 
@@ -277,7 +283,7 @@ def _member(cluster: SimulatedCluster, batch: int) -> SimulatedProducer:
     return member
 
 
-def _code(answer: Any) -> list[int]:
+def _code(answer: CommitBatchResponse | JoinBatchResponse) -> list[int]:
     return [answer.error_code]
 
 

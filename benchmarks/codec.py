@@ -19,15 +19,17 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from benchmarks.arguments import add_numbers
 from storage_engine.protocol.records.record_batch import Codec
-from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.arguments import add_json
 from storage_engine.tools.table import print_results
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pyarrow as pa
 
 LEAST_ENCODED_PER_S = 5_000_000
 LEAST_DECODED_PER_S = 3_000_000
@@ -55,6 +57,10 @@ class Result:
     goal_per_s: int | None
 
 
+_Step = Callable[[], list[bytes] | None]
+"""Does its work once; what it gives is not looked at."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rates:
     """Records a second of each step; None where kafka-python is not installed."""
@@ -68,15 +74,13 @@ class _Rates:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench codec`."""
-    whole: dict[str, Any] = {"type": positive_integer, "metavar": "N"}
-    parser.add_argument(
-        "--records", default=500_000, help="records of each kind (default 500000)", **whole
+    add_numbers(
+        parser,
+        ("--records", 500_000, "records of each kind"),
+        ("--value-bytes", 100, "size of a value"),
+        ("--batch-bytes", 1 << 20, "size of a batch"),
+        ("--rounds", 5, "rounds of each step"),
     )
-    parser.add_argument("--value-bytes", default=100, help="size of a value (default 100)", **whole)
-    parser.add_argument(
-        "--batch-bytes", default=1 << 20, help="size of a batch (default 1048576)", **whole
-    )
-    parser.add_argument("--rounds", default=5, help="rounds of each step (default 5)", **whole)
     parser.add_argument(
         "--compression",
         default="none",
@@ -107,8 +111,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _binary(random: "np.random.Generator", sizes: "npt.NDArray[np.int32]") -> Any:
-    """A pa.BinaryArray of random bytes."""
+def _binary(random: "np.random.Generator", sizes: "npt.NDArray[np.int32]") -> "pa.BinaryArray":
+    """Random bytes."""
     import numpy as np
     import pyarrow as pa
 
@@ -119,7 +123,9 @@ def _binary(random: "np.random.Generator", sizes: "npt.NDArray[np.int32]") -> An
     return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
 
 
-def _measure(records: str, values: Any, keys: Any, args: argparse.Namespace) -> list[Result]:
+def _measure(
+    records: str, values: "pa.BinaryArray", keys: "pa.BinaryArray | None", args: argparse.Namespace
+) -> list[Result]:
     rates = _rates(values, keys, args)
     row_bytes = (_payload_bytes(values) + _payload_bytes(keys)) / len(values)
     steps = [
@@ -149,11 +155,13 @@ def _has_goal(args: argparse.Namespace) -> bool:
     return (args.value_bytes, args.batch_bytes, args.compression) == (100, 1 << 20, "none")
 
 
-def _payload_bytes(column: Any) -> int:
+def _payload_bytes(column: "pa.BinaryArray | None") -> int:
     return 0 if column is None else int(column.buffers()[2].size)
 
 
-def _rates(values: Any, keys: Any, args: argparse.Namespace) -> _Rates:
+def _rates(
+    values: "pa.BinaryArray", keys: "pa.BinaryArray | None", args: argparse.Namespace
+) -> _Rates:
     import numpy as np
 
     from storage_engine.protocol.records.record_decoder import decode_batches, iter_decoded
@@ -179,7 +187,7 @@ def _rates(values: Any, keys: Any, args: argparse.Namespace) -> _Rates:
 
     foreign = _foreign_steps(values, keys, args)
     foreign_rows = min(_FOREIGN_RECORDS, len(values))
-    steps: list[tuple[int, Callable[[], object]]] = [
+    steps: list[tuple[int, _Step]] = [
         (len(values), copy),
         (len(values), encode),
         (len(values), decode),
@@ -195,7 +203,7 @@ def _rates(values: Any, keys: Any, args: argparse.Namespace) -> _Rates:
     )
 
 
-def _rate_each(steps: list[tuple[int, Callable[[], object]]], rounds: int) -> list[float]:
+def _rate_each(steps: list[tuple[int, _Step]], rounds: int) -> list[float]:
     """Records a second of each step: the median of `rounds` turns, after one to warm up."""
     times: list[list[float]] = [[] for _ in steps]
     for turn in range(rounds + 1):
@@ -210,7 +218,9 @@ def _rate_each(steps: list[tuple[int, Callable[[], object]]], rounds: int) -> li
     ]
 
 
-def _foreign_steps(values: Any, keys: Any, args: argparse.Namespace) -> list[Callable[[], object]]:
+def _foreign_steps(
+    values: "pa.BinaryArray", keys: "pa.BinaryArray | None", args: argparse.Namespace
+) -> list[_Step]:
     """kafka-python's encode and decode of the first records; empty when it is not installed."""
     try:
         from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder

@@ -22,7 +22,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchmarks.support.spark_session import (
     CORES,
@@ -32,10 +32,11 @@ from benchmarks.support.spark_session import (
     spark_bench,
     triggers_to_the_end,
 )
-from benchmarks.support.spark_sources import headrace_source, in_memory_source, load_topic
+from benchmarks.support.spark_sources import Reader, headrace_source, in_memory_source, load_topic
 from storage_engine.tools.table import print_results
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 TOPIC = "bench"
@@ -108,7 +109,7 @@ def _small_records(args: argparse.Namespace) -> int:
 def _measure_batch(bench: SparkBench) -> Result:
     records: int = bench.args.records
 
-    def rate(reader: Any) -> list[float]:
+    def rate(reader: "DataFrameReader") -> list[float]:
         started = time.perf_counter()
         _read(reader)
         return [records / (time.perf_counter() - started)]
@@ -154,7 +155,7 @@ def _measure_tasks(bench: SparkBench) -> Result:
     out."""
     reader = bench.spark.read
 
-    def time_ms(many: Any, few: Any) -> list[float]:
+    def time_ms(many: "DataFrameReader", few: "DataFrameReader") -> list[float]:
         many_s, few_s = (_processor_time_of_read(bench, each) for each in (many, few))
         return [(many_s - few_s) * 1000 / (_TASKS - CORES)]
 
@@ -183,23 +184,23 @@ def _result(
     )
 
 
-def _read(reader: Any) -> None:
+def _read(reader: "DataFrameReader") -> None:
     reader.load().write.format("noop").mode("overwrite").save()
 
 
-def _processor_time_of_read(bench: SparkBench, reader: Any) -> float:
+def _processor_time_of_read(bench: SparkBench, reader: "DataFrameReader") -> float:
     started_s = processor_time_s(bench.spark)
     _read(reader)
     return processor_time_s(bench.spark) - started_s
 
 
-def _assigned(bench: SparkBench, tasks: int) -> Any:
+def _assigned(bench: SparkBench, tasks: int) -> "DataFrameReader":
     assigned = json.dumps({TASK_TOPIC: list(range(tasks))})
     reader = bench.spark.read.format("headrace").option("kafka.bootstrap.servers", bench.servers)
     return reader.option("assign", assigned).option("minRecordsPerPartition", 1)
 
 
-def _doing_nothing(reader: Any, tasks: int) -> Any:
+def _doing_nothing(reader: "DataFrameReader", tasks: int) -> "DataFrameReader":
     """Its tasks yield one record batch with one row, as there are no empty ones."""
     return in_memory_source(
         reader, records=1, tasks=tasks, batch_rows=1, value_bytes=1, trigger_rows=1
@@ -215,11 +216,10 @@ def _stream(
         source = headrace_source(reader, bench.servers, topic).option("maxOffsetsPerTrigger", rows)
     else:
         source = _in_memory(bench, reader, records, rows)
-    writer: DataStreamWriter = source.load().writeStream.format("noop")
-    return writer
+    return source.load().writeStream.format("noop")
 
 
-def _in_memory(bench: SparkBench, reader: Any, records: int, trigger_rows: int) -> Any:
+def _in_memory(bench: SparkBench, reader: Reader, records: int, trigger_rows: int) -> Reader:
     return in_memory_source(
         reader,
         records=records // bench.args.partitions,

@@ -4,10 +4,10 @@ names it.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NoReturn
 
-from headrace_console.document import Document, Json
 from headrace_console.problem import ConsoleError
+from storage_engine.tools.document import Document, Json
 
 DEFAULT_LIMIT = 50
 MOST_LIMIT = 500
@@ -150,7 +150,7 @@ class Body:
             found.append(Body(each, f"{self._place}{name}[{place}]."))
         return found
 
-    def raw(self, name: str) -> Any:
+    def raw(self, name: str) -> Json:
         return self._document.get(name)
 
     def wrong(self, name: str, must: str) -> ConsoleError:
@@ -176,7 +176,7 @@ def json_object(data: bytes, *, nan_is_null: bool = False) -> Document:
     return document
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 

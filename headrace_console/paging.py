@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from headrace_console.document import Document, Json
 from headrace_console.problem import ConsoleError
+from storage_engine.tools.document import Document, Json
 
 Row = TypeVar("Row")
 
 
-def itself(row: Any) -> Any:
+def itself(row: Document) -> Document:
     return row
 
 
@@ -58,7 +58,7 @@ class PagedRows(Generic[Row]):
 
     def document(
         self,
-        row: Callable[[Row], Any] = itself,
+        row: Callable[[Row], Json],
         *,
         as_of_ms: int,
         unanswered: Sequence[Mapping[str, Json]] = (),

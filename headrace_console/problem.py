@@ -5,7 +5,6 @@ Source: R-CON1.
 
 from collections.abc import Sequence
 
-from headrace_console.document import Document
 from storage_engine.core.errors import (
     AuthenticationError,
     ConfigError,
@@ -16,6 +15,7 @@ from storage_engine.core.errors import (
     UnsupportedVersionError,
 )
 from storage_engine.core.printable import printable
+from storage_engine.tools.document import Document
 
 MAX_MESSAGE = 1_000
 """Characters of an error's message: it may quote what somebody has sent."""

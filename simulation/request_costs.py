@@ -9,9 +9,9 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from simulation.world.clock import ProcessLoop
+from simulation.world.clock import ProcessLoop, T
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import CLIENT, SimulatedConnection, SimulatedNetwork
 from storage_engine.core.security.principal import ANONYMOUS, Principal
@@ -57,15 +57,12 @@ class CostMeter:
         self, folder: Path, topic: str, partitions: int, *, is_refused: bool = False
     ) -> None:
         """`is_refused`: the client may do nothing of what it asks for."""
-        access: dict[str, Any] = {
-            "authorizer_class_name": "AclAuthorizer",
-            "super_users": str(_KNOWN),
-        }
         self.cluster = SimulatedCluster(
             folder,
             1,
             principals={CLIENT: _KNOWN, 1: _KNOWN},
-            **(access if is_refused else {}),
+            authorizer_class_name="AclAuthorizer" if is_refused else "",
+            super_users=str(_KNOWN) if is_refused else "",
             auto_create_topics_enable="false",
             default_replication_factor="1",
             offsets_topic_replication_factor="1",
@@ -139,14 +136,19 @@ class CostMeter:
         loop = self.cluster.loop
         submit = loop.submit
 
-        def measured(work: Callable[[], Any], *rest: Any) -> None:
-            def timed() -> Any:
+        def measured(
+            work: Callable[[], T],
+            on_done: Callable[[T], None],
+            on_error: Callable[[Exception], None],
+            owner: ProcessLoop | None = None,
+        ) -> None:
+            def timed() -> T:
                 begun_s = time.thread_time()
                 try:
                     return work()
                 finally:
                     self._threads_s += time.thread_time() - begun_s
 
-            submit(timed, *rest)
+            submit(timed, on_done, on_error, owner)
 
-        loop.submit = measured  # type: ignore[assignment, method-assign]
+        loop.submit = measured  # type: ignore[method-assign]

@@ -28,13 +28,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
 from unittest.mock import patch
 
 from simulation.faults.shrink import shrink
 from simulation.run import SeedOutcome, run_seed
 from storage_engine.broker import unexpected
 from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.document import Document
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, report_line, write_line
 
@@ -135,7 +135,8 @@ class _Total:
         self.sums = Counter(seeds=0, events=0, simulated_ms=0, acknowledged=0)
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
-        self.failures: list[dict[str, Any]] = []
+        self.failures: list[Document] = []
+        """Of each seed that failed what it needs to fail."""
 
     def add(self, outcome: SeedOutcome) -> None:
         self.sums.update(
@@ -197,9 +198,7 @@ def _submit(
     )
 
 
-def _explain(
-    pool: ProcessPoolExecutor, outcome: SeedOutcome, args: argparse.Namespace
-) -> dict[str, Any]:
+def _explain(pool: ProcessPoolExecutor, outcome: SeedOutcome, args: argparse.Namespace) -> Document:
     """Shrink a failing seed's faults and print what is left."""
     numbers = [fault.number for fault in outcome.faults]
     best = outcome
@@ -289,7 +288,7 @@ def _print_tables(total: _Total, elapsed_s: float) -> None:
         write_line(f"failed: {failure['replay']}")
 
 
-def _as_json(total: _Total, elapsed_s: float) -> dict[str, Any]:
+def _as_json(total: _Total, elapsed_s: float) -> Document:
     return {
         **total.sums,
         **{what.replace(" ", "_"): count for what, count in total.counts.items()},

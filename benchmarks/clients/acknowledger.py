@@ -12,9 +12,9 @@ import selectors
 import socket
 import struct
 import sys
-from typing import Any
 
 from storage_engine.core.errors import InvalidRequestError
+from storage_engine.net.frames import joined
 from storage_engine.protocol.apis import api_versions, metadata, produce
 from storage_engine.protocol.apis.registry import APIS
 from storage_engine.protocol.framing import (
@@ -112,27 +112,29 @@ class Acknowledger:
 
     def _answer(self, frame: memoryview) -> bytes:
         header, body = parse_request_header(frame)
-        version = header.api_version
-        spec: Any = next((each for each in _SERVED if each.key == header.api_key), None)
-        if spec is None:
-            raise InvalidRequestError(f"{APIS[header.api_key].name} is not answered here")
-        answer: Any
-        if spec is produce.API:
-            answer = self._acknowledged(produce.API.decode_request(version, body))
-        elif spec is metadata.API:
-            answer = self._cluster(metadata.API.decode_request(version, body))
-        elif spec is init_producer_id.API:
-            answer = init_producer_id.InitProducerIdResponse(
+        key, version, number = header.api_key, header.api_version, header.correlation_id
+        if key == produce.API.key:
+            acknowledged = self._acknowledged(produce.API.decode_request(version, body))
+            pieces = encode_response_frame(produce.API, version, number, acknowledged)
+        elif key == metadata.API.key:
+            cluster = self._cluster(metadata.API.decode_request(version, body))
+            pieces = encode_response_frame(metadata.API, version, number, cluster)
+        elif key == init_producer_id.API.key:
+            given = init_producer_id.InitProducerIdResponse(
                 producer_id=_PRODUCER_ID, producer_epoch=0
             )
-        elif version not in spec.versions:
-            version, answer = 0, api_versions.unsupported_version_response()
-        else:
-            answer = api_versions.ApiVersionsResponse.of(
+            pieces = encode_response_frame(init_producer_id.API, version, number, given)
+        elif key != api_versions.API.key:
+            raise InvalidRequestError(f"{APIS[key].name} is not answered here")
+        elif version in api_versions.API.versions:
+            served = api_versions.ApiVersionsResponse.of(
                 {each.key: each.versions for each in _SERVED}
             )
-        pieces = encode_response_frame(spec, version, header.correlation_id, answer)
-        return b"".join(pieces)  # type: ignore[arg-type]
+            pieces = encode_response_frame(api_versions.API, version, number, served)
+        else:
+            unknown = api_versions.unsupported_version_response()
+            pieces = encode_response_frame(api_versions.API, 0, number, unknown)
+        return joined(pieces)
 
     def _acknowledged(self, request: produce.ProduceRequest) -> produce.ProduceResponse:
         answers = []

@@ -8,13 +8,17 @@ import importlib.util
 import random
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from benchmarks.beside_kafka.processor_time import seconds_of
 from benchmarks.clients.loads import PARTITIONS, Figures, ProducerLoad, latency_name
 from benchmarks.support.brokers import Brokers
 from benchmarks.support.rounds import percentile
+from storage_engine.client.closing import Closing
 from storage_engine.tools.errors import CommandError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
 
 _FLUSH_S = 60.0
 _SILENCE_S = 30.0
@@ -36,10 +40,10 @@ def produce(servers: str, topic: str, load: ProducerLoad) -> float:
 
     producer = Producer({**_QUIET, "bootstrap.servers": servers, "acks": "all", **load.settings})
     value = random.Random(0).randbytes(load.value_bytes)
-    errors: list[Any] = []
+    errors: list[KafkaError] = []
     acknowledged = 0
 
-    def delivered(error: Any, _: Any) -> None:
+    def delivered(error: "KafkaError | None", _: "Message") -> None:
         nonlocal acknowledged
         if error is None:
             acknowledged += 1
@@ -138,7 +142,7 @@ class _SteadyProducer:
 
     def send(self, rate: int, seconds: int) -> None:
         """Returns when all are acknowledged; CommandError when one isn't."""
-        errors: list[Any] = []
+        errors: list[KafkaError] = []
         began, done = time.perf_counter(), 0
         while done < rate * seconds:
             wait_s = began + done / rate - time.perf_counter()
@@ -150,10 +154,10 @@ class _SteadyProducer:
         self._producer.flush(_FLUSH_S)
         _check(f"librdkafka on {self._servers}", self.sent, len(self.latencies_ms), errors)
 
-    def _give(self, errors: list[Any]) -> None:
+    def _give(self, errors: "list[KafkaError]") -> None:
         at = time.perf_counter()
 
-        def delivered(error: Any, _: Any) -> None:
+        def delivered(error: "KafkaError | None", _: "Message") -> None:
             if error is None:
                 self.latencies_ms.append((time.perf_counter() - at) * 1000)
             else:
@@ -164,7 +168,7 @@ class _SteadyProducer:
         self.sent += 1
 
 
-class _Arrivals:
+class _Arrivals(Closing):
     """A consumer of the whole topic, in a thread: how old each record is when it arrives."""
 
     def __init__(self, servers: str, topic: str) -> None:
@@ -181,7 +185,7 @@ class _Arrivals:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._stop.set()
         self._thread.join()
         self._consumer.close()
@@ -204,7 +208,7 @@ class _Arrivals:
                 self.latencies_ms.append(age_s * 1000)
 
 
-def _reader(servers: str) -> dict[str, Any]:
+def _reader(servers: str) -> dict[str, str | bool]:
     """Settings of a consumer without a group, which librdkafka wants a name of nevertheless."""
     return {
         **_QUIET,
@@ -215,7 +219,7 @@ def _reader(servers: str) -> dict[str, Any]:
     }
 
 
-def _check(who: str, sent: int, acknowledged: int, errors: list[Any]) -> None:
+def _check(who: str, sent: int, acknowledged: int, errors: "list[KafkaError]") -> None:
     if errors:
         raise CommandError(f"{who}: {len(errors):,} records failed, the first with '{errors[0]}'")
     if acknowledged < sent:

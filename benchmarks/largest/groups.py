@@ -1,8 +1,7 @@
 """The largest groups that clients may make, for `largest_states`."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from storage_engine.core.coordinator_log import (
     AnswerEach,
@@ -15,6 +14,7 @@ from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     CommitOffsets,
+    Effect,
     ExpireOffsets,
     Join,
     Joined,
@@ -25,7 +25,7 @@ from storage_engine.core.groups.events import (
 )
 from storage_engine.core.groups.group import Group, GroupState
 from storage_engine.core.groups.rebalances import DUE_MAX, GroupSettings
-from storage_engine.core.groups.records import GroupContent, OffsetRecord
+from storage_engine.core.groups.records import GroupContent, GroupRecord, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
@@ -39,7 +39,7 @@ Steps = Iterator[str]
 """Each item is the name of the step that has just been done; "": one that does not count."""
 
 
-def named(name: str, pieces: Generator[None, None, Any]) -> Steps:
+def named(name: str, pieces: Iterator[None]) -> Steps:
     """Work that is done in pieces."""
     for _ in pieces:
         yield name
@@ -82,7 +82,7 @@ class Members:
     def group(self) -> Group:
         return self.core.groups[G]
 
-    def join(self, number: int, member_id: str = "") -> list[Any]:
+    def join(self, number: int, member_id: str = "") -> list[Effect]:
         event = Join(
             request=number,
             group_id=G,
@@ -98,7 +98,7 @@ class Members:
         )
         return list(self.core.step(event))
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         """The error for one more than there may be."""
         self.join(self.count)
         effects = self.join(self.count + 1)
@@ -107,13 +107,13 @@ class Members:
     def left(self) -> int:
         return len(self.group.members) + len(self.group.promised)
 
-    def deadlines(self, after_ms: int) -> list[Any]:
+    def deadlines(self, after_ms: int) -> list[Effect]:
         self.now_ms += after_ms
         return list(self.core.step(CheckDeadlines(at=self.at)))
 
     def generation(self) -> Steps:
         """Those that have joined are answered."""
-        effects: list[Any] = []
+        effects: list[Effect] = []
         while self.group.state is GroupState.PREPARING:
             effects = self.deadlines(3_000)
             yield "a generation begins"
@@ -124,7 +124,7 @@ class Members:
     def caller(self, member_id: str) -> RequestingMember:
         return RequestingMember(member_id=member_id, generation=self.group.generation)
 
-    def sync(self, member_id: str, assignments: dict[str, bytes]) -> list[Any]:
+    def sync(self, member_id: str, assignments: dict[str, bytes]) -> list[Effect]:
         caller = self.caller(member_id)
         event = Sync(request=1, group_id=G, caller=caller, assignments=assignments, at=self.at)
         return list(self.core.step(event))
@@ -137,7 +137,9 @@ class Members:
         yield ""
         effects = self.sync(leader, dict.fromkeys(self.group.members, b"part"))
         yield "SyncGroup of the leader"
-        (self.record,) = (each.entry[1] for each in effects if isinstance(each, AppendRecord))
+        (record,) = (each.entry[1] for each in effects if isinstance(each, AppendRecord))
+        assert isinstance(record, GroupRecord)
+        self.record = record
         self.core.step(Replicated(number=self.group.number))
         yield "the record is replicated"
 
@@ -190,7 +192,7 @@ class Protocols(Members):
     def protocols(self, number: int) -> tuple[tuple[str, bytes], ...]:
         return (NAMES[0], *((f"own{number}-{place}", b"") for place in range(99)))
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         effects = self.join(self.count)
         return next((each.error.name for each in effects if isinstance(each, Joined)), None)
 
@@ -201,7 +203,7 @@ class PromisedIds(Members):
     is_static = False
     asks_for_id = True
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         effects = self.join(self.count)
         return next((each.error.name for each in effects if isinstance(each, Joined)), None)
 
@@ -224,7 +226,7 @@ class Subscriptions(Members):
         names = b"".join(len(each).to_bytes(2, "big") + each for each in topics)
         return (("range", bytes(2) + self.EACH.to_bytes(4, "big") + names),)
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         """Whether topics are read when there is one member more."""
         self.join(self.members())
         for _ in self.stable():
@@ -261,13 +263,13 @@ class GroupOffsets(Members):
             event = CommitOffsets(request=1, group_id=G, caller=caller, offsets=offsets, at=self.at)
             self.core.step(event)
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         return None
 
     def left(self) -> int:
         return len(self.group.offsets.partitions()) if G in self.core.groups else 0
 
-    def ticks(self, name: str, effects: list[Any]) -> Steps:
+    def ticks(self, name: str, effects: list[Effect]) -> Steps:
         while any(isinstance(each, TickAgain) for each in effects):
             effects = list(self.core.step(ExpireOffsets(at=self.at)))
             yield name

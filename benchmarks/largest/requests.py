@@ -8,11 +8,13 @@ same.
 import importlib
 import pkgutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import kafka.protocol
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.data_container import DataContainer
 
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 
@@ -32,7 +34,7 @@ _NAMES = frozenset(
     }
 )
 _NUMBERS = frozenset({"partition", "partition_index", "index", "partition_id"})
-_FIXED: dict[str, Any] = {
+_FIXED: dict[str, int | str] = {
     "replica_id": -1,
     "acks": -1,
     "timeout_ms": 1000,
@@ -59,6 +61,25 @@ _FIXED: dict[str, Any] = {
 
 _OTHER_FORMS = ((24, 3), (9, 7), (20, 5))
 """Versions of AddPartitionsToTxn, OffsetFetch and DeleteTopics with lists that the newest lacks."""
+
+
+Value: TypeAlias = "int | float | str | bytes | list[Value] | DataContainer | None"
+"""Of a field."""
+
+
+class _Field(Protocol):
+    """Of a message of kafka-python."""
+
+    name: str
+    type_str: str
+    array_of: "_Field"
+    data_class: type[DataContainer]
+    fields: Mapping[str, "_Field"]
+
+    def for_version_q(self, version: int) -> bool: ...
+    def tagged_field_q(self, version: int) -> bool: ...
+    def is_array(self) -> bool: ...
+    def is_struct_array(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +123,7 @@ def largest_requests(
                 )
 
 
-def _request_classes() -> dict[str, Any]:
+def _request_classes() -> dict[str, type[ApiMessage]]:
     """The classes of all requests in kafka-python, by their names."""
     modules = pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol.")
     return {
@@ -113,7 +134,9 @@ def _request_classes() -> dict[str, Any]:
     }
 
 
-def _lists(fields: Any, version: int, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _lists(
+    fields: Mapping[str, _Field], version: int, above: tuple[str, ...]
+) -> Iterator[tuple[str, ...]]:
     """The path of every list, those within lists, too."""
     for field in fields.values():
         if field.for_version_q(version) and field.is_array():
@@ -124,7 +147,12 @@ def _lists(fields: Any, version: int, above: tuple[str, ...]) -> Iterator[tuple[
 
 
 def _frame(
-    message_class: Any, key: int, version: int, path: tuple[str, ...], count: int, same: bool
+    message_class: type[ApiMessage],
+    key: int,
+    version: int,
+    path: tuple[str, ...],
+    count: int,
+    same: bool,
 ) -> bytes:
     filler = _Filler(version, path, count, same)
     values = filler.values(message_class.fields, ())
@@ -143,7 +171,9 @@ class _Filler:
         self._count = count
         self._same = same
 
-    def values(self, fields: Any, above: tuple[str, ...], number: int = -1) -> dict[str, Any]:
+    def values(
+        self, fields: Mapping[str, _Field], above: tuple[str, ...], number: int = -1
+    ) -> dict[str, Value]:
         """`number`: that of the item of the long list in which the fields are; -1: of no such."""
         return {
             field.name: self._value(field, above, number)
@@ -151,7 +181,7 @@ class _Filler:
             if field.for_version_q(self._version) and not field.tagged_field_q(self._version)
         }
 
-    def _value(self, field: Any, above: tuple[str, ...], number: int) -> Any:
+    def _value(self, field: _Field, above: tuple[str, ...], number: int) -> Value:
         if not field.is_array():
             return self._plain(field.name, field.type_str, number)
         path = (*above, field.name)
@@ -168,7 +198,7 @@ class _Filler:
             return [field.data_class(version=self._version, **self.values(field.fields, path))]
         return []
 
-    def _plain(self, name: str, kind: str, number: int) -> Any:
+    def _plain(self, name: str, kind: str, number: int) -> Value:
         if kind == "string" and number >= 0 and name in _NAMES:
             return f"{TOPIC}{number}"
         if name in _FIXED:

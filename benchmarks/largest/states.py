@@ -6,7 +6,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from benchmarks.largest.groups import (
     GroupOffsets,
@@ -30,9 +30,11 @@ from storage_engine.core.retained.producer_state import IDLE_MS, ProducerStates,
 from storage_engine.core.transactions.transaction_events import (
     CheckTimeouts,
     CommitMicroBatch,
+    Effect,
     JoinMicroBatch,
 )
 from storage_engine.core.transactions.transaction_state import (
+    StateContent,
     TransactionalIdKey,
     TransactionRecord,
     TransactionState,
@@ -54,7 +56,7 @@ class Producers:
         self.states.check(number, 0, 0, 0)
         self.states.record(number, 0, SequencedBatch(0, 0, number, number, 1), now_ms=0)
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         try:
             self.write(10**6)
         except TooManyProducersError as error:
@@ -84,7 +86,7 @@ class TransactionalIds:
     def __init__(self, count: int) -> None:
         self.count = count
         self.core = TransactionCoordinator()
-        self.content: dict[Any, Any] = {}
+        self.content: StateContent = {}
         self.fill()
 
     def fill(self) -> None:
@@ -102,7 +104,7 @@ class TransactionalIds:
         for _ in self.restored():
             pass
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         """None: time alone bounds them."""
         return None
 
@@ -116,7 +118,7 @@ class TransactionalIds:
         yield ""
 
     def ticks(self, name: str, now_ms: int) -> Steps:
-        effects: list[Any] = [TickAgain()]
+        effects: list[Effect] = [TickAgain()]
         while any(isinstance(each, TickAgain) for each in effects):
             effects = list(self.core.step(CheckTimeouts(at=Moment(now_ms, now_ms))))
             yield name
@@ -151,7 +153,9 @@ class SinkMembers(TransactionalIds):
         )  # fmt: skip
         for each in self.core.step(event):
             if isinstance(each, AppendRecord):
-                key, self.content[key] = each.entry[0], each.entry[1]
+                key, record = each.entry
+                assert record is not None
+                self.content[key] = record
                 self.core.step(Replicated(number=each.number))
 
     def left(self) -> int:
@@ -195,7 +199,7 @@ class Sessions:
         self.session_id = begun.response(answers).session_id
         yield "answer of a large session" if session_id else "a large session begins"
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         """Whether a client with as many sessions as others gets one more."""
         for _ in self.fetch(200, "User:0"):
             pass
@@ -216,7 +220,7 @@ class State(Protocol):
 
     def __init__(self, count: int) -> None: ...
 
-    def refusal(self) -> object:
+    def refusal(self) -> str | None:
         """What is said to one more; None where it is taken."""
         ...
 

@@ -16,11 +16,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from benchmarks.beside_kafka.processor_time import seconds_of
 from benchmarks.support.brokers import HOST, free_ports, running_brokers
 from storage_engine.core.settings.settings import METRICS_LISTENER
+
+if TYPE_CHECKING:
+    from storage_engine.broker.settings.config import MetricsConfig
+    from storage_engine.broker.wiring.broker_parts import BrokerParts
+    from storage_engine.broker.wiring.listeners import TlsByListener
+    from storage_engine.broker.wiring.metrics import MetricsParts
+    from storage_engine.net.server import Server
+    from storage_engine.zookeeper.session import ZooKeeperSession
 
 OFF, ON = signal.SIGUSR1, signal.SIGUSR2
 SWITCH_S = 0.005
@@ -72,8 +80,14 @@ def main() -> int:
 
     build = metrics.build_metrics
 
-    def build_switched(parts: Any, server: Any, *rest: Any) -> Any:
-        made = build(parts, server, *rest)
+    def build_switched(
+        parts: "BrokerParts",
+        server: "Server",
+        tls: "TlsByListener",
+        session: "ZooKeeperSession",
+        config: "MetricsConfig",
+    ) -> "MetricsParts":
+        made = build(parts, server, tls, session, config)
         table, counts = parts.table, made.counts
 
         def switch(on: bool) -> None:

@@ -67,8 +67,8 @@ class QuotaRounds:
     def _produced(self) -> Figure:
         with self._quota(QuotaKey.PRODUCED, BOUND):
             frames = self._frames(_BATCH_BYTES)
-            load = wire_load.produce_for, self._client, frames, self._seconds
-            seconds, requests = self._held.run(*load)
+            load = self._client, frames, self._seconds
+            seconds, requests = self._held.run(wire_load.produce_for, *load)
         size = len(requests) * frames.request_bytes
         return _held_figure(f"{QuotaKey.PRODUCED.value}, MB/s", size / seconds)
 
@@ -114,13 +114,13 @@ class QuotaRounds:
     def _latencies(self, kind: str) -> list[float]:
         seconds = max(1.0, self._seconds / _TURNS)
         small = produce_frames(self._other_topic, _SMALL_BYTES, _RING, seed=1)
-        asked = wire_load.produce_for, self._broker.listeners[OPEN], small, seconds, _PAUSE_S
+        asked = self._broker.listeners[OPEN], small, seconds, _PAUSE_S
         if kind == "alone":
-            return self._other.run(*asked)[1]
+            return self._other.run(wire_load.produce_for, *asked)[1]
         with self._quota(QuotaKey.PRODUCED, BOUND if kind == "held" else None):
             load = self._client, self._frames(_BATCH_BYTES), seconds + _WARM_UP_S
             self._held.begin(wire_load.produce_for, *load)
-            _, times = self._other.run(*asked)
+            _, times = self._other.run(wire_load.produce_for, *asked)
             self._held.result()
         return times
 

@@ -7,6 +7,7 @@ other load on the machine weighs on all of them.
 
 import argparse
 import contextlib
+import socket
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from benchmarks.secured.topics import READ_TOPIC, WRITTEN, allow, create_topic
 from benchmarks.support import wire_load
 from benchmarks.support.rounds import Figure, Goal, judged, plain_spread, ratios_of, rounded
 from benchmarks.support.wire_frames import produce_frames
-from benchmarks.support.wire_load import Worker
+from benchmarks.support.wire_load import Args, Worker
 from storage_engine.tools.table import report_line
 
 BATCH_BYTES = 128 * 1024
@@ -201,7 +202,11 @@ class Rates:
         return turn
 
     def _timed(
-        self, broker: Broker, work: float, function: Callable[..., float], *args: object
+        self,
+        broker: Broker,
+        work: float,
+        function: Callable[[socket.socket, *Args], float],
+        *args: *Args,
     ) -> Round:
         before_s = seconds_of([broker.pid])
         seconds = self._worker.run(function, *args)

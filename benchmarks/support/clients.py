@@ -9,7 +9,6 @@ import argparse
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pyarrow as pa
 
@@ -71,7 +70,7 @@ class Clients:
         with Cluster(bootstrap_servers) as cluster:
             create_topic(cluster, TOPIC, partitions=PARTITIONS, replication_factor=1)
 
-    def _rate(self, work: Callable[[], object]) -> float:
+    def _rate(self, work: Callable[[], None]) -> float:
         return self._records / seconds(work)
 
     # --- produce ---
@@ -196,7 +195,7 @@ class Clients:
         from confluent_kafka import Consumer as ConfluentConsumer
         from confluent_kafka import TopicPartition as Theirs
 
-        settings: dict[str, Any] = {
+        settings: dict[str, str | bool] = {
             "bootstrap.servers": self._servers,
             "group.id": "unused",
             "enable.auto.commit": False,

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from benchmarks.support.log_batches import sealed_batch
 from storage_engine.broker.controller.watches import BROKERS_WATCH_FIRED
@@ -26,7 +26,11 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.metadata import API as METADATA
-from storage_engine.protocol.apis.metadata import MetadataPartition, MetadataRequest
+from storage_engine.protocol.apis.metadata import (
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+)
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.record_encoder import EncodedBatch
@@ -57,7 +61,7 @@ class Survivors(Closing):
 
     def controller_id(self) -> int:
         """The controller, according to the first of the brokers."""
-        return int(_ask(self._connections[0], []).controller_id)
+        return _ask(self._connections[0], []).controller_id
 
     def metadata_size(self) -> int:
         """The bytes of an answer with all topics, of the first of the brokers."""
@@ -160,12 +164,12 @@ class Watched:
             everybody.until_led(topic, partitions, Deadline.after(self.ready_ms), as_wanted)
 
 
-def _ask(connection: BrokerConnection, topics: list[str]) -> Any:
+def _ask(connection: BrokerConnection, topics: list[str]) -> MetadataResponse:
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     return connection.exchange(METADATA, request, Deadline.after(_TIMEOUT_MS))
 
 
-def _has_controller(answer: Any, old: int) -> bool:
+def _has_controller(answer: MetadataResponse, old: int) -> bool:
     live = {broker.broker_id for broker in answer.brokers}
     return answer.controller_id != old and answer.controller_id in live
 

@@ -6,16 +6,18 @@ They speak to one broker, and none of what they send changes anything.
 import multiprocessing
 import time
 from collections.abc import Callable
-from typing import Any
+from multiprocessing.sharedctypes import Synchronized
 
 import pyarrow as pa
 
 from benchmarks.support.log_batches import sealed_batch
 from benchmarks.support.wire_load import Endpoint, ask, connect
+from storage_engine.client.closing import Closing
 from storage_engine.net.frames import joined
 from storage_engine.protocol.apis import list_offsets, metadata, produce
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.messages import create_topics
 from storage_engine.protocol.records.record_encoder import iter_encoded
@@ -40,7 +42,7 @@ _WAIT_MS = 2_000
 """The fetches wait for so long, and look at each append meanwhile."""
 
 
-def _frame(spec: Any, version: int, message: Any) -> bytes:
+def _frame(spec: ApiSpec[Req, Resp], version: int, message: Req) -> bytes:
     return joined(encode_request_frame(spec, version, 1, "bad", message))
 
 
@@ -115,7 +117,7 @@ KINDS: dict[str, tuple[Callable[[], bytes], int]] = {
 """What each sends, and over how many connections."""
 
 
-def _send_for_ever(port: int, frame: bytes, answered: Any) -> None:
+def _send_for_ever(port: int, frame: bytes, answered: "Synchronized[int]") -> None:
     while True:
         try:
             with connect(Endpoint(port)) as connection:
@@ -127,7 +129,7 @@ def _send_for_ever(port: int, frame: bytes, answered: Any) -> None:
             time.sleep(_PAUSE_S)
 
 
-class HostileClients:
+class HostileClients(Closing):
     """All kinds at once, as long as it is entered."""
 
     def __init__(self, port: int) -> None:
@@ -147,7 +149,7 @@ class HostileClients:
             process.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for process in self._processes:
             process.kill()
         for process in self._processes:

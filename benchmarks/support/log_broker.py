@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from benchmarks.support.log_batches import sealed_batch, sealed_batches
 from benchmarks.support.rounds import Goal, Result, alone, beside, seconds
@@ -26,14 +26,16 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.fetch import BY_NAME as FETCH
-from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse
 from storage_engine.protocol.apis.produce import API as PRODUCE
-from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest, ProduceResponse
+from storage_engine.protocol.apis.spec import ApiSpec, Req
 from storage_engine.tools.commands.broker import raise_descriptor_limit
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
+
+_Answer = TypeVar("_Answer", ProduceResponse, FetchResponse)
 
 OPEN_GOAL_S = Goal(most=5.0)
 MEMORY_GOAL_MIB = Goal(most=150.0)
@@ -58,7 +60,7 @@ _FETCH_BYTES = 1 << 20
 _OPEN_LOGS = """
 import json, sys, time
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from storage_engine.log.log_config import LogConfig
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.net.event_loop_ports import SystemClock
@@ -166,6 +168,7 @@ def _move(cluster: LocalCluster, total: int) -> None:
             partition = FetchPartition(_TOPIC, 0, offset, _FETCH_BYTES)
             request = FetchRequest(500, 1, _FETCH_BYTES, [partition])
             found = _exchange(connection, FETCH, request).partitions[0].records
+            assert isinstance(found, memoryview)
             wanted -= len(found)
             offset += records
     finally:
@@ -280,13 +283,13 @@ def _produce(partition: int, batch: memoryview, *, acks: int) -> ProduceRequest:
     return ProduceRequest(None, acks, _TIMEOUT_MS, [ProducePartition(_TOPIC, partition, batch)])
 
 
-def _exchange(connection: BrokerConnection, spec: AnyApi, message: Any) -> Any:
+def _exchange(connection: BrokerConnection, spec: ApiSpec[Req, _Answer], message: Req) -> _Answer:
     answer = connection.exchange(spec, message, Deadline.after(_TIMEOUT_MS))
     _check(answer)
     return answer
 
 
-def _check(answer: Any) -> None:
+def _check(answer: ProduceResponse | FetchResponse) -> None:
     for partition in answer.partitions:
         if partition.error_code:
             tp = TopicPartition(_TOPIC, partition.partition)

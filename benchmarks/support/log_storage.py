@@ -10,6 +10,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -208,8 +209,8 @@ def _size_of_the_log(plan: Plan, segment_bytes: int) -> Iterator[Result]:
         ):
             yield compare(
                 f"{what}, us; {where}",
-                lambda work=work: work(large, batches),  # type: ignore[misc]
-                lambda work=work: work(small, batches),  # type: ignore[misc]
+                partial(work, large, batches),
+                partial(work, small, batches),
                 rounds=max(plan.rounds, 7),
                 goal=SIZE_GOAL,
             )

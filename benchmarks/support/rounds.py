@@ -144,7 +144,7 @@ def beside(what: str, measured: float, limit: float, *, goal: Goal | None = None
     )
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
+def cpu_seconds(work: Callable[[], Each]) -> float:
     """Processor time of this thread, in the kernel too: for work that waits for nothing, and on a
     machine that has other work to do.
     """
@@ -153,7 +153,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return max(time.thread_time() - started, 1e-9)
 
 
-def seconds(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], Each]) -> float:
     """Time on the clock: for work that waits."""
     started = time.perf_counter()
     work()

@@ -6,10 +6,9 @@ and no work per batch. Each process builds a few batches once and yields them ov
 sink holds all record batches of a task until the task ends.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -74,7 +73,7 @@ class InMemoryFormat(DataSource):
 class _Shape:
     """What the options ask for."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self.records_per_task = int(options["records"])
         self.tasks = int(options["tasks"])
         self.batch_rows = int(options["batchrows"])
@@ -88,7 +87,7 @@ class _Shape:
 
 
 class _BatchReader(DataSourceReader):
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._shape = _Shape(options)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -101,7 +100,7 @@ class _BatchReader(DataSourceReader):
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The offset is the number of records read of each task."""
 
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._shape = _Shape(options)
         self._rows_per_trigger = int(options["rowspertrigger"])
 

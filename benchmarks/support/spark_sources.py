@@ -3,14 +3,20 @@ in memory.
 """
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks.support.spark_session import SparkBench
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+Reader = TypeVar("Reader", "DataFrameReader", "DataStreamReader")
 
 _LOAD_ROWS = 100_000
 
 
-def headrace_source(reader: Any, servers: str, topic: str) -> Any:
+def headrace_source(reader: Reader, servers: str, topic: str) -> Reader:
     """All records of `topic`."""
     return (
         reader.format("headrace")
@@ -21,8 +27,14 @@ def headrace_source(reader: Any, servers: str, topic: str) -> Any:
 
 
 def in_memory_source(
-    reader: Any, *, records: int, tasks: int, batch_rows: int, value_bytes: int, trigger_rows: int
-) -> Any:
+    reader: Reader,
+    *,
+    records: int,
+    tasks: int,
+    batch_rows: int,
+    value_bytes: int,
+    trigger_rows: int,
+) -> Reader:
     """`records` in each task."""
     from benchmarks.support.spark_in_memory import FORMAT
 

@@ -8,14 +8,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import Future
 from functools import partial
 from itertools import pairwise
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from storage_engine.client import Producer
 from storage_engine.client.closing import Closing
 from storage_engine.client.fetching.bulk_reader import BulkReader
+from storage_engine.client.producer.record_future import RecordMetadata
 from storage_engine.tools.errors import CommandError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
 
 SEND_INTERVAL_S = 0.005
 START_S = 60.0
@@ -77,12 +82,12 @@ class SteadyProducer(Closing):
         with self._lock:
             return [number for _, number in self._acknowledged]
 
-    def _note(self, number: int, error: object) -> None:
+    def _note(self, number: int, *, failed: bool) -> None:
         with self._lock:
-            if error is None:
-                self._acknowledged.append((time.time(), number))
-            else:
+            if failed:
                 self.failed += 1
+            else:
+                self._acknowledged.append((time.time(), number))
 
     def _run(self) -> None:
         raise NotImplementedError
@@ -91,7 +96,9 @@ class SteadyProducer(Closing):
 class RdkafkaProducer(SteadyProducer):
     """confluent-kafka's."""
 
-    def __init__(self, servers: str, topic: str, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, servers: str, topic: str, settings: Mapping[str, str | float] | None = None
+    ) -> None:
         super().__init__(servers, topic)
         self._settings = dict(settings or {})
 
@@ -112,8 +119,8 @@ class RdkafkaProducer(SteadyProducer):
             producer.poll(SEND_INTERVAL_S)
         producer.flush(FLUSH_S)
 
-    def _delivered(self, number: int, error: object, _message: object) -> None:
-        self._note(number, error)
+    def _delivered(self, number: int, error: "KafkaError | None", _: "Message") -> None:
+        self._note(number, failed=error is not None)
 
 
 class OwnProducer(SteadyProducer):
@@ -128,8 +135,8 @@ class OwnProducer(SteadyProducer):
                 number += 1
                 time.sleep(SEND_INTERVAL_S)
 
-    def _done(self, number: int, future: Any) -> None:
-        self._note(number, future.exception())
+    def _done(self, number: int, future: "Future[RecordMetadata]") -> None:
+        self._note(number, failed=future.exception() is not None)
 
 
 def lost_and_doubled(servers: str, topic: str, acknowledged: list[int]) -> tuple[int, int]:

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, TypeVarTuple
 
 from benchmarks.support.wire_frames import CLIENT_ID, ProduceFrames, check_answers, fetch_frame
 from storage_engine.net.frames import joined
-from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.framing import encode_request_frame
 from storage_engine.protocol.messages import sasl_authenticate, sasl_handshake
 from storage_engine.tools.errors import CommandError
@@ -36,6 +36,7 @@ SILENCE_TIMEOUT_S = 60.0
 """A peer that says nothing for so long is broken."""
 
 Result = TypeVar("Result")
+Args = TypeVarTuple("Args")
 
 _GO = b"g"
 _DONE = b"d"
@@ -59,7 +60,7 @@ class Worker:
         self.port: int = self.result()
         """Where it listens, for functions whose first argument is the listening socket."""
 
-    def begin(self, function: Callable[..., Any], *args: Any) -> None:
+    def begin(self, function: Callable[[socket.socket, *Args], Result], *args: *Args) -> None:
         """Start `function(listener, *args)` over there."""
         self._pipe.send((function, args))
 
@@ -73,7 +74,7 @@ class Worker:
             raise CommandError(f"a load process of the benchmark failed: {failure}")
         return value
 
-    def run(self, function: Callable[..., Result], *args: Any) -> Result:
+    def run(self, function: Callable[[socket.socket, *Args], Result], *args: *Args) -> Result:
         """`begin` and `result`."""
         self.begin(function, *args)
         result: Result = self.result()
@@ -105,12 +106,12 @@ def _serve(pipe: Connection) -> None:
                 function, args = pipe.recv()
             except (EOFError, KeyboardInterrupt):
                 return
-            outcome: tuple[str | None, Any]
             try:
-                outcome = (None, function(listener, *args))
+                value = function(listener, *args)
             except (OSError, CommandError) as error:
-                outcome = (str(error) or type(error).__name__, None)
-            pipe.send(outcome)
+                pipe.send((str(error) or type(error).__name__, None))
+            else:
+                pipe.send((None, value))
 
 
 class Endpoint(NamedTuple):
@@ -143,7 +144,7 @@ def connect(endpoint: Endpoint) -> socket.socket:
     return sock
 
 
-def _log_in(sock: socket.socket, spec: AnyApi, request: Any) -> None:
+def _log_in(sock: socket.socket, spec: ApiSpec[Req, Resp], request: Req) -> None:
     answer = ask(sock, joined(encode_request_frame(spec, 1, 0, CLIENT_ID, request)))
     if error := int.from_bytes(answer[_ERROR_AT : _ERROR_AT + 2], "big"):
         raise CommandError(f"{spec.name} of a client of the benchmark got error {error}")

@@ -6,11 +6,10 @@ Rule: the second has no work per batch. Each process makes a few batches once an
 and over.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -49,7 +48,7 @@ class RowsFormat(DataSource):
 
 
 class _Maker(DataSourceReader):
-    def __init__(self, options: Any) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._rows, self._tasks = int(options["rows"]), int(options["tasks"])
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -79,7 +78,7 @@ class TypedInMemoryFormat(DataSource):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, options: Any, names: Sequence[str]) -> None:
+    def __init__(self, options: Mapping[str, str], names: Sequence[str]) -> None:
         self._rows, self._tasks = int(options["rows"]), int(options["tasks"])
         self._names = tuple(names)
 

@@ -14,12 +14,11 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming import listener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from connector import QueryMetrics
@@ -91,13 +90,13 @@ def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
     return writer.trigger(processingTime="1 second").start()
 
 
-class ProgressLines(StreamingQueryListener):
+class ProgressLines(listener.StreamingQueryListener):
     """Prints the start and what each micro-batch did, one line of JSON each."""
 
-    def onQueryStarted(self, event: Any) -> None:
+    def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:
         print(json.dumps({"started": event.name}), flush=True)
 
-    def onQueryProgress(self, event: Any) -> None:
+    def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
         progress = json.loads(event.progress.json)
         line = {
             "batch": progress["batchId"],
@@ -109,9 +108,9 @@ class ProgressLines(StreamingQueryListener):
         }
         print(json.dumps(line), flush=True)
 
-    def onQueryIdle(self, event: Any) -> None: ...
+    def onQueryIdle(self, event: listener.QueryIdleEvent) -> None: ...
 
-    def onQueryTerminated(self, event: Any) -> None: ...
+    def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None: ...
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:

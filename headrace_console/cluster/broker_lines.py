@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace_console.document import Document
 from storage_engine.client.addresses import Address
 from storage_engine.client.broker_discovery import GivenBrokers
 from storage_engine.client.connection import NotServedError
@@ -22,6 +21,7 @@ from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError, KafkaError
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.spec import AnyApi
+from storage_engine.tools.document import Document
 
 CLIENT_ID = "headrace-console"
 """By this name brokers know the console, in logs and for a quota of its own."""
@@ -29,12 +29,14 @@ CLIENT_ID = "headrace-console"
 log = logging.getLogger(__name__)
 
 Question = tuple[AnyApi, Any]
-Answers = dict[int, list[Any] | HeadraceError]
-Ask = Callable[[Mapping[int, Sequence[Question]]], dict[int, list[Any]]]
+Given = list[Any]
+"""A broker's answers in the order of the questions, each of its API's type, or an error."""
+Answers = dict[int, Given | HeadraceError]
+Ask = Callable[[Mapping[int, Sequence[Question]]], dict[int, Given]]
 """Asks brokers; without those that do not answer."""
 
 
-def unanswered(answers: Mapping[int, Any], what: str) -> list[Document]:
+def unanswered(answers: Answers, what: str) -> list[Document]:
     """Those of `answers` that are errors, in words."""
     return [
         {"broker": broker, "what": what, "why": why_not(broker, each)}
@@ -73,7 +75,7 @@ class _Line:
 
     def exchange(
         self, address: Address, questions: Sequence[Question], deadline: Deadline
-    ) -> list[Any]:
+    ) -> Given:
         """The answers in their order; an API that the broker does not serve is its error."""
         pool = self._pools.get(address)
         if pool is None:
@@ -83,7 +85,7 @@ class _Line:
             pool = ConnectionPool(source, CLIENT_ID, self._security)
             self._pools = {address: pool}
         connection = pool.take_at(address, deadline)
-        answers: list[Any] = []
+        answers: Given = []
         try:
             for spec, message in questions:
                 try:
@@ -121,7 +123,7 @@ class BrokerLines:
         that still owes an answer to an earlier question is not asked again."""
         assert not self._closed
         answers: Answers = {}
-        results: queue.SimpleQueue[tuple[int, list[Any] | HeadraceError]] = queue.SimpleQueue()
+        results: queue.SimpleQueue[tuple[int, Given | HeadraceError]] = queue.SimpleQueue()
         deadline = Deadline.after(timeout_ms)
         for broker, asked in questions.items():
             address = addresses.get(broker)
@@ -149,7 +151,7 @@ class BrokerLines:
         address: Address,
         asked: Sequence[Question],
         deadline: Deadline,
-        results: "queue.SimpleQueue[tuple[int, list[Any] | HeadraceError]]",
+        results: "queue.SimpleQueue[tuple[int, Given | HeadraceError]]",
     ) -> None:
         line = self._lines.get(broker)
         if line is None:
@@ -157,7 +159,7 @@ class BrokerLines:
         self._busy.add(broker)
 
         def work() -> None:
-            outcome: list[Any] | HeadraceError
+            outcome: Given | HeadraceError
             try:
                 outcome = line.exchange(address, asked, deadline)
             except KafkaError as error:

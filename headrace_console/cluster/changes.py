@@ -6,15 +6,15 @@ changes between them are one. Source: R-CON7.
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Protocol, TypedDict, Unpack
 
 from headrace_console.cluster.snapshot import Snapshot
-from headrace_console.document import Document
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataPartition
+from storage_engine.tools.document import Document
 
 KEPT = 2_000
 """Events; a failover of 5,000 partitions is told of in one for each topic."""
@@ -86,11 +86,27 @@ class Changes:
                 )
 
 
+class _Place(TypedDict, total=False):
+    topic: str
+    partition: int
+    epoch: int
+
+
+class _More(_Place, total=False):
+    broker: int
+    before: str
+    after: str
+
+
+class _MakeEvent(Protocol):
+    def __call__(self, kind: str, words: str, **more: Unpack[_More]) -> TimelineEvent: ...
+
+
 def _differences(before: Snapshot, now: Snapshot) -> Iterator[TimelineEvent]:
     within_ms = now.at_ms - before.at_ms
     old, new = before.metadata, now.metadata
 
-    def event(kind: str, words: str, **more: Any) -> TimelineEvent:
+    def event(kind: str, words: str, **more: Unpack[_More]) -> TimelineEvent:
         return TimelineEvent(
             at_ms=now.at_ms, kind=kind, words=words, observed_within_ms=within_ms, **more
         )
@@ -116,7 +132,7 @@ def _differences(before: Snapshot, now: Snapshot) -> Iterator[TimelineEvent]:
 
 
 def _of_topic(
-    name: str, old: ClusterMetadata, new: ClusterMetadata, event: Any
+    name: str, old: ClusterMetadata, new: ClusterMetadata, event: _MakeEvent
 ) -> Iterator[TimelineEvent]:
     before, now = old.topics[name].partitions, new.topics[name].partitions
     if before == now:
@@ -138,9 +154,9 @@ def _of_topic(
 
 
 def _of_partition(
-    tp: TopicPartition, was: MetadataPartition, now: MetadataPartition, event: Any
+    tp: TopicPartition, was: MetadataPartition, now: MetadataPartition, event: _MakeEvent
 ) -> Iterator[TimelineEvent]:
-    place = {**tp._asdict(), "epoch": now.leader_epoch}
+    place: _Place = {"topic": tp.topic, "partition": tp.partition, "epoch": now.leader_epoch}
     if was.leader != now.leader:
         kind = "no_leader" if now.leader < 0 else "leader"
         words = (
@@ -163,5 +179,5 @@ def _broker(broker: int) -> str:
     return "nobody" if broker < 0 else f"broker {broker}"
 
 
-def _ids(brokers: Any) -> str:
+def _ids(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(brokers))) or "none"

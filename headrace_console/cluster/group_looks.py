@@ -8,7 +8,6 @@ fortieth of the time, like the watcher's own. Source: R-CON4.
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from headrace_console.cluster.broker_lines import Ask, Question
 from headrace_console.cluster.group_marks import GroupMarks, GroupReading, MarkKey
@@ -16,7 +15,12 @@ from headrace_console.cluster.snapshot import Ends, SeenGroup
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition, FetchRequest
+from storage_engine.protocol.apis.fetch import (
+    BY_NAME,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+)
 from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
 from storage_engine.protocol.messages.list_groups import ListGroupsRequest
 from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
@@ -231,10 +235,12 @@ def _readings(
     return found
 
 
-def header_of(part: Any) -> BatchHeader | None:
+def header_of(part: FetchPartitionResponse) -> BatchHeader | None:
     """Of the first batch in the answer for a partition."""
+    if part.error_code or not isinstance(part.records, bytes | memoryview):
+        return None
     try:
-        return read_header(memoryview(b"" if part.error_code else part.records or b""))
+        return read_header(memoryview(part.records))
     except CorruptRecordError:
         return None
 

@@ -6,9 +6,8 @@ watermarks, last stable offsets, where logs begin, log dirs; the last two not ea
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from headrace_console.cluster.broker_lines import Question
+from headrace_console.cluster.broker_lines import Given, Question
 from headrace_console.cluster.snapshot import ShownDisk, Snapshot
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import ErrorCode, HeadraceError
@@ -25,7 +24,10 @@ from storage_engine.protocol.apis.list_offsets import (
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.messages.describe_log_dirs import API as DESCRIBE_LOG_DIRS
-from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from storage_engine.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 
 HIGH_AT, STABLE_AT, STARTS_AT = 1, 2, 3
 
@@ -69,7 +71,7 @@ def _offsets_request(led: Led, timestamp: int, isolation_level: int) -> ListOffs
     return ListOffsetsRequest(rows, isolation_level=isolation_level)
 
 
-def offsets(given: Mapping[int, list[Any]], place: int) -> dict[TopicPartition, int]:
+def offsets(given: Mapping[int, Given], place: int) -> dict[TopicPartition, int]:
     """The offsets in the answers at that place; without those that are errors."""
     return {
         TopicPartition(row.topic, row.partition): row.offset
@@ -80,9 +82,11 @@ def offsets(given: Mapping[int, list[Any]], place: int) -> dict[TopicPartition, 
     }
 
 
-def log_dirs(answer: Any) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, int]] | None:
+def log_dirs(
+    answer: DescribeLogDirsResponse | HeadraceError,
+) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, int]] | None:
     """A broker's log dirs, and the size of each replica; None when it may not be seen."""
-    if isinstance(answer, HeadraceError) or getattr(answer, "error_code", None):
+    if isinstance(answer, HeadraceError) or answer.error_code:
         return None
     disks = []
     sizes: dict[TopicPartition, int] = {}
@@ -97,8 +101,8 @@ def log_dirs(answer: Any) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, i
         disks.append(
             ShownDisk(
                 path=log_dir.log_dir,
-                total_bytes=_known(getattr(log_dir, "total_bytes", None)),
-                free_bytes=_known(getattr(log_dir, "usable_bytes", None)),
+                total_bytes=_known(log_dir.total_bytes),
+                free_bytes=_known(log_dir.usable_bytes),
                 log_bytes=total,
                 error=None if code is ErrorCode.NONE else code.meaning,
             )
@@ -121,8 +125,8 @@ def with_reserves(
     }
 
 
-def _known(number: int | None) -> int | None:
-    return None if number is None or number < 0 else number
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
 
 
 def gone(metadata: ClusterMetadata, seen_ms: Mapping[int, int]) -> dict[int, int]:

@@ -8,7 +8,6 @@ new or lack replicas first, the others in turn. Source: R-CON4.
 import random
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from headrace_console.cluster.broker_lines import Ask, Question
 from headrace_console.cluster.snapshot import TopicFacts
@@ -16,7 +15,10 @@ from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
 from storage_engine.protocol.messages.describe_configs import API as DESCRIBE_CONFIGS
-from storage_engine.protocol.messages.describe_configs import DescribeConfigsRequest
+from storage_engine.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
 
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 MIN_ISR = "min.insync.replicas"
@@ -53,7 +55,7 @@ class SettingLooks:
             for each in well
             if each not in self._reserves or now_s - self._reserves[each][0] >= BROKER_KEPT_S
         ]
-        asked: dict[int, list[Any]] = {
+        asked: dict[int, list[tuple[int, str, list[str]]]] = {
             broker: [(_BROKER_RESOURCE, str(broker), [RESERVE])] for broker in brokers
         }
         if topics and well:
@@ -80,7 +82,12 @@ class SettingLooks:
                 ranked.append((1 if is_short else 2, known[0], name))
         return [name for *_, name in sorted(ranked)[:MOST_TOPICS]]
 
-    def _take(self, broker: int, results: Iterable[Any], now_s: float) -> None:
+    def _take(
+        self,
+        broker: int,
+        results: Iterable[DescribeConfigsResponse.DescribeConfigsResult],
+        now_s: float,
+    ) -> None:
         for result in results:
             values = {each.name: each.value for each in result.configs}
             if result.resource_type == _BROKER_RESOURCE:

@@ -9,7 +9,7 @@ Sources: KIP-664, R-CON6. Partitions beyond a limit are told without a name.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict
 
 from headrace_console.cluster.broker_lines import Ask, Question
 from headrace_console.cluster.snapshot import Ends, WaitingPartition
@@ -19,7 +19,10 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.describe_sinks import API as DESCRIBE_SINKS
 from storage_engine.protocol.apis.describe_sinks import DescribeSinksRequest
 from storage_engine.protocol.messages.describe_producers import API as DESCRIBE_PRODUCERS
-from storage_engine.protocol.messages.describe_producers import DescribeProducersRequest
+from storage_engine.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
 from storage_engine.protocol.messages.describe_transactions import API as DESCRIBE_TRANSACTIONS
 from storage_engine.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from storage_engine.protocol.messages.list_transactions import API as LIST_TRANSACTIONS
@@ -27,6 +30,20 @@ from storage_engine.protocol.messages.list_transactions import ListTransactionsR
 
 MOST_NAMED = 50
 """Partitions whose producers are asked for in one look: the oldest ones."""
+
+
+_Producer = DescribeProducersResponse.TopicResponse.PartitionResponse.ProducerState
+
+
+class _Owner(TypedDict, total=False):
+    """Fields of a WaitingPartition: who has opened its transaction."""
+
+    transactional_id: str
+    sink: tuple[str, str, int]
+    coordinator: int
+    timeout_ms: int
+    state: str
+    since_ms: int
 
 
 class TransactionLooks:
@@ -87,7 +104,7 @@ class TransactionLooks:
 
     def _producers(
         self, metadata: ClusterMetadata, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Any]:
+    ) -> dict[TopicPartition, _Producer]:
         """Of each partition the producer whose open transaction is the first there."""
         by_leader: dict[int, dict[str, list[int]]] = {}
         for tp in partitions:
@@ -121,9 +138,8 @@ class TransactionLooks:
                         found[TopicPartition(topic.name, row.partition_index)] = first
         return found
 
-    def _owners(self, producer_ids: set[int]) -> dict[int, dict[str, Any]]:
-        """Who has opened a transaction, as far as coordinators say: by producer id fields of its
-        WaitingPartition."""
+    def _owners(self, producer_ids: set[int]) -> dict[int, _Owner]:
+        """Who has opened a transaction, as far as coordinators say: by producer id."""
         if not producer_ids:
             return {}
         listing = ListTransactionsRequest(
@@ -132,7 +148,7 @@ class TransactionLooks:
         sinks = DescribeSinksRequest(producers=sorted(producer_ids))
         asked: list[Question] = [(LIST_TRANSACTIONS, listing), (DESCRIBE_SINKS, sinks)]
         answers = self._ask(dict.fromkeys(self._well, asked))
-        owners: dict[int, dict[str, Any]] = {}
+        owners: dict[int, _Owner] = {}
         named: dict[int, list[str]] = {}
         for broker, (listed, described) in answers.items():
             if not isinstance(described, HeadraceError):
@@ -150,12 +166,12 @@ class TransactionLooks:
         owners.update(self._described(named))
         return owners
 
-    def _described(self, named: Mapping[int, list[str]]) -> dict[int, dict[str, Any]]:
+    def _described(self, named: Mapping[int, list[str]]) -> dict[int, _Owner]:
         questions = {
             broker: [(DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(transactional_ids=names))]
             for broker, names in named.items()
         }
-        found: dict[int, dict[str, Any]] = {}
+        found: dict[int, _Owner] = {}
         for broker, (answer,) in self._ask(questions).items():
             if isinstance(answer, HeadraceError):
                 continue

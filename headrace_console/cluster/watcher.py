@@ -10,15 +10,14 @@ import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from headrace_console.cluster import looks
-from headrace_console.cluster.broker_lines import Answers, BrokerLines, Question, why_not
+from headrace_console.cluster.broker_lines import Answers, BrokerLines, Given, Question, why_not
 from headrace_console.cluster.certificates import CertificateLooks
 from headrace_console.cluster.changes import Changes
 from headrace_console.cluster.group_looks import GroupLooks
 from headrace_console.cluster.setting_looks import SettingLooks
-from headrace_console.cluster.snapshot import Ends, Snapshot, addresses_of
+from headrace_console.cluster.snapshot import Ends, ShownDisk, Snapshot, addresses_of
 from headrace_console.cluster.traffic import Traffic
 from headrace_console.cluster.transaction_looks import TransactionLooks
 from headrace_console.cluster.upstream import Upstream
@@ -208,7 +207,7 @@ class _Eye:
         self._well: list[int] = []
         self._seen_ms: dict[int, int] = {}
         self._starts: dict[TopicPartition, int] = {}
-        self._disks: dict[int, Any] = {}
+        self._disks: dict[int, tuple[ShownDisk, ...]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._count = 0
         self._dirs_at_ms = 0
@@ -284,7 +283,7 @@ class _Eye:
             return {}
         return self._certificates.look({broker: self._addresses[broker] for broker in self._well})
 
-    def _ask(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, list[Any]]:
+    def _ask(self, questions: Mapping[int, Sequence[Question]]) -> dict[int, Given]:
         answers = self._lines.ask(questions, self._addresses, timeout_ms=ASK_TIMEOUT_MS)
         return {broker: each for broker, each in answers.items() if isinstance(each, list)}
 
@@ -300,16 +299,14 @@ class _Eye:
                 return view_of(answer)
         return self._cluster.metadata()
 
-    def _ends(
-        self, given: Mapping[int, list[Any]], with_starts: bool
-    ) -> dict[TopicPartition, Ends]:
+    def _ends(self, given: Mapping[int, Given], with_starts: bool) -> dict[TopicPartition, Ends]:
         if with_starts:
             starts = looks.offsets(given, looks.STARTS_AT)
             self._starts = starts
         high, stable = looks.offsets(given, looks.HIGH_AT), looks.offsets(given, looks.STABLE_AT)
         return {tp: Ends(self._starts.get(tp), at, stable.get(tp)) for tp, at in high.items()}
 
-    def _take_dirs(self, given: Mapping[int, list[Any]], began_ms: int) -> None:
+    def _take_dirs(self, given: Mapping[int, Given], began_ms: int) -> None:
         """Sizes count on leaders; what a silent broker said before stays."""
         self._dirs_at_ms = began_ms
         before_s = time.thread_time()

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from headrace_console.top.frames import BrokerLine, Frame, frame_of
@@ -29,7 +29,9 @@ from storage_engine.tools.local.signals import signals_interrupt
 from storage_engine.tools.table import print_json
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group, JustifyMethod
+    from rich.table import Table
+    from rich.text import Text
 
 DEFAULT_INTERVAL_S = 2.0
 WIDE = 100
@@ -113,7 +115,7 @@ def _show(args: argparse.Namespace) -> int:
         return 0
 
 
-def _console() -> Any:
+def _console() -> "Console":
     try:
         from rich.console import Console
     except ImportError:
@@ -176,7 +178,7 @@ def drawn(frame: Frame, width: int = WIDE) -> "Group":
     )
 
 
-def _brokers(lines: Sequence[BrokerLine], *, is_wide: bool) -> Any:
+def _brokers(lines: Sequence[BrokerLine], *, is_wide: bool) -> "Table | Text":
     columns = ["broker", "in/s", "out/s", "records/s", "leaders", "busy", "free"]
     if is_wide:
         columns += ["requests/s", "replicas", "longest turn", "memory"]
@@ -184,7 +186,7 @@ def _brokers(lines: Sequence[BrokerLine], *, is_wide: bool) -> Any:
     for line in lines:
         if line.problem is not None:
             continue
-        row: list[object] = [
+        row: list[str | int] = [
             f"{line.broker} *" if line.is_controller else line.broker,
             _size(line.in_bytes_s),
             _size(line.out_bytes_s),
@@ -204,7 +206,9 @@ def _brokers(lines: Sequence[BrokerLine], *, is_wide: bool) -> Any:
     return _table("brokers (* controller)", columns, rows)
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Any:
+def _table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str | int]]
+) -> "Table | Text":
     from rich.table import Table
     from rich.text import Text
 
@@ -212,7 +216,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]])
         return Text("")
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for number, column in enumerate(columns):
-        justify: Any = "left" if number == 0 or column == "topic" else "right"
+        justify: JustifyMethod = "left" if number == 0 or column == "topic" else "right"
         table.add_column(column, justify=justify, no_wrap=True, min_width=6)
     for row in rows:
         # Names come from clients: as Text they are no markup.

@@ -3,7 +3,6 @@
 import time
 
 from headrace_console.cluster.snapshot import Snapshot
-from headrace_console.document import Document
 from headrace_console.http.routes import Call, RouteTable
 from headrace_console.problem import ConsoleError
 from headrace_console.queries.query_store import SparkQuery
@@ -13,6 +12,7 @@ from headrace_console.screens.problems import find_problems
 from headrace_console.screens.timeline import TimelineFilter, timeline
 from headrace_console.screens.topics import setting_list
 from storage_engine.client.admin.topics import describe_broker_configs
+from storage_engine.tools.document import Document
 
 ROUTES = RouteTable()
 

@@ -1,15 +1,16 @@
 """Routes of groups, and of dead letters, whose changes are shown before they are made."""
 
-from headrace_console.document import Document
 from headrace_console.http.api_cluster import now_ms, visible_queries
 from headrace_console.http.routes import Call, RouteTable
 from headrace_console.http.sessions import remember
+from headrace_console.paging import itself
 from headrace_console.problem import ConsoleError
 from headrace_console.screens import groups
 from headrace_console.screens.groups import PREVIEW_S, ResetPreview
 from headrace_console.screens.replay_runs import PREVIEW_S as LETTER_PREVIEW_S
 from headrace_console.screens.replay_runs import LetterPreview, ReplayRun, letter_topics, preview
 from headrace_console.screens.topics import known_topic
+from storage_engine.tools.document import Document
 
 ROUTES = RouteTable()
 
@@ -76,7 +77,7 @@ def get_letters(call: Call) -> Document:
         keys={"topic": lambda row: row["topic"]},
         default="topic",
     )
-    return paged.document(as_of_ms=snapshot.at_ms)
+    return paged.document(itself, as_of_ms=snapshot.at_ms)
 
 
 @ROUTES.add("POST", "/dead-letters/{topic}/preview")

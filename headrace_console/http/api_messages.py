@@ -1,10 +1,7 @@
 """Routes of messages and batches; the streamed search is in `streams`."""
 
-from typing import Any
-
 from starlette.responses import Response
 
-from headrace_console.document import Document
 from headrace_console.given import MOST_LIMIT, Params, bad
 from headrace_console.http.api_cluster import now_ms
 from headrace_console.http.routes import Call, RouteTable
@@ -18,9 +15,10 @@ from headrace_console.records.message_search import (
 from headrace_console.records.record_search import RecordSearch
 from headrace_console.records.shown_batches import batches, one_message, raw_part
 from headrace_console.screens.waiting import waiting_of
-from storage_engine.client.cluster import ISOLATION_LEVELS
+from storage_engine.client.cluster import ISOLATION_LEVELS, Cluster
 from storage_engine.client.topic_schemas import TopicSchemas
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.document import Document
 
 ROUTES = RouteTable()
 MOST_PARTITIONS = 500
@@ -65,7 +63,7 @@ def get_messages(call: Call) -> Document:
 def get_message(call: Call) -> Document:
     tp = _place(call)
 
-    def work(cluster: Any) -> Document:
+    def work(cluster: Cluster) -> Document:
         known = TopicSchemas(cluster).get(tp.topic)
         schema = None if known is None else known.schema
         return one_message(cluster, tp, int(call.path["offset"]), schema)
@@ -104,7 +102,7 @@ def get_batches(call: Call) -> Document:
     limit = call.params.integer("limit", 50, least=1, most=MOST_LIMIT)
     assert start is not None and limit is not None
 
-    def work(cluster: Any) -> Document:
+    def work(cluster: Cluster) -> Document:
         if tp.partition not in cluster.topic(tp.topic).partitions:
             raise cluster.unknown(tp)
         is_typed = TopicSchemas(cluster).get(tp.topic) is not None

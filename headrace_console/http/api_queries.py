@@ -6,7 +6,6 @@ from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headrace_console.document import Document
 from headrace_console.http.api_cluster import now_ms, visible_queries
 from headrace_console.http.guard import read_body
 from headrace_console.http.routes import Call, RouteTable, check_json
@@ -17,6 +16,7 @@ from headrace_console.queries.query_store import SparkQuery
 from headrace_console.screens.queries import query_document, query_list
 from headrace_console.screens.waiting import NoSinksError, ask_sinks, sink_list, sink_row
 from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.document import Document
 
 ROUTES = RouteTable()
 

@@ -1,12 +1,12 @@
 """Routes of topics and of what readers of them wait for."""
 
 from headrace_console.cluster.snapshot import Snapshot
-from headrace_console.document import Document
 from headrace_console.http.api_cluster import now_ms, visible_queries
 from headrace_console.http.routes import Call, RouteTable
 from headrace_console.records.producing import produce_one
 from headrace_console.screens import topics
 from headrace_console.screens.waiting import waiting_list
+from storage_engine.tools.document import Document
 
 ROUTES = RouteTable()
 

@@ -2,11 +2,10 @@
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 from anyio import to_thread
@@ -106,7 +105,11 @@ async def _wrong_method(_: Request, __: Exception) -> Response:
     return json_response(error.document, 405)
 
 
-async def _route(work: Any, state: ServerState, request: Request) -> Response:
+async def _route(
+    work: Callable[[ServerState, Request], Awaitable[Response]],
+    state: ServerState,
+    request: Request,
+) -> Response:
     return await answered(work(state, request))
 
 

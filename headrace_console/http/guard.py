@@ -5,8 +5,7 @@ machine (DNS rebinding) it would even read the answers. So the Host must be one 
 Origin, where a browser names it, too. Source: R-CON3.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import AsyncIterator, Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -98,7 +97,7 @@ def _with_headers(send: Send, path: str, *, is_encrypted: bool) -> Send:
     return headed
 
 
-async def read_body(receive_stream: Any, *, most_bytes: int) -> bytes:
+async def read_body(receive_stream: AsyncIterator[bytes], *, most_bytes: int) -> bytes:
     """The body of a request; ConsoleError too_large as soon as it is."""
     parts: list[bytes] = []
     size = 0

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio import to_thread
@@ -22,13 +22,13 @@ from starlette.routing import Route
 
 from headrace_console.cluster.upstream import ANSWER_TIMEOUT_S, Upstream
 from headrace_console.cluster.watcher import ClusterWatcher
-from headrace_console.document import Document
 from headrace_console.given import DEFAULT_LIMIT, MOST_LIMIT, Body, Params, bad
 from headrace_console.http.guard import MOST_BODY_BYTES, read_body
 from headrace_console.http.sessions import ConsoleUser, Session
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError, as_console_error
 from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.document import Document, Json
 
 if TYPE_CHECKING:
     from headrace_console.http.server_state import ServerState
@@ -94,7 +94,7 @@ class Call:
         return self.session
 
 
-Answer = tuple[int, Any] | Document | Response
+Answer = tuple[int, Document] | Document | Response
 Work = Callable[[Call], Answer]
 
 
@@ -217,11 +217,11 @@ def error_response(error: ConsoleError) -> Response:
     return response
 
 
-def json_response(document: Any, status: int = 200) -> Response:
+def json_response(document: Json, status: int = 200) -> Response:
     return Response(encode(document), status, media_type="application/json")
 
 
-def encode(document: Any) -> bytes:
+def encode(document: Json) -> bytes:
     """JSON in UTF-8; a text that is none has marks in the place of what can't be encoded."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")

@@ -10,7 +10,6 @@ from headrace_console.cluster.changes import TimelineEvent
 from headrace_console.cluster.upstream import Upstream
 from headrace_console.cluster.watcher import ClusterWatcher
 from headrace_console.console_settings import ConsoleSettings
-from headrace_console.document import Document
 from headrace_console.http.sessions import ConsoleUser, LogInLimit, Session, Sessions
 from headrace_console.problem import ConsoleError
 from headrace_console.queries.query_store import QueryStore
@@ -20,6 +19,7 @@ from storage_engine import __version__
 from storage_engine.client.security.client_security import ClientSasl
 from storage_engine.core.errors import AuthenticationError
 from storage_engine.core.security.security_protocol import Secret
+from storage_engine.tools.document import Document
 
 
 class ServerState:

@@ -4,14 +4,14 @@ A step takes about half a second, so a search ends soon after its page has left.
 """
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 from functools import partial
-from typing import Any
 
 import anyio
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from headrace_console.given import Params
 from headrace_console.http.api_cluster import now_ms
@@ -22,6 +22,7 @@ from headrace_console.problem import ConsoleError, as_console_error
 from headrace_console.records.message_search import STREAMED, MessageSearch, SearchEvent
 from headrace_console.screens.waiting import waiting_of
 from storage_engine.core.errors import HeadraceError
+from storage_engine.tools.document import Json
 
 MOST_STREAMS = 20
 """Of all users; each has a thread while it takes a step."""
@@ -74,7 +75,7 @@ class Streams:
             self._open.pop(owner, None)
 
     async def _body(
-        self, call: Call, events: Iterator[SearchEvent], topic: str
+        self, call: Call, events: Generator[SearchEvent], topic: str
     ) -> AsyncIterator[bytes]:
         step = partial(next, events, None)
         try:
@@ -101,7 +102,7 @@ class Streams:
                 yield _event(event.kind, document)
         finally:
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(events.close)  # type: ignore[attr-defined]
+                await to_thread.run_sync(events.close)
 
 
 class _Stream(StreamingResponse):
@@ -111,14 +112,14 @@ class _Stream(StreamingResponse):
         super().__init__(body, media_type="text/event-stream")
         self._streams, self._owner = streams, owner
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._streams.release(self._owner)
 
 
-def _event(kind: str, document: Any) -> bytes:
+def _event(kind: str, document: Json) -> bytes:
     """JSON has no line feeds, so it is one line of data."""
     return b"event: " + kind.encode() + b"\ndata: " + encode(document) + b"\n\n"
 

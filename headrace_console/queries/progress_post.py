@@ -8,11 +8,10 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
-from headrace_console.document import Document, Json
 from headrace_console.given import Body, bad, json_object
+from storage_engine.tools.document import Document, Json
 
 MOST_BYTES = 256 << 10
 MOST_EVENTS = 100
@@ -164,7 +163,8 @@ def _progress(body: Body, at_ms: int, lag: int | None) -> SparkProgress:
     )
 
 
-def _phases(raw: Mapping[str, Json]) -> dict[str, int]:
+def _phases(raw: Json) -> dict[str, int]:
+    assert isinstance(raw, dict)
     found = {}
     for name, value in list(raw.items())[:MOST_PHASES]:
         duration = _count(value)
@@ -186,7 +186,7 @@ def _source(body: Body) -> Document:
     }
 
 
-def _offsets(raw: Any) -> dict[tuple[str, str], int]:
+def _offsets(raw: Json) -> dict[tuple[str, str], int]:
     """By topic and partition, of a source that has such offsets; Spark's JSON has them as a text,
     or as an object. Names that begin with @ are no topics."""
     try:
@@ -220,18 +220,18 @@ def _operator(body: Body) -> Document:
     }
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _count(value: Any) -> int | None:
+def _count(value: Json) -> int | None:
     """Spark leaves numbers out, or writes them as texts where they are none."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         return None
     return value
 
 
-def _rate(value: Any) -> float | None:
+def _rate(value: Json) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value >= 0 else None

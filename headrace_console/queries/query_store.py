@@ -9,8 +9,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from headrace_console.document import Json
 from headrace_console.queries.progress_post import KeptProgress, ProgressEvent
+from storage_engine.tools.document import Json
 
 MOST_QUERIES = 200
 """Then the one that was silent longest is forgotten."""

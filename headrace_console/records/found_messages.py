@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from headrace_console.document import Document
 from headrace_console.records.shown_values import LIST_CHARS, shown_cell, shown_text, shown_value
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.dead_letter_headers import OFFSET, PARTITION, REASON, TIMESTAMP, TOPIC
 from storage_engine.protocol.records.record_decoder import DecodedRecords
+from storage_engine.tools.document import Document
 
 MOST_HEADERS = 50
 """Of a message."""

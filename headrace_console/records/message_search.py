@@ -9,13 +9,11 @@ A batch that can't be read is told of, and passed over. Source: R-CON8.
 import contextlib
 import heapq
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from headrace_console.document import Document
 from headrace_console.records.found_messages import FoundMessage, messages, schema_columns
 from headrace_console.records.reading_plan import Ranges, ReadingPlan, plan_reading
 from headrace_console.records.record_search import RecordSearch
@@ -28,6 +26,7 @@ from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.records.record_decoder import DecodedRecords, iter_decoded
+from storage_engine.tools.document import Document, Json
 
 STEP_MS = 500
 FETCH_BYTES = 1 << 20
@@ -83,7 +82,7 @@ class SearchEvent:
     """`kind`: rows, columns, progress, trouble or end."""
 
     kind: str
-    document: dict[str, Any]
+    document: Document
 
 
 class MessageSearch:
@@ -109,12 +108,12 @@ class MessageSearch:
         self._has_progress = False
         self._told_s = 0.0
         self._seen: set[int] = set()
-        self._unanswered: list[dict[str, object]] = []
+        self._unanswered: list[Document] = []
         self._troubles: list[SearchEvent] = []
         self._reading: TypedReading | None = None
         self._columns: list[Document] | None = None
 
-    def events(self) -> Iterator[SearchEvent]:
+    def events(self) -> Generator[SearchEvent]:
         """Raises what a request for the topic raises, before the first event."""
         request = self._request
         plan = plan_reading(
@@ -399,20 +398,22 @@ class MessageSearch:
         yield self._end(stopped, why, None)
 
 
-def _trouble(message: object) -> SearchEvent:
+def _trouble(message: Json) -> SearchEvent:
     return SearchEvent("trouble", {"message": message})
 
 
-def collected(search: MessageSearch) -> dict[str, Any]:
+def collected(search: MessageSearch) -> Document:
     """A whole search as one answer."""
-    document: dict[str, Any] = {"rows": [], "columns": None, "troubles": []}
+    rows: list[Json] = []
+    troubles: list[Json] = []
+    document: Document = {"rows": rows, "columns": None, "troubles": troubles}
     for event in search.events():
         if event.kind == "rows":
-            document["rows"] += event.document["rows"]
-        elif event.kind == "columns":
-            document["columns"] = event.document["columns"]
+            found = event.document["rows"]
+            assert isinstance(found, list)
+            rows += found
         elif event.kind == "trouble":
-            document["troubles"].append(event.document["message"])
-        elif event.kind == "end":
+            troubles.append(event.document["message"])
+        elif event.kind in ("columns", "end"):
             document |= event.document
     return document

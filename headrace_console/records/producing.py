@@ -4,12 +4,10 @@ import base64
 import binascii
 import random
 import time
-from typing import Any
 
 import pyarrow as pa
 
 from headrace_console.cluster.upstream import DEADLINE_MS
-from headrace_console.document import Document
 from headrace_console.given import Body, bad
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.partitioner import partitions_for_keys
@@ -23,6 +21,7 @@ from storage_engine.protocol.typed.json_columns import typed_from_json
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
 from storage_engine.protocol.typed.typed_keys import key_bytes
+from storage_engine.tools.document import Document
 
 MOST_BYTES = 900_000
 """Of key, value and headers together: below the usual max.message.bytes."""
@@ -91,7 +90,7 @@ def _partition(
     return random.randrange(count)
 
 
-def _row_key(known: KnownSchema, value: bytes | None) -> Any:
+def _row_key(known: KnownSchema, value: bytes | None) -> pa.Array:
     """The key of a row, read as the topic's leaders will."""
     schema = known.schema
     (batch,) = encode_batches(pa.array([value], pa.binary()))

@@ -15,6 +15,7 @@ from storage_engine.core.errors import DeadlineExceededError, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from storage_engine.tools.document import Document
 
 MOST_PLACES = 2_000
 """Partitions in a text to go on at."""
@@ -29,7 +30,7 @@ class ReadingPlan:
 
     backwards: bool
     left: Ranges
-    unanswered: list[dict[str, object]]
+    unanswered: list[Document]
 
     def next_windows(self, most_records: int) -> Ranges:
         """The ranges of the next step, about so many records of each partition."""
@@ -64,11 +65,11 @@ class ReadingPlan:
 
 def bounds(
     cluster: Cluster, partitions: Sequence[TopicPartition], at_ms: int, isolation: str
-) -> tuple[dict[TopicPartition, int], list[dict[str, object]]]:
+) -> tuple[dict[TopicPartition, int], list[Document]]:
     """Offsets of a time (or an end) of those partitions whose leader answers, and who does not. It
     does not retry, and waits for no leader."""
     by_leader: dict[int, list[ListOffsetsPartition]] = {}
-    missing: list[dict[str, object]] = []
+    missing: list[Document] = []
     for tp in partitions:
         leader = cluster.known_leader(tp)
         if leader is None:

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,14 +86,14 @@ class RecordSearch:
             found &= self._has_field(records.values, found, is_over)
         return found
 
-    def _has(self, column: Any, wanted: str) -> Mask:
+    def _has(self, column: pa.Array, wanted: str) -> Mask:
         if self.is_regex:
             found = pc.match_substring_regex(column, wanted)
         else:
             found = pc.match_substring(column, wanted)
         return _true(found)
 
-    def _has_header(self, headers: Any) -> Mask:
+    def _has_header(self, headers: pa.Array) -> Mask:
         entries = headers.flatten()
         found = _true(pc.equal(entries.field("key"), self.header))
         if self.header_part is not None:
@@ -104,7 +103,7 @@ class RecordSearch:
         mask[parents[found]] = True
         return mask
 
-    def _has_field(self, values: Any, among: Mask, is_over: Callable[[], bool]) -> Mask:
+    def _has_field(self, values: pa.Array, among: Mask, is_over: Callable[[], bool]) -> Mask:
         assert self.path is not None and self.equals is not None
         mask = np.zeros(len(values), dtype=np.bool_)
         for count, place in enumerate(np.flatnonzero(among).tolist()):
@@ -116,7 +115,7 @@ class RecordSearch:
         return mask
 
 
-def _true(column: Any) -> Mask:
+def _true(column: pa.Array) -> Mask:
     return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 

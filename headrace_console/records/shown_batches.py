@@ -2,9 +2,7 @@
 
 import contextlib
 import time
-from typing import Any
 
-from headrace_console.document import Document
 from headrace_console.given import bad
 from headrace_console.problem import ConsoleError
 from headrace_console.records.found_messages import messages, schema_columns
@@ -14,6 +12,7 @@ from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.errors import CorruptRecordError, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.records.compression import decompress
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import (
@@ -23,8 +22,9 @@ from storage_engine.protocol.records.record_batch import (
     crc_matches,
     iter_headers,
 )
-from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_decoder import DecodedRecords, decode_batches
 from storage_engine.protocol.typed.typed_batch import is_typed
+from storage_engine.tools.document import Document
 
 MOST_BYTES = 8 << 20
 """Read for one list of batches."""
@@ -202,7 +202,9 @@ def _words(
     return text
 
 
-def one_message(cluster: Cluster, tp: TopicPartition, offset: int, schema: Any) -> Document:
+def one_message(
+    cluster: Cluster, tp: TopicPartition, offset: int, schema: TopicSchema | None
+) -> Document:
     """A message with its batch. ConsoleError not_found when no record has that offset."""
     batch, header, records = _record(cluster, tp, offset)
     columns = None if schema is None else [str(each["name"]) for each in schema_columns(schema)]
@@ -225,7 +227,7 @@ def raw_part(cluster: Cluster, tp: TopicPartition, offset: int, part: str) -> by
 
 def _record(
     cluster: Cluster, tp: TopicPartition, offset: int
-) -> tuple[memoryview, BatchHeader, Any]:
+) -> tuple[memoryview, BatchHeader, DecodedRecords]:
     reader = _reader(cluster, tp, offset, offset + 1, topic_is_typed=False)
     with contextlib.closing(reader.read()) as fetches:
         for fetched in fetches:

@@ -7,9 +7,9 @@ page can walk over. Source: R-CON8.
 
 import json
 import math
-from typing import Any
+from typing import NoReturn
 
-from headrace_console.document import Document
+from storage_engine.tools.document import Document, Json
 
 LIST_CHARS = 2_048
 """Of a value in a list of messages."""
@@ -25,7 +25,7 @@ _MOST_CONTROLS = 0.1
 """Of a text; one with more is binary that happens to be UTF-8."""
 
 
-def shown_value(data: bytes | None, most_chars: int, *, pretty: bool = False) -> Any:
+def shown_value(data: bytes | None, most_chars: int, *, pretty: bool = False) -> Document | None:
     """The document of a key or value; None for null."""
     if data is None:
         return None
@@ -72,7 +72,7 @@ def _is_binary(text: str) -> bool:
     return controls > _MOST_CONTROLS * len(text)
 
 
-def parsed_json(text: str) -> tuple[Any] | None:
+def parsed_json(text: str) -> tuple[Json] | None:
     """The object or array that the text is; None when it is none, or none for a browser."""
     if text.lstrip()[:1] not in ("{", "[") or _depth(text) > MOST_DEPTH:
         return None
@@ -82,7 +82,7 @@ def parsed_json(text: str) -> tuple[Any] | None:
         return None
 
 
-def _refused(name: str) -> Any:
+def _refused(name: str) -> NoReturn:
     raise ValueError(name)
 
 
@@ -111,7 +111,7 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def shown_cell(value: Any, depth: int = 0) -> tuple[Any, bool]:
+def shown_cell(value: Json, depth: int = 0) -> tuple[Json, bool]:
     """A cell of a table, and whether it was cut. Numbers that JavaScript can't keep are texts."""
     if isinstance(value, bool) or value is None:
         return value, False

@@ -3,7 +3,6 @@ are JSON objects of these columns.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +32,7 @@ def _as_records(reading: TypedReading, batch: pa.RecordBatch) -> DecodedRecords:
     types = {column.name: column.type for column in reading.plan.columns}
     names = [name for name in batch.schema.names if name not in METADATA_COLUMNS]
     count = batch.num_rows
-    values: Any
+    values: pa.Array
     if names:
         texts = [json_texts(batch.column(name), types[name]) for name in names]
         values = json_objects(names, texts).cast(pa.binary())

@@ -1,17 +1,19 @@
 """Users, access rules and quotas, as far as the user who asks may see them."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from headrace_console.document import Document
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
 from storage_engine.client.admin.access_rules import describe_rules
-from storage_engine.client.admin.client_quotas import describe_client_quotas
+from storage_engine.client.admin.client_quotas import ClientQuota, describe_client_quotas
 from storage_engine.client.admin.scram_users import describe_users
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.quotas import DEFAULT
+from storage_engine.core.security.acl_rules import AclBinding
+from storage_engine.core.security.scram_credential import ScramMechanism
+from storage_engine.tools.document import Document
 
 Found = TypeVar("Found")
 
@@ -40,7 +42,7 @@ def user_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
         default="user",
     )
 
-    def row(user: Any) -> Document:
+    def row(user: tuple[str, dict[ScramMechanism, int]]) -> Document:
         name, credentials = user
         return {
             "user": name,
@@ -63,7 +65,7 @@ def rule_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
         default="principal",
     )
 
-    def row(binding: Any) -> Document:
+    def row(binding: AclBinding) -> Document:
         return {
             "principal": binding.rule.principal,
             "host": binding.rule.host,
@@ -87,7 +89,7 @@ def quota_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
         default="entity",
     )
 
-    def row(quota: Any) -> Document:
+    def row(quota: ClientQuota) -> Document:
         return {
             "entity": {
                 kind: None if name is None or name == DEFAULT else name

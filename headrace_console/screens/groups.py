@@ -7,15 +7,14 @@ has confirmed one thing must not get another. Source: R-CON9.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from headrace_console.cluster.broker_lines import BrokerLines, Question, unanswered
 from headrace_console.cluster.group_looks import header_of, one_header_each, written_ms
 from headrace_console.cluster.snapshot import Snapshot
-from headrace_console.document import Document
 from headrace_console.given import Body, bad
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
+from storage_engine.client.addresses import Address
 from storage_engine.client.admin.groups import (
     ListedGroup,
     delete_group,
@@ -36,6 +35,7 @@ from storage_engine.protocol.messages.list_groups import ListGroupsRequest
 from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from storage_engine.protocol.records.record_batch import HEADER_BYTES
+from storage_engine.tools.document import Document
 
 ASK_TIMEOUT_MS = 2_000
 PREVIEW_S = 120
@@ -115,7 +115,7 @@ def _details(
     lines: BrokerLines,
     snapshot: Snapshot,
     groups: Sequence[ListedGroup],
-    addresses: Mapping[int, Any],
+    addresses: Mapping[int, Address],
 ) -> dict[str, _Detail]:
     """By group; each coordinator is asked once, for members and for offsets of all its groups."""
     by_coordinator: dict[int, list[str]] = {}

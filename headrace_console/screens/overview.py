@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from headrace_console.cluster.changes import TimelineEvent
 from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.cluster.traffic import Point
-from headrace_console.document import Document
 from headrace_console.screens.problems import Problem
+from storage_engine.tools.document import Document
 
 RECENT = 12
 _OF_A_KIND = 2

@@ -8,16 +8,16 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 from urllib.parse import quote
 
 from headrace_console.cluster.group_looks import WITHOUT_MEMBERS
 from headrace_console.cluster.snapshot import SeenGroup, ShownDisk, Snapshot, WaitingPartition
 from headrace_console.console_settings import Thresholds
-from headrace_console.document import Document
 from headrace_console.queries.query_store import SparkQuery
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.printable import printable
+from storage_engine.protocol.apis.metadata import MetadataPartition
+from storage_engine.tools.document import Document
 
 MOST_SUBJECTS = 20
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -168,7 +168,7 @@ def _of_partitions(snapshot: Snapshot) -> Iterator[Problem]:
         )
 
 
-def _partition(snapshot: Snapshot, tp: TopicPartition) -> Any:
+def _partition(snapshot: Snapshot, tp: TopicPartition) -> MetadataPartition:
     return snapshot.metadata.topics[tp.topic].partitions[tp.partition]
 
 

@@ -5,12 +5,12 @@ from dataclasses import asdict
 
 from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.console_settings import Thresholds
-from headrace_console.document import Document
 from headrace_console.paging import Page
 from headrace_console.queries.query_store import SparkQuery
 from headrace_console.records.shown_values import shown_text
 from headrace_console.screens.problems import query_problem
 from headrace_console.screens.waiting import waiting_of
+from storage_engine.tools.document import Document
 
 
 def query_row(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Document:

@@ -18,7 +18,6 @@ import numpy as np
 
 from headrace_console.cluster.snapshot import NO_ENDS, Snapshot
 from headrace_console.cluster.upstream import Upstream
-from headrace_console.document import Document
 from headrace_console.given import Body
 from headrace_console.problem import ConsoleError
 from headrace_console.records.shown_values import shown_text
@@ -32,6 +31,7 @@ from storage_engine.letter_replay.selection import LetterSelection, Survey
 from storage_engine.protocol.dead_letters import read_letters
 from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
+from storage_engine.tools.document import Document
 
 MOST_RUNS = 50
 """That are remembered."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from headrace_console.cluster.changes import TimelineEvent
 from headrace_console.cluster.snapshot import Snapshot
-from headrace_console.document import Document
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tools.document import Document
 
 OBSERVED_MS = 2_000
 MOST_LANES = 100

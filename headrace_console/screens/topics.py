@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from operator import itemgetter
 
 from headrace_console.cluster.snapshot import NO_ENDS, UNKNOWN_FACTS, Snapshot
-from headrace_console.document import Document
 from headrace_console.given import Body, bad
-from headrace_console.paging import Page
+from headrace_console.paging import Page, itself
 from headrace_console.problem import ConsoleError
 from headrace_console.records.found_messages import schema_columns
 from headrace_console.screens.overview import unanswered
@@ -23,6 +22,7 @@ from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.typed.column_types import ColumnSpec
 from storage_engine.core.typed.ddl import render_ddl
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, SchemaColumn, TopicSchema
+from storage_engine.tools.document import Document
 
 _SOURCES = {
     ConfigSource.UNKNOWN: "unknown",
@@ -51,7 +51,7 @@ def topic_list(snapshot: Snapshot, page: Page, *, internal: bool) -> Document:
         keys={name: itemgetter(name) for name in _SORTED_BY},
         default="name",
     )
-    return paged.document(as_of_ms=snapshot.at_ms, unanswered=unanswered(snapshot))
+    return paged.document(itself, as_of_ms=snapshot.at_ms, unanswered=unanswered(snapshot))
 
 
 def is_internal(topic: TopicMetadata) -> bool:
@@ -105,7 +105,7 @@ def partition_list(snapshot: Snapshot, name: str, page: Page) -> Document:
         keys={key: itemgetter(key) for key in ("partition", "records", "size_bytes", "waiting")},
         default="partition",
     )
-    return paged.document(as_of_ms=snapshot.at_ms, unanswered=unanswered(snapshot))
+    return paged.document(itself, as_of_ms=snapshot.at_ms, unanswered=unanswered(snapshot))
 
 
 def _partition_row(snapshot: Snapshot, topic: TopicMetadata, number: int) -> Document:
@@ -200,7 +200,7 @@ def setting_list(entries: Mapping[str, ConfigEntry], page: Page, at_ms: int) -> 
         keys={"name": itemgetter("name"), "source": lambda row: (row["is_default"], row["name"])},
         default="source",
     )
-    return paged.document(as_of_ms=at_ms)
+    return paged.document(itself, as_of_ms=at_ms)
 
 
 # --- changes

@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 from headrace_console.cluster.broker_lines import BrokerLines, unanswered
 from headrace_console.cluster.snapshot import Snapshot, WaitingPartition
-from headrace_console.document import Document
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
 from headrace_console.screens.overview import unanswered as watcher_unanswered
@@ -19,6 +18,7 @@ from storage_engine.protocol.apis.describe_sinks import (
     SinkQuery,
 )
 from storage_engine.protocol.apis.micro_batch_fields import UNKNOWN_ROWS
+from storage_engine.tools.document import Document
 
 ASK_TIMEOUT_MS = 2_000
 

@@ -23,6 +23,7 @@ from storage_engine.tests.sampling import examples
 @settings(max_examples=examples(500), deadline=None)
 def test_any_bytes_become_a_short_document_that_json_can_hold(data: bytes, most: int) -> None:
     document = shown_value(data, most, pretty=True)
+    assert document is not None
     again = json.loads(encode(document))
     assert again["bytes"] == len(data)
     assert len(document["text"]) <= most
@@ -35,6 +36,7 @@ def test_any_bytes_become_a_short_document_that_json_can_hold(data: bytes, most:
 def test_a_character_that_the_limit_cuts_is_not_taken_for_damage() -> None:
     for most in range(1, 8):
         document = shown_value("äö€𝄞".encode() * 5, most)
+        assert document is not None
         assert not document["invalid_utf8"] and document["cut"]
         assert document["text"] == ("äö€𝄞" * 5)[:most]
 
@@ -52,7 +54,9 @@ def test_a_character_that_the_limit_cuts_is_not_taken_for_damage() -> None:
     ],
 )
 def test_only_what_a_page_can_walk_over_is_called_json(text: str, kind: str) -> None:
-    assert shown_value(text.encode(), 10_000)["kind"] == kind
+    document = shown_value(text.encode(), 10_000)
+    assert document is not None
+    assert document["kind"] == kind
 
 
 def test_numbers_that_javascript_would_change_are_texts() -> None:

@@ -1,10 +1,12 @@
 """What the checker remembers of one life of a broker's process."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulation.world.broker import SimulatedBroker
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.control.cluster_state import BrokerInfo
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.log.partition_log import PartitionLog
 
 
@@ -27,7 +29,7 @@ class Life:
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     """The logs at the last check, hosted or not."""
     replicas: dict[TopicPartition, ReplicaSeen] = field(default_factory=dict)
-    brokers_known: object = None
+    brokers_known: Mapping[BrokerId, BrokerInfo] | None = None
     """The metadata's brokers, an object that each UpdateMetadata replaces."""
     announced_epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     """The leader epoch in the broker's answers to clients, by partition."""

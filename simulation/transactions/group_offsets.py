@@ -5,7 +5,7 @@ unstable ones. Source: KIP-98, KIP-447, KIP-890.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from simulation.transactions.clients import GROUP_KEY, Actor, Asker, Then, Way, World
 from simulation.transactions.group_ledger import GROUP, GROUP_STATE, OffsetCommit
@@ -18,6 +18,9 @@ from storage_engine.protocol.messages import (
     offset_fetch,
     txn_offset_commit,
 )
+
+Topic = TypeVar("Topic")
+Row = TypeVar("Row")
 
 PAUSE_MS = (100, 700)
 ALONE = 0.25
@@ -218,8 +221,10 @@ class OffsetReader(Asker):
         self.ask(self._way, offset_fetch.API, 8, request, codes, on_answer)
 
 
-def _rows(topic: Any, partition: Any, commit: OffsetCommit) -> list[Any]:
-    rows: dict[str, list[Any]] = {}
+def _rows(
+    topic: Callable[..., Topic], partition: Callable[..., Row], commit: OffsetCommit
+) -> list[Topic]:
+    rows: dict[str, list[Row]] = {}
     for tp, offset in commit.offsets.items():
         row = partition(
             partition_index=tp.partition, committed_offset=offset, committed_metadata=commit.name

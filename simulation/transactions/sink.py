@@ -8,7 +8,7 @@ and a replay has the same records of it. Source: R-SPARK2, R-SPARK3.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from simulation.transactions.clients import Actor, Asker, Then, World, way_to
@@ -20,6 +20,14 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import member_transactional_id
 from storage_engine.protocol.apis import abort_members, batch_heartbeat, commit_batch, join_batch
 from storage_engine.protocol.apis.spec import ApiSpec, Req
+
+
+class _Coded(Protocol):
+    @property
+    def error_code(self) -> int: ...
+
+
+Answer = TypeVar("Answer", bound=_Coded)
 
 SINK = "sink"
 TIMEOUT_MS = 3000
@@ -241,9 +249,9 @@ class Driver(Asker):
         return choose.sample(partitions, choose.randint(1, len(partitions)))
 
     def _asks(
-        self, spec: ApiSpec[Req, Any], request: Req, then: Callable[[ErrorCode], None]
+        self, spec: ApiSpec[Req, Answer], request: Req, then: Callable[[ErrorCode], None]
     ) -> None:
-        def on_answer(_answer: Any, code: ErrorCode) -> None:
+        def on_answer(_answer: Answer, code: ErrorCode) -> None:
             then(code)
 
         self.ask(self._way, spec, 0, request, lambda a: [a.error_code], on_answer)

@@ -15,10 +15,12 @@ from simulation.checks.copies import BatchNote
 from simulation.checks.ledger import InvariantViolation
 from simulation.compaction import CompactedReplicas
 from simulation.shared import Run
+from storage_engine.core.groups.records import GroupContent
 from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.transactions.transaction_state import (
     LedgerKey,
     LedgerRecord,
+    StateContent,
     TransactionalIdKey,
     TransactionRecord,
     TransactionState,
@@ -131,7 +133,7 @@ class StateHistory(CompactedReplicas):
         return "; ".join(f"{k}: {said.get(k)} instead of {written.get(k)}" for k in keys[:3]) + more
 
 
-def _state_of(content: Any) -> dict[Any, Any]:
+def _state_of(content: StateContent | GroupContent) -> dict[Any, Any]:
     """Return the state with which a coordinator would begin, without the places of offsets: records
     that are gone have none."""
     if isinstance(content, dict):

@@ -5,7 +5,7 @@ A row tells by itself whether it is whole: its text follows from its number and 
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
@@ -103,7 +103,7 @@ def json_batch(rows: Sequence[TypedRow], producer: Producing, *, timestamp_ms: i
     return memoryview(batch.data)
 
 
-def _fields(row: TypedRow) -> dict[str, Any]:
+def _fields(row: TypedRow) -> dict[str, str | int | None]:
     return {"name": row.name, "number": row.number, "text": row.text}
 
 

@@ -6,7 +6,7 @@ Everything happens in `loop`; a caller that waits runs it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
 
 from simulation.world.broker import SimulatedBroker
@@ -27,15 +27,21 @@ from storage_engine.core.ports import TransportError
 from storage_engine.core.security.principal import Principal
 from storage_engine.log.files.disk import REAL_DISK, Disk
 from storage_engine.protocol.apis.fetch import API as FETCH
+from storage_engine.protocol.apis.fetch import FetchResponse
 from storage_engine.protocol.apis.produce import API as PRODUCE
+from storage_engine.protocol.apis.produce import ProduceResponse
 from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
 from storage_engine.protocol.messages import alter_partition_reassignments as reassignments
 from storage_engine.protocol.messages import create_topics, delete_topics, elect_leaders
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
+Reply = TypeVar("Reply")
+Produced = OnReply[ProduceResponse]
+CreatedTopic = create_topics.CreateTopicsResponse.CreatableTopicResult
+
 CLIENT_TIMEOUT_MS = 120_000
 
-Answers = list[Any]
+Answers = list[Resp | TransportError]
 """Of one request: its response, or a TransportError, once it has come."""
 PRODUCE_TRIES = 300
 PRODUCE_PAUSE_MS = 100
@@ -129,41 +135,52 @@ class SimulatedCluster:
         assert topic_id is not None, "brokers give each topic one"
         return topic_id
 
-    def ask(self, broker: int, spec: ApiSpec[Req, Resp], version: int, message: Req) -> Answers:
+    def ask(
+        self, broker: int, spec: ApiSpec[Req, Resp], version: int, message: Req
+    ) -> Answers[Resp]:
         """Send a client's request; its answer will be in the list."""
-        answers: Answers = []
+        answers: Answers[Resp] = []
         self._send(broker, spec, version, message, answers.append)
         return answers
 
     def _send(
-        self, broker: int, spec: ApiSpec[Req, Resp], version: int, message: Req, on_reply: OnReply
+        self,
+        broker: int,
+        spec: ApiSpec[Req, Resp],
+        version: int,
+        message: Req,
+        on_reply: OnReply[Resp],
     ) -> None:
         timeout_ms = CLIENT_TIMEOUT_MS
         self.network.send(
             CLIENT, broker, spec, version, message, timeout_ms=timeout_ms, on_reply=on_reply
         )
 
-    def answer(self, answers: Answers, *, limit_ms: int = 60_000) -> Any:
+    def answer(self, answers: list[Reply], *, limit_ms: int = 60_000) -> Reply:
         self.loop.run_until(lambda: bool(answers), limit_ms=limit_ms)
         return answers[0]
 
-    def ask_controller(self, spec: ApiSpec[Req, Resp], version: int, request: Req) -> Answers:
+    def ask_controller(self, spec: ApiSpec[Req, Resp], version: int, request: Req) -> Answers[Resp]:
         self.loop.run_until(lambda: self.controller is not None)
         assert self.controller is not None
         return self.ask(self.controller.id, spec, version, request)
 
-    def create_topic(self, topic: str, partitions: int = 1, **config: str) -> Any:
+    def create_topic(self, topic: str, partitions: int = 1, **config: str) -> CreatedTopic:
         """Create a topic and return the controller's result for it; `config` has underscores for
         dots."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         request = create_topic_request(topic, partitions, settings)
-        return self.answer(self.ask_controller(create_topics.API, 5, request)).topics[0]
+        answer = self.answer(self.ask_controller(create_topics.API, 5, request))
+        assert isinstance(answer, create_topics.CreateTopicsResponse), answer
+        return answer.topics[0]
 
-    def delete_topic(self, topic: str, *, timeout_ms: int = ANSWER_MS) -> Answers:
+    def delete_topic(
+        self, topic: str, *, timeout_ms: int = ANSWER_MS
+    ) -> Answers[delete_topics.DeleteTopicsResponse]:
         request = delete_topics.DeleteTopicsRequest(topic_names=[topic], timeout_ms=timeout_ms)
         return self.ask_controller(delete_topics.API, 4, request)
 
-    def elect_preferred(self, tp: TopicPartition) -> Answers:
+    def elect_preferred(self, tp: TopicPartition) -> Answers[elect_leaders.ElectLeadersResponse]:
         """Have the first assigned replica lead, now."""
         named = elect_leaders.ElectLeadersRequest.TopicPartitions(
             topic=tp.topic, partitions=[tp.partition]
@@ -173,7 +190,9 @@ class SimulatedCluster:
         )
         return self.ask_controller(elect_leaders.API, 2, request)
 
-    def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> Answers:
+    def reassign(
+        self, tp: TopicPartition, target: Sequence[int] | None
+    ) -> Answers[reassignments.AlterPartitionReassignmentsResponse]:
         """Move the partition to other replicas; None cancels the move."""
         of_topic = reassignments.AlterPartitionReassignmentsRequest.ReassignableTopic
         replicas = None if target is None else list(target)
@@ -185,13 +204,13 @@ class SimulatedCluster:
 
     def produce(
         self, broker: int, tp: TopicPartition, payload: bytes, *, acks: int = -1
-    ) -> Answers:
-        answers: Answers = []
+    ) -> Answers[ProduceResponse]:
+        answers: Answers[ProduceResponse] = []
         self.send_produce(broker, tp, payload, answers.append, acks=acks)
         return answers
 
     def send_produce(
-        self, broker: int, tp: TopicPartition, payload: bytes, on_reply: OnReply, *, acks: int = -1
+        self, broker: int, tp: TopicPartition, payload: bytes, on_reply: Produced, *, acks: int = -1
     ) -> None:
         request = produce_request(tp.topic, tp.partition, make_batch(payload=payload), acks=acks)
         self._send(broker, PRODUCE, 8, request, on_reply)
@@ -203,7 +222,7 @@ class SimulatedCluster:
             if leader != -1 and self[leader].up:
                 answer = self.answer(self.produce(leader, tp, payload))
                 if not isinstance(answer, TransportError) and not answer.partitions[0].error_code:
-                    return int(answer.partitions[0].base_offset)
+                    return answer.partitions[0].base_offset
             self.loop.run_for(PRODUCE_PAUSE_MS)
         raise AssertionError("never acknowledged")
 
@@ -215,7 +234,7 @@ class SimulatedCluster:
 
     def fetch(
         self, broker: int, tp: TopicPartition, offset: int, *, wait_ms: int = 0, rack: str = ""
-    ) -> Answers:
+    ) -> Answers[FetchResponse]:
         request = fetch_request(tp.topic, tp.partition, offset, wait_ms=wait_ms, rack=rack)
         return self.ask(broker, FETCH, 11, request)
 

@@ -22,7 +22,8 @@ from simulation.world.clock import ProcessLoop, ScheduledCall, SimulatedLoop
 from storage_engine.core.control.cluster_state import ONLY_LISTENER
 from storage_engine.core.ports import Endpoint, PortAnswer, TransportError
 from storage_engine.core.security.principal import ANONYMOUS, Principal
-from storage_engine.protocol.apis.spec import ApiSpec, Req, Resp
+from storage_engine.net.frames import Buffer, Piece, ResponseBuffers
+from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Req, Resp
 from storage_engine.protocol.framing import (
     encode_request_frame,
     parse_response,
@@ -37,8 +38,8 @@ SIZE_BYTES = 4
 CLIENT = 0
 """The number of a sender that is no broker."""
 
-OnReply = Callable[[Any], None]
-"""Gets the response, of whatever API, or a TransportError."""
+OnReply = Callable[[Resp | TransportError], None]
+"""Gets the response, or a TransportError."""
 
 
 def endpoint_of(broker: int) -> Endpoint:
@@ -74,7 +75,7 @@ class SimulatedExchange:
     def closed(self) -> bool:
         return self._connection.closed
 
-    def respond(self, buffers: Any) -> None:
+    def respond(self, buffers: ResponseBuffers) -> None:
         assert self.frame is None, "a request was answered twice"
         self.frame = b"".join([p if isinstance(p, bytes) else bytes(_view(p)) for p in buffers])
         self._connection.answered()
@@ -83,7 +84,7 @@ class SimulatedExchange:
         self.respond([])
 
 
-def _view(piece: Any) -> Any:
+def _view(piece: Piece) -> Buffer:
     return piece.view() if hasattr(piece, "view") else piece
 
 
@@ -91,9 +92,9 @@ class _Request(NamedTuple):
     """A request that its sender waits for."""
 
     correlation_id: int
-    spec: Any
+    spec: AnyApi
     version: int
-    on_reply: OnReply
+    on_reply: OnReply[Any]
     timer: ScheduledCall
 
 
@@ -191,7 +192,7 @@ class SimulatedConnection:
         message: Req,
         *,
         timeout_ms: int,
-        on_reply: Callable[[Resp | TransportError], None] | None,
+        on_reply: OnReply[Resp] | None,
     ) -> None:
         """`on_reply` is None for a request that is never answered (acks=0)."""
         network = self._network
@@ -427,7 +428,7 @@ class SimulatedNetwork:
         message: Req,
         *,
         timeout_ms: int,
-        on_reply: Callable[[Resp | TransportError], None],
+        on_reply: OnReply[Resp],
     ) -> SimulatedConnection:
         """One request on a connection of its own."""
         connection = SimulatedConnection(self, sender, None, receiver)
@@ -460,7 +461,7 @@ class SimulatedTransport:
         message: Req,
         *,
         timeout_ms: int,
-        on_reply: Callable[[Resp | TransportError], None] | None,
+        on_reply: OnReply[Resp] | None,
     ) -> None:
         """Send a request as core.ports.Transport does; `on_reply` None asks for no answer."""
         receiver = endpoint.port - BASE_PORT

@@ -1,7 +1,6 @@
 """The messages of simulated clients: batches of records and the requests around them."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import (
@@ -95,7 +94,9 @@ def fetch_request(
     )
 
 
-def create_topic_request(topic: str, partitions: int, config: dict[str, str]) -> Any:
+def create_topic_request(
+    topic: str, partitions: int, config: dict[str, str]
+) -> create_topics.CreateTopicsRequest:
     creatable = create_topics.CreateTopicsRequest.CreatableTopic
     return create_topics.CreateTopicsRequest(
         topics=[

@@ -168,6 +168,7 @@ def test_a_state_that_can_not_be_written_keeps_no_other_from_being_written(
 ):
     break_it(ControllerStore, "_operations", most=10**6, when=lambda _self, w: w.partition == BAD)
     request = create_topic_request("bad", 1, {})
+    assert isinstance(request.topics, list)
     request.topics.extend(create_topic_request("good", 1, {}).topics)
     cluster.ask_controller(create_topics.API, 5, request)
     assert cluster.produced_when_there(TopicPartition("good", 0), b"x") == 0
