@@ -283,7 +283,7 @@ def test_a_consumer_that_is_cancelled_at_any_moment_skips_and_repeats_nothing(cl
             seen.append((await anext(consumer)).offset)
 
         async def rows() -> None:
-            seen.extend(row.offset for row in await consumer.poll(max_records=7))
+            seen.extend(row.offset for row in await consumer.poll(max_records=3))
 
         async def columns() -> None:
             seen.extend((await consumer.poll_table())["offset"].to_pylist())
