@@ -1,4 +1,4 @@
-"""Who may do what, for connections; and the log of refusals.
+"""The authorization of connections, and the log of refusals.
 
 The logger has the name that Kafka's has. A line names the principal, where it came from, what was
 refused and for which request:
@@ -24,17 +24,17 @@ from storage_engine.net.client_log import ClientLog
 AUDIT_LOGGER = "kafka.authorizer.logger"
 
 NAMED_MAX = 10
-"""Resources that one line names."""
+"""The most resources that one line names."""
 
 
 audit = ClientLog(AUDIT_LOGGER)
 
 NAME_CHARACTERS = 250
-"""A name is cut there; those of topics are shorter."""
+"""The length at which a name is cut; topic names are shorter."""
 
 
 class ClientOfBroker(Protocol):
-    """A connection, as far as its rights depend on it."""
+    """The attributes of a connection that its rights depend on."""
 
     principal: Principal
     peer_host: str
@@ -49,7 +49,7 @@ class AccessControl:
     def allows(
         self, client: ClientOfBroker, operation: AclOperation, kind: ResourceType, name: str
     ) -> bool:
-        """Whether the client may do that; a refusal is not logged."""
+        """Whether the client may do the operation; a refusal is not logged."""
         return self.authorizer.allows(client.principal, client.peer_host, operation, kind, name)
 
     def allows_or_logs(
@@ -61,7 +61,7 @@ class AccessControl:
         *,
         request: str,
     ) -> bool:
-        """Whether the client may do that; a refusal is logged."""
+        """Whether the client may do the operation; a refusal is logged."""
         is_allowed = self.authorizer.allows(
             client.principal, client.peer_host, operation, kind, name
         )
@@ -78,7 +78,7 @@ class AccessControl:
         *,
         request: str,
     ) -> None:
-        """Write one line about the resources that a request was refused."""
+        """Log one line about the resources that were refused to a request."""
         if not audit.is_enabled_for(logging.INFO):
             return
         named = ",".join(printable(name[:NAME_CHARACTERS]) for name in names[:NAMED_MAX])

@@ -26,19 +26,19 @@ from storage_engine.zookeeper.znode_json import ZnodeFormatError
 log = logging.getLogger(__name__)
 
 MAX_TRIES = 20
-"""Attempts at a change that others' changes of the same rules overtake."""
+"""The most attempts at a change while others keep changing the same rules."""
 
 MAX_RULES_BYTES = 900_000
 """The largest node of rules; ZooKeeper takes at most a megabyte in a request."""
 
 TOGETHER = 32
-"""Patterns that are changed at the same time."""
+"""The number of patterns that are changed at the same time."""
 
 _Rules = frozenset[AccessRule]
 
 
 class RuleOutcome(NamedTuple):
-    """What became of the rules about one pattern."""
+    """The outcome of a change of the rules about one pattern: the failure, or the removed rules."""
 
     failure: KafkaError | None = None
     removed: _Rules = frozenset()

@@ -1,5 +1,5 @@
-"""Keeps the authorizer's rules those of ZooKeeper: reads all of them at the start, and again those
-that a notice names.
+"""Keeps the authorizer's rules equal to ZooKeeper's: reads all of them at the start, and again the
+rules that a notice names.
 
     a watch fires, or a session is lost -> list both folders of notices, with a watch
                                         -> read the notices that are new -> read what they name
@@ -94,7 +94,7 @@ class AclZNode:
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> "AclZNode":
-        """ZnodeFormatError when one of the rules can't be read: it may be a denial."""
+        """Raises ZnodeFormatError when one of the rules can't be read: it may be a denial."""
         found = entries(path, decode_object(path, data), "acls")
         return cls(rules=frozenset(_rule(path, item) for item in found))
 
@@ -166,7 +166,7 @@ class AclChangeZNode:
 
 
 def acl_paths() -> Iterable[str]:
-    """The nodes that rules and notices stand below."""
+    """The parents of the nodes for rules and notices."""
     yield from AclChangeZNode.PARENTS.values()
     for pattern_type in PatternType:
         for kind in ResourceType:
@@ -176,11 +176,11 @@ def acl_paths() -> Iterable[str]:
 NOTHING_FOR_ANYBODY = frozenset(
     {AccessRule(EVERY_USER, WILDCARD, AclOperation.ALL, AclPermission.DENY)}
 )
-"""The rules that stand for those that can't be read, since they may have been denials."""
+"""The rules in place of unreadable ones, which may have been denials."""
 
 
 def rules_in(pattern: ResourcePattern, reply: ZkReply) -> frozenset[AccessRule]:
-    """Return the rules that ZooKeeper has; `reply` is an answer, or says that there is no node."""
+    """Return the rules in ZooKeeper's reply; none when it says that there is no node."""
     if reply.is_absent:
         return frozenset()
     try:
@@ -191,10 +191,10 @@ def rules_in(pattern: ResourcePattern, reply: ZkReply) -> frozenset[AccessRule]:
 
 
 RETRY_MS = 200
-"""Shorter than the second in which a change is in force everywhere."""
+"""Pause before another try; well below the second in which a change is in force everywhere."""
 
 READ_TOGETHER = 500
-"""Nodes that are asked for at once: others' requests to ZooKeeper wait behind them."""
+"""The most nodes of one read: the other requests to ZooKeeper wait behind it."""
 
 KEEP_MS = 15 * 60 * 1000
 """How long a notice is kept, as in Kafka: far longer than a session lasts without an answer."""
@@ -218,7 +218,7 @@ class RuleWatch:
         self._flows = Flows()
         self._watches = NewestWatches(self._flows)
         self._seen: dict[PatternType, dict[str, int]] = {each: {} for each in PatternType}
-        """Notice -> when it was seen first."""
+        """Notice -> when it was first seen, in monotonic ms."""
         self._is_all_to_read = True
         self._to_list: set[PatternType] = set(PatternType)
         self._idle: Resume | None = None
@@ -229,7 +229,7 @@ class RuleWatch:
         self._waiting: list[Callable[[], None]] = []
 
     def when_ready(self, act: Callable[[], None]) -> None:
-        """Watch and read, if that has not begun; `act` once all rules were read."""
+        """Start to watch and read, unless started; call `act` once all rules are read."""
         if self._is_ready:
             act()
             return
@@ -243,7 +243,7 @@ class RuleWatch:
         self._flows.close()
 
     def refresh(self, pattern: ResourcePattern) -> Flow[bool]:
-        """Read the rules about one pattern; whether ZooKeeper has answered."""
+        """Read the rules about one pattern; return whether ZooKeeper has answered."""
         reply = yield from self._zookeeper.get(AclZNode.path(pattern))
         return self._take(pattern, reply)
 
@@ -265,7 +265,7 @@ class RuleWatch:
             self._idle = resume
 
     def _follow(self) -> Flow[None]:
-        """Never ends: one change after the other."""
+        """Follow one change after the other; never returns."""
         yield from self._make_folders()
         while True:
             yield self._until_woken
@@ -307,7 +307,7 @@ class RuleWatch:
         return reply.ok
 
     def _catch_up(self) -> Flow[bool]:
-        """Whether everything that was to be read has been."""
+        """Read whatever is due; return whether all of it was read."""
         fresh: list[tuple[PatternType, str]] = []
         for pattern_type in sorted(self._to_list):
             names = yield from self._list(pattern_type)
@@ -325,7 +325,7 @@ class RuleWatch:
         return (yield from self._read_notices(fresh))
 
     def _list(self, pattern_type: PatternType) -> Flow[list[str] | None]:
-        """The new notices; None when ZooKeeper does not answer."""
+        """Return the new notices; None when ZooKeeper does not answer."""
 
         def changed() -> None:
             self._to_list.add(pattern_type)
@@ -380,7 +380,7 @@ class RuleWatch:
                 if not reply.ok and not reply.is_absent:
                     return False
                 found += [ResourcePattern(kind, name, pattern_type) for name in reply.children]
-        # Those that are known may have gone.
+        # Patterns known so far may have been removed.
         wanted = dict.fromkeys([*found, *self._authorizer.index.patterns()])
         return (yield from self._read_patterns(list(wanted)))
 

@@ -1,1 +1,1 @@
-"""Log-ins by SASL: what stands before the dispatcher on listeners that ask for one."""
+"""Log-ins by SASL, before the dispatcher, on listeners that require one."""

@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 
 FILE_BYTES_MAX = 1 << 20
-"""Some ten thousand users; reading it takes the loop some milliseconds when it has changed."""
+"""The largest file, some ten thousand users; the loop reads a changed one in milliseconds."""
 
 
 class PlainUsers:
-    """Users that do not change."""
+    """A set of users and their passwords."""
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._key = secrets.token_bytes(32)
@@ -34,11 +34,11 @@ class PlainUsers:
         self.replace(passwords)
 
     def replace(self, passwords: Mapping[str, str]) -> None:
-        """From now on there are these users."""
+        """Replace all users by these."""
         self._digests = {user: self._digest(text) for user, text in passwords.items()}
 
     def is_password_of(self, user: str, password: str) -> bool:
-        """Takes as long for a user that does not exist, and for each password."""
+        """Takes the same time for unknown users and for each password."""
         known = self._digests.get(user)
         is_equal = hmac.compare_digest(known or self._nobody, self._digest(password))
         return is_equal and known is not None
@@ -48,7 +48,7 @@ class PlainUsers:
 
 
 class PlainUsersFile:
-    """Users of a file. A file that can't be read any more leaves those that were there."""
+    """The users in a file. While the file can't be read, the users read last stay."""
 
     def __init__(self, path: Path, *, key: str) -> None:
         """`key`: the setting that names the file, for errors. ConfigError when it can't be read."""

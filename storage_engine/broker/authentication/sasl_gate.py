@@ -1,8 +1,8 @@
 """Stands before the dispatcher on listeners whose clients log in by SASL.
 
-Each new connection there is diverted to a `SaslLogIn` of its own. Those that have not logged in yet
-are counted, those of each listener for themselves: a crowd takes no place from clients that have
-logged in, nor from brokers, which have a listener of their own. Source: KIP-43, KIP-368.
+Each new connection there is diverted to a `SaslLogIn` of its own. Connections without a finished
+log-in are counted for each listener: a crowd takes no place from clients that have logged in, nor
+from brokers, which have a listener of their own. Source: KIP-43, KIP-368.
 
 `OfferedMechanisms` makes the machines of all mechanisms that a listener takes, from the settings.
 """
@@ -54,14 +54,14 @@ from storage_engine.protocol.messages.sasl_handshake import (
 log = ClientLog(__name__, each=1)
 
 OfferedByListener = Mapping[str, Mapping[str, OfferedMechanism]]
-"""Listener -> mechanism -> how it is done; only listeners that ask for a log-in."""
+"""Listener -> mechanism name -> mechanism; only listeners that require a log-in."""
 
 IN_PROGRESS_MAX = 1000
-"""Connections of one listener that have not logged in yet. A client needs some milliseconds, so
-this many come and go in a second after a failover; each costs some kilobytes, and what it sends."""
+"""The most unfinished log-ins of one listener. A log-in takes milliseconds, so this many come and
+go in a second after a failover; each costs some kilobytes, and what its client sends."""
 
 GRACE_MS = 2000
-"""Nobody is sent away before this time for the sake of newer ones."""
+"""The least age of an unfinished log-in that is closed in favour of a newer one."""
 
 
 class SaslGate:
@@ -89,11 +89,11 @@ class SaslGate:
         self._is_open = False
 
     def open(self) -> None:
-        """From now on clients are asked; before, a user that was not read yet would be refused."""
+        """Accept log-ins from now on; before, a user that was not read yet would be refused."""
         self._is_open = True
 
     def opened(self, connection: Connection) -> None:
-        """The `on_opened` of a server: asks for a log-in where the listener does."""
+        """The `on_opened` of a server: begins a log-in where the listener requires one."""
         offered = self._offered.get(connection.listener_name)
         if offered is None:
             return
@@ -113,8 +113,8 @@ class SaslGate:
         connection.on_lost = partial(self._lost, connection)
 
     def add_apis(self, table: HandlerTable) -> None:
-        """What clients send over a connection that serves requests: a re-authentication begins
-        with SaslHandshake."""
+        """Add SaslHandshake and SaslAuthenticate for connections that have logged in: a
+        re-authentication begins with SaslHandshake."""
         table.add(sasl_handshake.API, self._handshake)
         table.add(sasl_authenticate.API, _authenticate)
 
@@ -123,7 +123,7 @@ class SaslGate:
     ) -> None:
         log_in = self._log_ins.get(call.connection)
         if log_in is None:
-            # By a listener that asks for no log-in.
+            # The listener requires no log-in.
             call.respond(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
         else:
             log_in.handshake(call, request)
@@ -137,7 +137,7 @@ class SaslGate:
         log_in.lost()
 
     def _made_room(self, listener: str) -> bool:
-        """Whether the oldest of those that have not logged in had time enough and is closed."""
+        """Close the oldest unfinished log-in if it has had GRACE_MS; return whether it had."""
         oldest = next(iter(self._in_progress[listener]))
         if self._clock.monotonic_ms() - oldest.started_ms < GRACE_MS:
             return False
@@ -158,7 +158,7 @@ class SaslGate:
 def _authenticate(
     call: ApiCall[SaslAuthenticateResponse], _request: SaslAuthenticateRequest
 ) -> None:
-    """Tokens come to the log-in itself; here they come without a handshake before them."""
+    """Refuse a token without a handshake before it; other tokens go to the log-in itself."""
     call.respond(
         SaslAuthenticateResponse(
             error_code=ErrorCode.ILLEGAL_SASL_STATE,
@@ -172,7 +172,7 @@ _OAUTH = "sasl.oauthbearer."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismParts:
-    """What the mechanisms of all listeners work with."""
+    """The parts that the mechanisms of all listeners use."""
 
     config: BrokerConfig
     scram_users: ScramUsers
@@ -185,7 +185,7 @@ class OfferedMechanisms:
     """The mechanisms of one listener."""
 
     def __init__(self, name: str, listener: SaslListener, parts: MechanismParts) -> None:
-        """ConfigError where a file is not of its form."""
+        """Raises ConfigError where a file has the wrong format."""
         self._name = name
         self._listener = listener
         self._parts = parts
@@ -196,7 +196,7 @@ class OfferedMechanisms:
         }
 
     def start(self) -> None:
-        """Begin to read what is not in ZooKeeper."""
+        """Begin to read the token keys, which are not in ZooKeeper."""
         if self._token_keys is not None:
             self._token_keys.start()
 
@@ -219,7 +219,7 @@ class OfferedMechanisms:
         in_file = PlainUsersFile(listener.plain_users_file, key=USERS_FILE)
 
         def is_password_of(user: str, password: str) -> bool:
-            # Both are asked, so that it takes as long wherever the user is.
+            # Both are asked, so that the time does not depend on where the user is.
             answers = in_file.is_password_of(user, password), users.is_password_of(user, password)
             return any(answers)
 

@@ -43,42 +43,42 @@ from storage_engine.protocol.messages.sasl_handshake import (
 log = ClientLog(__name__)
 
 SMALL_FRAME_BYTES = 32 * 1024
-"""Before the log-in no request and no token is larger but that of OAUTHBEARER, which has
-`sasl.server.max.receive.size`: what thousands of strangers send is kept meanwhile."""
+"""The limit of requests and tokens before the log-in, except tokens of OAUTHBEARER, which have
+`sasl.server.max.receive.size`: the frames of thousands of strangers are in memory."""
 
 REFUSED_GRACE_MS = 1_000
-"""So long a client that was refused may take to close. Were the end of the connection there
-together with the answer, some clients would tell of the former only."""
+"""The time for a refused client to close the connection. If the broker closed it together with the
+answer, some clients would report only the lost connection."""
 
 FIRST_REQUESTS_MAX = 4
-"""ApiVersions before the handshake: clients ask once, or again in an older version."""
+"""The most ApiVersions before the handshake: clients ask once, or again in an older version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogInLimits:
-    """What a client that has not logged in yet may take."""
+    """The limits for a client that has not logged in yet."""
 
     token_max_bytes: int = 512 * 1024
     """`sasl.server.max.receive.size`."""
     timeout_ms: int = 30_000
     """From the first byte to the last token; also for each re-authentication."""
     failed_delay_ms: int = 100
-    """`connection.failed.authentication.delay.ms`: so long a guess takes at least."""
+    """`connection.failed.authentication.delay.ms`: the least duration of a failed log-in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogInParts:
-    """What the log-ins of a broker share."""
+    """The parts that the log-ins of a broker share."""
 
     scheduler: Scheduler
     clock: Clock
     limits: LogInLimits
     on_done: Callable[["SaslLogIn"], None]
-    """The client has logged in for the first time."""
+    """Called after each log-in, also after a re-authentication."""
 
 
 class SaslLogIn:
-    """What stands between a connection and the server's handlers."""
+    """Handles a connection's frames, in place of the server's handlers, until it has logged in."""
 
     def __init__(self, connection: Connection, exchange: SaslExchange, parts: LogInParts) -> None:
         self.connection = connection
@@ -88,11 +88,11 @@ class SaslLogIn:
         self._tokens_in_requests = True
         self._first_requests = 0
         self._timer: Timer | None = None
-        """Ends the log-in when it takes too long, or begins another when its time is over."""
+        """Ends a log-in that takes too long, or requires another when its time is over."""
         self._divert(SMALL_FRAME_BYTES)
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         self._set_timer(None)
 
     # Frames.
@@ -141,7 +141,7 @@ class SaslLogIn:
         try:
             answer = self._exchange.token(token, now_ms=self._parts.clock.wall_ms())
         except SaslRefusal as refusal:
-            # Nothing says why in that form: the end of the connection does.
+            # A raw token has no error answer: the connection is closed instead.
             self._refuse(refusal, self.connection.shut)
             return
         exchange.respond([INT32.pack(len(answer.token)) + answer.token])
@@ -152,7 +152,7 @@ class SaslLogIn:
     def handshake(
         self, call: ApiCall[SaslHandshakeResponse], request: SaslHandshakeRequest
     ) -> None:
-        """The client begins its log-in, or does so again."""
+        """Answer a handshake: the first one, or that of a re-authentication."""
         exchange = self._exchange
         try:
             exchange.handshake(request.mechanism)
@@ -187,7 +187,7 @@ class SaslLogIn:
     # What follows.
 
     def _go_on(self, session_lifetime_ms: int | None) -> None:
-        """A token was answered: the client may be logged in now."""
+        """Continue after the answer to a token: the client may be logged in now."""
         exchange = self._exchange
         if exchange.state is not SaslState.AUTHENTICATED:
             return
@@ -201,7 +201,7 @@ class SaslLogIn:
         self._parts.on_done(self)
 
     def _divert(self, frame_max_bytes: int) -> None:
-        """This gets the frames of a client that is to log in within its time."""
+        """Receive the client's frames from now on; the log-in's time is limited."""
         self.connection.divert(self._take, frame_max_bytes)
         if self._timer is None or self._exchange.is_again:
             self._set_timer(self._parts.limits.timeout_ms, self._time_out)
@@ -210,7 +210,7 @@ class SaslLogIn:
         self._close(f"it has not logged in within {self._parts.limits.timeout_ms} ms")
 
     def _expire(self) -> None:
-        """Whatever comes next but another log-in ends the connection."""
+        """The session's time is over: any frame but another handshake closes the connection."""
         self._timer = None
         self.connection.divert(self._take_expired, self.connection.frame_max_bytes)
 
@@ -221,7 +221,7 @@ class SaslLogIn:
             self._close("the time of its log-in is over, and it did not log in again")
 
     def _refuse(self, refusal: SaslRefusal, answer: Callable[[], None]) -> None:
-        """Answers later, so that guesses take time; nothing more is taken."""
+        """Answer after a delay, so that guesses take time; nothing more is read."""
         log.warning(
             self.connection.peer_host,
             "log-in refused connection=%s listener=%s mechanism=%s user=%s reason=%s",

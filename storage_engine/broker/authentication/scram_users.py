@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 
 _USUAL_SALT_BYTES = 26
-"""What Kafka's tools make."""
+"""The salt length of Kafka's tools."""
 
 
 class ScramUsers:
     """Credentials by mechanism and user."""
 
     def __init__(self, decoys: ScramDecoys) -> None:
-        """`decoys` answer in the name of users that do not exist."""
+        """`decoys` make the credentials of users that do not exist."""
         self._decoys = decoys
         self._credentials: dict[ScramMechanism, dict[str, ScramCredential]] = {
             mechanism: {} for mechanism in ScramMechanism
@@ -43,10 +43,10 @@ class ScramUsers:
         self._forms: dict[ScramMechanism, Counter[tuple[int, int]]] = {
             mechanism: Counter() for mechanism in ScramMechanism
         }
-        """Iterations and length of salt -> how many users have such ones."""
+        """(iterations, salt length) -> the number of users whose credentials have them."""
 
     def use_decoys(self, decoys: ScramDecoys) -> None:
-        """From now on these answer, which are the same on all brokers."""
+        """Use these decoys, which are the same on all brokers, from now on."""
         self._decoys = decoys
 
     def __iter__(self) -> Iterator[str]:
@@ -54,7 +54,7 @@ class ScramUsers:
         return iter({user for users in self._credentials.values() for user in users})
 
     def update(self, user: str, settings: Mapping[str, str]) -> None:
-        """Takes the settings that the user has now; none when it is gone."""
+        """Replace the credentials of the user by these in its settings; none: the user is gone."""
         for mechanism, users in self._credentials.items():
             before = users.pop(user, None)
             if before is not None:
@@ -76,13 +76,13 @@ class ScramUsers:
             self._forms[mechanism][_form(credential)] += 1
 
     def find(self, mechanism: ScramMechanism, user: str) -> FoundCredential:
-        """The credential of the user, or a decoy that looks like those of most users."""
+        """The credential of the user, or a decoy that resembles most users' credentials."""
         (iterations, salt_bytes), count = max(
             self._forms[mechanism].items(), key=lambda item: item[1], default=(_USUAL, 0)
         )
         if not count:
             iterations, salt_bytes = _USUAL
-        # Also for users that there are, so that it takes as long.
+        # Made for existing users, too, so that it takes as long.
         decoy = self._decoys.credential(
             mechanism, user, iterations=iterations, salt_bytes=salt_bytes
         )
@@ -101,7 +101,7 @@ RETRY_MS = 500
 
 
 def agree_on_decoy_key(zookeeper: ZookeeperFlows, scheduler: Scheduler) -> Flow[bytes]:
-    """Reads the key, or creates it; waits for ZooKeeper for as long as it takes."""
+    """Read the key, or create it; waits for ZooKeeper for as long as it takes."""
     while True:
         found = yield from zookeeper.get(ScramDecoyZNode.PATH)
         if found.ok:

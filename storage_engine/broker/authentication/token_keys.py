@@ -2,7 +2,7 @@
 
 They are read at the start, every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and at once when a
 token names a key that is not there; in the background, so that a provider that hangs holds up
-nothing. While it does not answer the keys that were read last count. Source: RFC 7517, KIP-768.
+nothing. While it does not answer, the keys read last are valid. Source: RFC 7517, KIP-768.
 
 Judges the JSON web tokens of OAUTHBEARER, by the library PyJWT.
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 JWKS_BYTES_MAX = 1 << 20
 KEYS_MAX = 1000
 TIMEOUT_S = 10
-"""For each step of a request, and for the whole answer."""
+"""The timeout of each step of a request, and of the whole answer."""
 PIECE_BYTES = 64 * 1024
 UNKNOWN_KEY_PAUSE_MS = 10_000
-"""So often at most are the keys read because of a token with an unknown one: anybody can send
-such."""
+"""The shortest pause between reads of the keys because of an unknown one: anybody can send such a
+token."""
 
 
 ALGORITHMS = {
@@ -46,8 +46,8 @@ ALGORITHMS = {
     "EC": ("ES256", "ES384", "ES512"),
     "OKP": ("EdDSA",),
 }
-"""Signatures by a private key, by the kind of its public key. Neither "none", nor those by a shared
-secret: a public key could be taken for one."""
+"""Signature algorithms with a private key, by kind of public key. Neither "none" nor those with a
+shared secret: a public key could be taken for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +56,11 @@ class TokenKey:
 
     key: "AllowedPublicKeys" = field(repr=False)
     algorithms: tuple[str, ...]
-    """The signatures that it may be used for."""
+    """The signature algorithms that it may be used for."""
 
 
 Keys = Mapping[str | None, TokenKey]
-"""By their ids; None for a key without one."""
+"""Keys by id; None for a key without one."""
 
 
 class TokenKeysError(HeadraceError):
@@ -94,7 +94,7 @@ class TokenKeys:
         self._closed = False
 
     def start(self) -> None:
-        """A file is read now, ConfigError when it can't be; a URL soon."""
+        """Read a file now, ConfigError when that fails; read a URL in the background."""
         if is_file(self._source.url):
             try:
                 self._take(read_keys(self._source.url))
@@ -108,7 +108,7 @@ class TokenKeys:
         self._closed = True
 
     def key(self, key_id: str | None) -> TokenKey | None:
-        """The key that a token names; the only one there is where it names none."""
+        """The key with that id; without an id the only key; None when there is no such key."""
         found = self._keys.get(key_id)
         if found is None and key_id is None and len(self._keys) == 1:
             found = next(iter(self._keys.values()))
@@ -161,7 +161,7 @@ def is_file(url: str) -> bool:
 
 
 def check_url(url: str, *, key: str) -> None:
-    """ConfigError that names the setting `key` when no keys can be there."""
+    """Raises ConfigError, which names the setting `key`, when the URL can't hold keys."""
     parts = urlsplit(url)
     is_sound = bool(parts.path) if parts.scheme == "file" else bool(parts.hostname)
     if parts.scheme not in ("file", "http", "https") or not is_sound:
@@ -171,14 +171,14 @@ def check_url(url: str, *, key: str) -> None:
 
 
 def shown_url(url: str) -> str:
-    """Without a password or a query, which may be secret."""
+    """The URL without password and query, which may be secret."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return printable(f"{parts.scheme}://{host}{parts.path}")
 
 
 def read_keys(url: str) -> Keys:
-    """Key id -> key. TokenKeysError in one line. May wait for TIMEOUT_S."""
+    """Return the keys by id. Raises TokenKeysError of one line. May block for TIMEOUT_S."""
     try:
         return _parsed(_data(url))
     except (OSError, ValueError, RecursionError) as error:
@@ -189,7 +189,7 @@ def read_keys(url: str) -> Keys:
 
 
 def _data(url: str) -> bytes:
-    # What it brings is known to be http, https or file: `check_url`.
+    # The scheme is known to be http, https or file: `check_url`.
     from urllib.request import urlopen
 
     end_s = time.monotonic() + TIMEOUT_S
@@ -221,7 +221,7 @@ def _parsed(data: bytes) -> Keys:
 
 
 def _key(entry: JsonObject) -> TokenKey | None:
-    """None for kinds of keys that are not known here: other programs may use them."""
+    """The key; None for an unsupported kind of key, which other programs may use."""
     import jwt
 
     algorithms = ALGORITHMS.get(str(entry.get("kty")), ())
@@ -242,21 +242,21 @@ NAME_CHARACTERS_MAX = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRules:
-    """What a token must say."""
+    """The claims that a token must have."""
 
     audiences: Sequence[str] = ()
-    """It must be for one of these; with none, it must not name an audience at all."""
+    """The accepted audiences; if empty, a token must not name an audience at all."""
     issuer: str | None = None
     principal_claim: str = "sub"
     clock_skew_s: int = 30
 
 
 KeyOf = Callable[[str | None], TokenKey | None]
-"""The key of that id (`kid`); for None the only key that there is; None when there is no such."""
+"""Returns the key of that id (`kid`); for None the only key; None when there is no such key."""
 
 
 class TokenCheck:
-    """The check of one listener."""
+    """Checks the tokens of one listener."""
 
     def __init__(self, rules: TokenRules, key_of: KeyOf) -> None:
         # Imported when a broker with OAUTHBEARER starts: it takes a tenth of a second.
@@ -267,7 +267,7 @@ class TokenCheck:
         self._jwt = jwt
 
     def __call__(self, token: str) -> Authenticated:
-        """LogInRefusedError, which repeats nothing of the token but its key's id."""
+        """Raises LogInRefusedError, which repeats nothing of the token but its key's id."""
         try:
             claims = self._claims(token)
         except (

@@ -1,1 +1,1 @@
-"""What the brokers of a cluster share: its metadata, the controller's orders, topics and ids."""
+"""The shared state of a cluster's brokers: metadata, the controller's orders, topics and ids."""

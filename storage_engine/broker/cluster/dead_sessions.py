@@ -20,8 +20,8 @@ Suspects other brokers whose ports refuse connections: the proof of death across
               a port that answers, or silence ◄┘                         └► more than half answer:
                                                                             suspected
 
-Who was alive when the probes began is suspected in the end, not who has the id and the port by
-then. A broker that reaches few of the others is more likely cut off than they are dead. Source:
+Suspected are the sessions that existed when the probes began, not a later one with the same id and
+port. A broker that reaches few of the others is more likely cut off than they are dead. Source:
 R-CTL12, docs/failover.md.
 """
 
@@ -57,23 +57,23 @@ log = logging.getLogger(__name__)
 
 
 Suspects = list[str]
-"""The names of sessions."""
+"""The names of a broker's sessions."""
 
 
 class _Series:
-    """The probes of one port, and of the others' afterwards."""
+    """The probes of one port, and afterwards of the other brokers' ports."""
 
     def __init__(self, endpoint: Endpoint, suspects: Suspects) -> None:
         self.endpoint = endpoint
         self.suspects = suspects
         self.port = RefusedPort()
         self.unheard = 0
-        """Of the others, those that have not answered in either way."""
+        """The number of other brokers whose probes have no outcome yet."""
         self.answering = 0
 
 
 class RefusedPorts:
-    """The probes under way, one series a port."""
+    """The probes under way, one series for each port."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class RefusedPorts:
         self._others = others
         self._series: dict[Endpoint, _Series] = {}
         self._asked: dict[BrokerId, Endpoint] = {}
-        """Where each broker was probed last."""
+        """The address at which each broker was last probed."""
         self._closed = False
         self._sessions_of: Callable[[BrokerId], Suspects]
         self._on_refused: Callable[[Suspects], None]
@@ -97,7 +97,7 @@ class RefusedPorts:
         sessions_of: Callable[[BrokerId], Suspects],
         on_refused: Callable[[Suspects], None],
     ) -> None:
-        """`sessions_of`: those by which a broker is known now. `on_refused` gets them back once its
+        """`sessions_of` returns a broker's sessions to suspect; `on_refused` receives them once its
         port has refused every probe."""
         self._sessions_of = sessions_of
         self._on_refused = on_refused
@@ -111,7 +111,7 @@ class RefusedPorts:
             self._begin(endpoint, suspects)
 
     def confirm(self, broker_id: BrokerId, on_done: Callable[[bool], None]) -> None:
-        """Ask the port once more, whether it still refuses."""
+        """Probe the port once more; `on_done` receives whether it still refuses."""
         endpoint = self._asked[broker_id]
         self._ports.probe(endpoint, lambda answer: on_done(answer is PortAnswer.REFUSED))
 
@@ -190,25 +190,25 @@ RETRY_MS = 200
 """The delay after an answer without content."""
 CLOSE_AGAIN_MS = 500
 CLOSE_AGAIN_MAX_MS = 5_000
-"""The delay before a session that is still there is closed again doubles from one to the other."""
+"""The delay before a session that still exists is closed again doubles up to this."""
 MAX_SESSIONS = 1_000
-"""The most znodes that are looked at."""
+"""The most session znodes that are read."""
 
 
 _PARENT = SessionZNode.PARENT
 
 
 class _Peer(WatchedSession):
-    """The session of another broker, or a znode that is none."""
+    """The session of another broker, or a znode that is not a session."""
 
     def __init__(self, name: str, broker_id: BrokerId | None) -> None:
         super().__init__(name)
         self.broker_id = broker_id
         self.node: SessionZNode | None = None
         self.is_dead = False
-        """Whether there is proof."""
+        """Whether the broker is proven dead."""
         self.has_ended = False
-        """Whether the proof is its process, and so stands for ever."""
+        """Whether the proof is the end of its process, which is final."""
 
 
 class DeadSessions:
@@ -226,8 +226,8 @@ class DeadSessions:
         refused_ports: RefusedPorts | None,
         on_ended: Callable[[BrokerId], None] = lambda broker_id: None,
     ) -> None:
-        """`controller_id`: as last heard; -1 for none. `refused_ports` None: they prove nothing.
-        `on_ended`: the process of that broker has ended, which its session does not tell yet."""
+        """`controller_id`: the last known one; -1 for none. `refused_ports` None: they prove
+        nothing. `on_ended`: a broker's process has ended, though its session may still exist."""
         self._broker_id = broker_id
         self._store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
@@ -243,7 +243,7 @@ class DeadSessions:
         self._peers: dict[str, _Peer] = {}
         self._own_name = ""
         self._published = 0
-        """The session whose znode this broker has made."""
+        """The id of the session whose znode this broker has created."""
 
     def start(self) -> None:
         """Publish this broker's session and watch the others'; called before it registers, so that
@@ -276,7 +276,7 @@ class DeadSessions:
     # --- this broker's session ---
 
     def _publish_and_look(self, number: int) -> Flow[None]:
-        """Before it looks: others may learn of this broker only together with its session."""
+        """Publish first: other brokers may learn of this one only together with its session."""
         while not self._is_old(number) and self._store.session_id not in (0, self._published):
             session_id = self._store.session_id
             password = self._store.session_password
@@ -297,7 +297,7 @@ class DeadSessions:
     # --- the sessions of the others ---
 
     def _look(self, number: int) -> Flow[None]:
-        """Read which sessions there are, and again whenever that changes."""
+        """Read the list of sessions, and again whenever it changes."""
         while not self._is_old(number):
             watch = self._watches.newest(_PARENT, self._begin)
             listed = yield from self._zookeeper.children(_PARENT, watch)
@@ -335,8 +335,7 @@ class DeadSessions:
                 self._begin()
 
     def _met(self, name: str, reply: ZkReply) -> _Peer:
-        """A session that is new to this broker; one whose process does not run here is not
-        watched."""
+        """Make the peer of a new session; one whose process does not run here is not watched."""
         peer = _Peer(name, SessionZNode.broker_of(name))
         owner = reply.stat.ephemeral_owner if reply.stat else 0
         if peer.broker_id is None or name != SessionZNode.name(peer.broker_id, owner):
@@ -365,7 +364,7 @@ class DeadSessions:
         self._proven(peer, "its process has ended", living)
 
     def _sessions_without_process(self, broker_id: BrokerId) -> Suspects:
-        """Those of a broker of which this one can't know anything better."""
+        """The sessions of a broker whose processes this broker can't watch."""
         peers = self._peers.values()
         return [p.name for p in peers if p.broker_id == broker_id and p.process is None]
 
@@ -379,7 +378,7 @@ class DeadSessions:
                 self._proven(peer, "its port refuses connections", others)
 
     def _proven(self, peer: _Peer, reason: str, witnesses: Sequence[_Peer]) -> None:
-        """`witnesses`: the others who may have the same proof."""
+        """`witnesses`: the other peers that may have the same proof."""
         peer.is_dead = True
         living = [each.broker_id for each in witnesses if each.broker_id is not None]
         delay_ms = closing_delay_ms(self._broker_id, self._controller_id(), living)
@@ -395,7 +394,7 @@ class DeadSessions:
             self._close_session(peer)
 
     def _close_if_still_dead(self, peer: _Peer) -> None:
-        """A process that has ended stays so; a port may answer by now."""
+        """Close the session of an ended process; a port that refused is probed once more first."""
         ports, broker_id = self._refused_ports, peer.broker_id
         if self._flows.closed or self._peers.get(peer.name) is not peer:
             return
@@ -411,14 +410,14 @@ class DeadSessions:
         ports.confirm(broker_id, confirmed)
 
     def _close_session(self, peer: _Peer) -> None:
-        """Unless its end is known already."""
+        """Close the session, unless its end is known already."""
         if self._flows.closed or self._peers.get(peer.name) is not peer or peer.node is None:
             return
         peer.attempts += 1
         again_ms = min(CLOSE_AGAIN_MAX_MS, CLOSE_AGAIN_MS << min(peer.attempts - 1, 10))
 
         def done(_is_over: bool) -> None:
-            # Also where it is over: the znode, which tells, may be heard of later or may still be
+            # Also where it is over: the removal of the znode may be seen later, or it may still be
             # there because somebody else took the session over in between.
             if not self._flows.closed:
                 self._scheduler.call_later(again_ms, partial(self._close_again, peer))

@@ -4,16 +4,16 @@ are perhaps dead.
     connection lost ──► in doubt ──answers again, another incarnation, DOUBT_MS over──► not in doubt
 
 The kernel of a killed process closes its connections at once, and so the brokers that fetch from it
-see it die before ZooKeeper does. Clients see it, too, and ask at once who leads now. Whoever then
-gets the dead leader's name asks again after a second (librdkafka), whoever hears that there is no
-leader, after a tenth of that, if it had requests on their way to the dead one. So a leader in doubt
-is not named, which keeps nobody from writing to it who knows it. It is no proof: where only the way
+see it die before ZooKeeper does. Clients see it, too, and ask at once who leads now. A client that
+then gets the dead leader's name asks again after a second (librdkafka), one that gets no leader
+after a tenth of that, if it had requests on their way to the dead one. So a leader in doubt is not
+named; clients that know it may still write to it. It is no proof: where only the way
 between two brokers is cut, the controller's word counts again after DOUBT_MS.
 
 The first answer to a client that has not heard of it names no successor either. Where one answer
 both leaves out the leader that librdkafka knew and names the next one, it may forget the latter,
 and then asks again only after up to a second. Partitions that the broker did not lead when it died
-are not concerned, and so none of those that it gave up before it stopped. Source: R-REP12.
+are not concerned, nor are partitions that it gave up before it stopped. Source: R-REP12.
 
 Asks leaders for a sign of life before a client is told of them.
 
@@ -21,7 +21,7 @@ A client whose leader was killed asks who leads now within a millisecond. The ke
 connections of a killed process one after the other, so this broker may still have its own by then;
 and librdkafka that gets the dead leader's name once more asks again only after a second. So a
 leader is asked something first: the answer shows that it lives, and a dead one's connection breaks
-before one comes. Whoever only hangs delays what is said by PROBE_MS. Source: R-REP12.
+before one comes. A leader that only hangs delays the answer by PROBE_MS. Source: R-REP12.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,10 +38,10 @@ from storage_engine.protocol.apis.api_versions import ApiVersionsRequest, ApiVer
 from storage_engine.protocol.transport import Transport
 
 DOUBT_MS = 2_000
-"""A few times as long as a failover takes where death is noticed when it happens."""
+"""How long a doubt counts: a few failovers, where a death is noticed when it happens."""
 
 GONE_MS = 1_000
-"""For so long a client may not have heard that a broker is gone."""
+"""How long clients may still ask for a removed broker."""
 
 
 class _Doubt(NamedTuple):
@@ -56,19 +56,19 @@ class LeaderDoubts:
         self._metadata = metadata
         self._clock = clock
         self._doubts: dict[BrokerId, _Doubt] = {}
-        """Also those that are older than DOUBT_MS: a broker that stays out of reach is not doubted
+        """Also doubts that are older than DOUBT_MS: a broker that stays out of reach is not doubted
         again and again."""
         self._gone_ms: dict[BrokerId, int] = {}
-        """When brokers left the list of live ones."""
+        """When brokers left the list of live ones, in monotonic ms."""
         self._told: set[int] = set()
-        """The connections that were answered since the last broker was doubted, or has gone."""
+        """The connections that were answered since the last broker was doubted or went."""
         self._replaced: dict[TopicPartition, BrokerId] = {}
-        """The partitions that those have led until then, with their former leader."""
+        """The partitions whose leader has just gone, with this former leader."""
         metadata.on_departed = self._departed
         metadata.on_leader_replaced = self._leader_replaced
 
     def lost(self, broker: BrokerId) -> None:
-        """A connection to it broke or could not be made, or its process has ended."""
+        """Doubt a broker: a connection to it broke or failed, or its process has ended."""
         known = self._metadata.brokers.get(broker)
         if known is None:
             return
@@ -78,12 +78,12 @@ class LeaderDoubts:
             self._told.clear()
 
     def heard(self, broker: BrokerId) -> None:
-        """It has answered."""
+        """End the doubt: the broker has answered."""
         if self._doubts:
             self._doubts.pop(broker, None)
 
     def current(self) -> frozenset[BrokerId]:
-        """Those that are not to be named as leaders now."""
+        """The brokers that are not to be named as leaders now."""
         if not self._doubts:
             return frozenset()
         since_ms = self._clock.monotonic_ms() - DOUBT_MS
@@ -97,12 +97,12 @@ class LeaderDoubts:
 
     @property
     def replaced(self) -> Mapping[TopicPartition, BrokerId]:
-        """The partitions that brokers which have just gone led until then, with these."""
+        """The partitions whose leaders have just gone, with their former leaders."""
         return self._replaced
 
     def untold(self, connection: int) -> frozenset[BrokerId]:
-        """The brokers that have just gone, of which the client on the connection of that number
-        hears now for the first time: no successor of them is to be named (`replaced`)."""
+        """The brokers that have just gone, if this is the first answer on the connection since;
+        otherwise none. No successor of them is to be named (`replaced`)."""
         gone = self._just_gone()
         if not gone and not self.current():
             self._told.clear()
@@ -144,22 +144,22 @@ class LeaderDoubts:
 
 CHANNEL = "probe"
 PROBE_MS = 100
-"""Many turns of a busy leader's loop, and longer than a dying process takes to close what it has
-open, also on a busy machine. Nobody waits for a leader that hangs for longer than that."""
+"""The longest wait for a probe: many turns of a busy leader's loop, and longer than a dying process
+takes to close what it has open, also on a busy machine."""
 
 TIMEOUT_MS = 30_000
-"""A leader that hangs is not dead: its probe stays under way, and it gets no other."""
+"""The timeout of a probe: a leader that hangs is not dead, and gets no other meanwhile."""
 
 PROBED_MAX = 16
-"""The most leaders that are asked for one request: whoever asks about so many topics has not just
-lost one leader."""
+"""The most leaders that are probed for one request: a client that asks about so many topics has not
+just lost one leader."""
 
 LOOKED_AT_MAX = 1_000
-"""The most topics, and the most partitions, that are looked at to find them."""
+"""The most topics, and the most partitions, whose leaders are looked up for a request."""
 
 
 class _Question:
-    """One that waits until the leaders in `left` have answered."""
+    """A request that waits until the leaders in `left` have answered."""
 
     __slots__ = ("left", "then", "timer")
 
@@ -170,7 +170,7 @@ class _Question:
 
 
 class LeaderProbes:
-    """The probes of one broker. All that wait for the same leader share one."""
+    """The probes of one broker. All requests that wait for the same leader share one."""
 
     def __init__(
         self,
@@ -187,11 +187,11 @@ class LeaderProbes:
         self._transport = transport
         self._scheduler = scheduler
         self._under_way: dict[BrokerInfo, dict[_Question, None]] = {}
-        """The incarnations that are being asked, with who waits for each."""
+        """The incarnations that are being probed, with the requests that wait for each."""
 
     def ask(self, topics: Iterable[str], then: Callable[[], None]) -> None:
         """Call `then` once: when the leaders of the topics have answered or are in doubt, and after
-        PROBE_MS at the latest; at once where there is nobody to ask."""
+        PROBE_MS at the latest; at once when there is no leader to probe."""
         leaders = self._leaders_of(topics)
         if not leaders:
             then()
@@ -235,7 +235,7 @@ class LeaderProbes:
         if isinstance(reply, TransportError):
             known = self._metadata.brokers.get(leader.broker_id)
             if known is not None and known.epoch == leader.epoch:
-                # Else it tells of an incarnation before the one that is known now.
+                # Otherwise it concerns an earlier incarnation than the known one.
                 self._doubts.lost(leader.broker_id)
             self._transport.disconnect(_endpoint(leader), CHANNEL)
         else:

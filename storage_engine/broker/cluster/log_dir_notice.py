@@ -25,7 +25,7 @@ class LogDirNotice:
         self._another = False
 
     def send(self) -> None:
-        """More replicas have failed."""
+        """Notify the controller: more replicas have failed."""
         if self._under_way:
             self._another = True
             return

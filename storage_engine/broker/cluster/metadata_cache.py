@@ -24,14 +24,14 @@ _NOTHING: dict[int, UpdateMetadataPartition] = {}
 
 
 class _Topics:
-    """Topics and partitions, and the ids of the former."""
+    """Topics and partitions, and the ids of the topics."""
 
     def __init__(self) -> None:
         self.partitions: dict[str, dict[int, UpdateMetadataPartition]] = {}
         self.ids: dict[str, UUID] = {}
         self.names: dict[UUID, str] = {}
         self.replaced: list[tuple[TopicPartition, BrokerId]] = []
-        """Of the update under way: partitions that have another leader since theirs is gone."""
+        """Partitions of the update under way whose former leader is gone, with that leader."""
 
     def remove(self, topic: str) -> None:
         self.partitions.pop(topic, None)
@@ -64,15 +64,15 @@ class MetadataCache:
         self.on_departed: Callable[[BrokerInfo], None] = lambda broker: None
         """Called with each broker that an update leaves out."""
         self.on_leader_replaced: Callable[[TopicPartition, BrokerId], None] = lambda _tp, _id: None
-        """Called, after that, with each partition whose leader lives no more and has a successor,
-        or none, and with that leader."""
+        """Called after `on_departed` with each partition whose leader is gone, whether or not it
+        has a successor, and with that leader."""
         self._inter_broker_listener = inter_broker_listener
         self._known = _Topics()
         self._full_order = FullOrder()
         self._coming = _Topics()
-        """The content of a full order's parts so far: nobody sees it before the last one."""
+        """The content of a full order's parts so far; not visible before the last part."""
         self._preferred_counts: Counter[BrokerId] | None = None
-        """Cached until the next update."""
+        """The result of `preferred_counts`, until the next update."""
         self._waiting: dict[Callable[[], None], None] = {}
 
     def on_first_update(self, act: Callable[[], None]) -> None:
@@ -80,7 +80,7 @@ class MetadataCache:
         self._waiting[act] = None
 
     def wait_no_longer(self, act: Callable[[], None]) -> None:
-        """Forget what was to be run."""
+        """Cancel a call that `on_first_update` would make."""
         self._waiting.pop(act, None)
 
     @property
@@ -129,7 +129,7 @@ class MetadataCache:
                 unexpected.report("request that waited for metadata", error)
 
     def _former_leader(self, item: UpdateMetadataPartition) -> BrokerId | None:
-        """Who led the partition until this update; None where that stays so."""
+        """The leader of the partition until this update; None if the update does not change it."""
         before = self._known.partitions.get(item.topic, _NOTHING).get(item.partition)
         return None if before is None or before.leader == item.leader else before.leader
 
@@ -162,7 +162,7 @@ class MetadataCache:
         return self._known.names.get(topic_id)
 
     def is_current(self, broker_id: BrokerId, broker_epoch: int) -> bool:
-        """Whether that is the registered incarnation of a live broker (KIP-903)."""
+        """Whether this is the registered incarnation of a live broker (KIP-903)."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker_epoch == broker.epoch
 
@@ -170,7 +170,7 @@ class MetadataCache:
         return {broker.broker_id: broker.rack for broker in self.brokers.values()}
 
     def preferred_counts(self) -> Counter[BrokerId]:
-        """The number of partitions whose preferred leader each broker is."""
+        """Broker -> the number of partitions whose preferred leader it is."""
         if self._preferred_counts is None:
             self._preferred_counts = Counter(
                 item.replicas[0]

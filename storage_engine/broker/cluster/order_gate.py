@@ -4,16 +4,16 @@
       ├──of the controller that is known──────────────────────────────► let in
       └──of another one──► waits ──ZooKeeper is asked──► let in, or refused
 
-An order of an epoch that was not heard of before is believed only when /controller_epoch says the
-same, and its sender holds /controller with the session of its registration under /brokers/ids.
-Otherwise the claim of one request would bind the broker: after an epoch of 2^31-1 it would refuse
-the true controller for ever. While one order waits, all later ones wait too, so that they keep
+An order of a new epoch is accepted only when /controller_epoch has that epoch, and its sender holds
+/controller with the session of its registration under /brokers/ids. Otherwise the claim of one
+request would bind the broker: after an epoch of 2^31-1 it would refuse the true controller for
+ever. While one order waits, all later ones wait too, so that they keep
 their order. Conditions that were checked before a wait are checked again after it.
 
 An order is old when its own connection, or one that was opened later, has brought a higher number:
 its controller has given the connection up, and said anew what it had said. It is refused, and its
-connection closed. So whoever forges a number holds up the true controller until that has connected
-again, and not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
+connection closed. So a forged number holds up the true controller until it has connected again, and
+not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
 
 The queue of the controller's orders to this broker.
 
@@ -58,8 +58,8 @@ forged requests."""
 
 
 class Order(Protocol):
-    """The fields that all requests of a controller have: the sender, and the broker epoch that they
-    are meant for."""
+    """The fields of all requests of a controller: the sender, and the broker epoch that they are
+    meant for."""
 
     @property
     def controller_id(self) -> BrokerId: ...
@@ -79,7 +79,7 @@ class OrderConnection(Protocol):
 
     @property
     def number(self) -> int:
-        """Higher than those of all connections that were opened before."""
+        """Higher than the numbers of all connections that were opened before."""
         ...
 
     def close(self, reason: str) -> None: ...
@@ -95,19 +95,19 @@ class _Waiting(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """The controller that ZooKeeper names; -1 where that could not be made out."""
+    """The controller that ZooKeeper names; -1 where it is not known."""
 
     epoch: ControllerEpoch = NO_CONTROLLER_EPOCH
     controller_id: BrokerId = BrokerId(-1)
 
 
 class OrderNumbers:
-    """The highest order number of each connection, as far as no later one has brought as high a
-    number: of one controller that keeps to the rules there is but one."""
+    """The highest order number of each connection, unless a later connection has brought as high a
+    number: a controller that keeps to the rules has only one."""
 
     def __init__(self) -> None:
         self._highest: list[tuple[int, int]] = []
-        """(connection, order number)"""
+        """(connection number, order number)"""
 
     def clear(self) -> None:
         self._highest.clear()
@@ -133,13 +133,13 @@ class OrderGate:
         self._flows = Flows()
         self._broker_epoch = broker_epoch
         self.controller_epoch = NO_CONTROLLER_EPOCH
-        """The highest that ZooKeeper has confirmed."""
+        """The highest controller epoch that ZooKeeper has confirmed."""
         self.controller_id = BrokerId(-1)
         self.numbers = OrderNumbers()
-        """The order numbers of that epoch."""
+        """The order numbers of `controller_epoch`."""
         self._waiting: deque[_Waiting] = deque()
         self._arrived = 0
-        """Orders until now."""
+        """The number of orders that have arrived."""
 
     def admit(
         self,
@@ -155,7 +155,7 @@ class OrderGate:
             self._go_on(None, 0)
 
     def refusal(self, order: Order, connection: OrderConnection) -> ErrorCode:
-        """NONE when the order is still to be carried out; asked again after every wait. Remembers
+        """NONE when the order is still to be carried out; checked again after every wait. Remembers
         the newest order."""
         broker_epoch = self._broker_epoch()
         if broker_epoch == UNREGISTERED or order.broker_epoch != broker_epoch:
@@ -192,11 +192,11 @@ class OrderGate:
             return
         _call(lambda: waiting.refuse(code))
         if code is ErrorCode.REQUEST_TIMED_OUT:
-            # Nobody uses it any more; or else its controller says the same on a later one.
+            # It is not used any more, or its controller repeats the order on a later one.
             _call(lambda: waiting.connection.close("its order is older than another"))
 
     def _is_news(self, order: Order) -> bool:
-        """Whether it takes ZooKeeper to judge the order; not where it is refused anyway."""
+        """Whether the order must be checked with ZooKeeper; False where it is refused anyway."""
         return (
             order.controller_epoch > self.controller_epoch
             and order.broker_epoch == self._broker_epoch() != UNREGISTERED
@@ -220,7 +220,7 @@ class OrderGate:
             named.controller_id,
             named.epoch,
         )
-        # Its sender may have been elected since: he sends it again.
+        # Its sender may have been elected since: it sends the order again.
         is_old = order.controller_epoch < named.epoch
         code = ErrorCode.STALE_CONTROLLER_EPOCH if is_old else ErrorCode.REQUEST_TIMED_OUT
         _call(lambda: waiting.refuse(code))
@@ -234,7 +234,7 @@ class OrderGate:
         self._go_on(named, asked_at)
 
     def _read_named(self) -> Flow[_Named]:
-        """The controller with the session that its registration has, too."""
+        """Read the controller and check that its session is that of its registration."""
         epoch = yield from self._zookeeper.get(ControllerEpochZNode.PATH)
         controller = yield from self._zookeeper.get(ControllerZNode.PATH)
         named = _named(epoch, controller)
@@ -270,8 +270,8 @@ def _call(work: Callable[[], None]) -> None:
 
 
 STEPS_PER_TURN = 8
-"""Steps of an order, mostly a partition each: 0.1 ms (a change of role) to some ms (a new log on a
-busy disk)."""
+"""The steps in one turn, mostly a partition each: 0.1 ms (a change of role) to some ms (a new log
+on a busy disk)."""
 
 Steps = Callable[[], Iterator[None]]
 """An order, begun by the call; it may be interrupted where it yields."""
@@ -295,8 +295,8 @@ class Orders:
         self._busy = False
 
     def submit(self, topics: set[str], order: Steps, refuse: Refuse) -> None:
-        """Carry out `order` once all earlier ones are and the settings of `topics` are known.
-        `refuse` answers for it when it can't be."""
+        """Carry out `order` once all earlier ones are and the settings of `topics` are known;
+        `refuse` answers it when it fails."""
         self._queue.append(_Queued(topics, order, refuse))
         if not self._busy:
             self._next()
@@ -348,13 +348,13 @@ class FullOrder:
         self._parts = 0
 
     def expects(self, request: OrderPart) -> bool:
-        """Whether it is the first part of an order, or the next of the one that was begun."""
+        """Whether this is the first part of an order, or the next of the one that was begun."""
         return request.part == 0 or (
             self._order == _name_of(request) and request.part == self._parts
         )
 
     def took(self, request: OrderPart) -> None:
-        """The part was carried out."""
+        """Note that the part was carried out."""
         self._order, self._parts = _name_of(request), request.part + 1
 
 
@@ -371,7 +371,7 @@ class NamedReplicas(FullOrder):
         self.partitions: set[TopicPartition] = set()
 
     def note(self, request: OrderPart, partitions: set[TopicPartition]) -> None:
-        """The partitions of a part that was carried out."""
+        """Add the partitions of a part that was carried out."""
         self.took(request)
         if request.part == 0:
             self.partitions = set()

@@ -23,11 +23,11 @@ IdCallback = Callable[[int, ErrorCode], None]
 """(producer id, NONE) or (-1, error)."""
 
 MAX_TRIES = 20
-"""Blocks that other brokers may take before us in one claim."""
+"""The most blocks that other brokers may take first during one claim."""
 
 
 class ProducerIds:
-    """Allocator of one broker."""
+    """Allocates the producer ids of one broker."""
 
     def __init__(self, metadata_store: MetadataStore, *, broker_id: int) -> None:
         self._zookeeper = ZookeeperFlows(metadata_store)
@@ -35,12 +35,12 @@ class ProducerIds:
         self._broker_id = BrokerId(broker_id)
         self._next_id = 0
         self._end_id = 0
-        """Exclusive."""
+        """The end of the claimed block, exclusive."""
         self._waiting: deque[IdCallback] = deque()
         self._is_claiming = False
 
     def allocate(self, on_id: IdCallback) -> None:
-        """A producer id that nobody ever had, now or when a new block has been claimed."""
+        """Pass on an unused producer id, now or when a new block has been claimed."""
         if self._next_id < self._end_id and not self._waiting:
             self._next_id += 1
             on_id(self._next_id - 1, ErrorCode.NONE)
@@ -51,7 +51,7 @@ class ProducerIds:
             self._flows.start(self._serve())
 
     def _serve(self) -> Flow[None]:
-        """Claim blocks until nobody waits."""
+        """Claim blocks until no request waits."""
         code = ErrorCode.NONE
         while self._waiting and code is ErrorCode.NONE:
             try:
@@ -71,7 +71,7 @@ class ProducerIds:
         unexpected.guarded("a producer id", on_id, producer_id, code)
 
     def _claim(self) -> Flow[ErrorCode]:
-        """Whether the next ids are this broker's."""
+        """Claim the next block; NONE when its ids are this broker's."""
         path = ProducerIdBlockZNode.PATH
         for _ in range(MAX_TRIES):
             found = yield from self._zookeeper.get(path)

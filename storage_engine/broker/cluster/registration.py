@@ -27,12 +27,12 @@ GRACE_MS = 2000
 predecessor to go."""
 
 UNREGISTERED = BrokerEpoch(-1)
-"""The epoch of a broker that has no entry: what is meant for an incarnation is not meant for it."""
+"""The epoch of a broker without an entry: it accepts nothing that is meant for an incarnation."""
 
 
 def leaving(broker_epoch: int) -> int:
-    """The number by which an incarnation calls itself in controlled shutdown: it still counts where
-    it is in the ISR, but no leader adds it again. The function is its own inverse."""
+    """The epoch that an incarnation names in controlled shutdown: it still counts where it is in
+    the ISR, but no leader adds it again. The function is its own inverse."""
     return -2 - broker_epoch
 
 
@@ -63,12 +63,12 @@ class Registration:
         self._deadline_ms = 0
         self._registered_session = 0
         self._written = b""
-        """The content of the node unless somebody else writes there."""
+        """The content that this broker has written to the node."""
         self._reads = 0
-        """Of the node that is registered."""
+        """The number of reads of the node so far: only the newest one counts."""
         self._busy = False
         self.is_leaving = False
-        """Set in controlled shutdown."""
+        """True in a controlled shutdown."""
         self.broker_epoch = UNREGISTERED
         """The broker epoch; UNREGISTERED while the broker is not registered."""
         self._on_registered: Callable[[BrokerEpoch], None]
@@ -101,7 +101,7 @@ class Registration:
 
     @property
     def fetch_epoch(self) -> int:
-        """The incarnation by which this broker calls itself in its fetches."""
+        """The epoch that this broker names in its fetches."""
         return leaving(self.broker_epoch) if self.is_leaving else self.broker_epoch
 
     def _on_state(self, state: SessionState) -> None:
@@ -123,7 +123,7 @@ class Registration:
             self._flows.start(self._register())
 
     def _register(self) -> Flow[None]:
-        """Waits until the node is this session's, or has been another live broker's for too
+        """Return when the node is this session's, or has been another live broker's for too
         long."""
         while True:
             self._written = self._node.encode()
@@ -154,7 +154,7 @@ class Registration:
             yield from pause(self._scheduler, RETRY_MS)
 
     def _pass_on(self, broker_epoch: BrokerEpoch) -> bool:
-        """Whether who waits for the registration could take it."""
+        """Report the registration; return False when `on_registered` has failed."""
         self._busy = False
         self._registered_session = self._metadata_store.session_id
         self.broker_epoch = broker_epoch

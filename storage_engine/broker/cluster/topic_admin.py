@@ -80,17 +80,17 @@ class PlannedTopic:
 OnWritten = Callable[[KafkaError | None], None]
 
 RETRY_MS = 200
-"""Pause before a topic is looked at again that ZooKeeper did not answer about. While the connection
-is being made again the look waits for it in the session."""
+"""Pause before a topic is read again because ZooKeeper did not answer. While the connection is made
+again, the read waits for it in the session."""
 
 
 def nobody() -> bool:
-    """Ignores the outcome: the client of this topic will ask for it again."""
+    """The outcome is ignored: the client of this topic will ask for it again."""
     return False
 
 
 def anybody() -> None:
-    """Nobody decides on who may."""
+    """The `check_allowed` that allows everything."""
 
 
 class TopicAdmin:
@@ -111,7 +111,7 @@ class TopicAdmin:
         self._metadata = metadata
 
     def plan(self, new: RequestedTopic) -> PlannedTopic:
-        """Check and assign. Raises KafkaError with the code that the client gets."""
+        """Check a topic and assign its replicas. Raises KafkaError with the code for the client."""
         problem = topic_name_problem(new.topic)
         if problem is not None:
             raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -149,8 +149,8 @@ class TopicAdmin:
         )
 
     def _live_brokers(self) -> dict[BrokerId, str | None]:
-        """Each with its rack. Raises KafkaError, which clients answer by asking again, before the
-        controller's first UpdateMetadata, also where this broker is the controller itself."""
+        """The live brokers with their racks. Raises a retriable KafkaError before the controller's
+        first UpdateMetadata, also where this broker is the controller itself."""
         racks = self._metadata.racks()
         if not racks:
             raise KafkaError(
@@ -194,9 +194,9 @@ class TopicAdmin:
         *,
         check_allowed: Callable[[], None] = anybody,
     ) -> None:
-        """Write settings and assignment in one multi, so that of two who create a topic at the
-        same time one does, and the other changes nothing. `waits`: whether somebody still does;
-        `check_allowed`: raises KafkaError where the client may not have it written any more."""
+        """Write settings and assignment in one multi, so that of two concurrent creations one
+        succeeds and the other changes nothing. `waits`: whether a client still waits;
+        `check_allowed` raises KafkaError where the client may not have it written any more."""
         self._flows.start(self._create(planned, waits, check_allowed), on_written)
 
     def _create(
@@ -235,7 +235,7 @@ class TopicAdmin:
     def plan_growth(
         self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None
     ) -> TopicInfo:
-        """`total` partitions instead of those there are. Raises KafkaError."""
+        """Plan `total` partitions instead of the present number. Raises KafkaError."""
         present = len(info.assignment)
         if info.reassignments:
             raise KafkaError(
@@ -301,8 +301,8 @@ class TopicAdmin:
         *,
         check_allowed: Callable[[], None] = anybody,
     ) -> None:
-        """Write the larger assignment, if nobody else changed the topic meanwhile. For the others
-        see `write`."""
+        """Write the larger assignment, unless the topic was changed meanwhile. For the other
+        parameters see `write`."""
         self._flows.start(self._grow(info, waits, check_allowed), on_written)
 
     def _grow(
@@ -340,7 +340,7 @@ def _refusal(check_allowed: Callable[[], None]) -> KafkaError | None:
 
 
 def _is_written(info: TopicInfo, found: ZkReply) -> bool:
-    """Whether the node says what was to be written, by a write whose answer was lost."""
+    """Whether the node has the content of a write whose answer was lost."""
     try:
         node = TopicZNode.decode(info.topic, found.data)
     except ZnodeFormatError:
@@ -351,7 +351,7 @@ def _is_written(info: TopicInfo, found: ZkReply) -> bool:
 
 
 def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[ZkOp]:
-    """Writes a new topic's settings where those of a deleted topic may still be."""
+    """Operations that write a new topic's settings, where a deleted topic's may still exist."""
     path = ConfigZNode.topic_path(planned.info.topic)
     data = ConfigZNode(config=planned.config).encode()
     if left_over is None:
@@ -361,7 +361,7 @@ def _config_operations(planned: PlannedTopic, left_over: ZkStat | None) -> list[
 
 
 def _growth_refusal(wanted: TopicInfo, found: ZkReply) -> KafkaError | None:
-    """Unless it is the same topic, with fewer partitions, which are where they are to stay."""
+    """None if the topic is the same and has fewer partitions, all of which stay where they are."""
     try:
         present = TopicZNode.decode(wanted.topic, found.data)
     except ZnodeFormatError as failure:
@@ -409,23 +409,22 @@ class FoundTopic:
     partitions: frozenset[int]
     """The numbers of the partitions; empty when the topic does not exist."""
     deletion_is_requested: bool = False
-    """The controller may refuse it."""
+    """Whether a deletion is requested; the controller may refuse it."""
 
     @property
     def is_gone_or_going(self) -> bool:
-        """For a caller that knows that the topic is not in the controller's metadata."""
+        """Only for a topic that is not in the controller's metadata."""
         return self.deletion_is_requested or not self.partitions
 
 
 GONE = FoundTopic(frozenset())
 
 OnFound = Callable[[FoundTopic | None], None]
-"""Called with None when ZooKeeper does not answer, or its answer can't be trusted at present, or
-taken."""
+"""Called with None when ZooKeeper does not answer, or its answer can't be trusted or processed."""
 
 
 class TopicLookup:
-    """Looks into the ZooKeeper of one cluster."""
+    """Looks up topics in the ZooKeeper of one cluster."""
 
     def __init__(self, metadata_store: MetadataStore, cluster_id: str) -> None:
         self._zookeeper = ZookeeperFlows(metadata_store)
@@ -465,8 +464,8 @@ class TopicLookup:
             return False
 
     def _deletion_is_requested(self, topic: str) -> Flow[bool | None]:
-        """Looks for a child of the znode, or for JSON in it, that requests the deletion; None when
-        ZooKeeper did not answer."""
+        """Whether a child of the znode, or JSON in it, requests the deletion; None when ZooKeeper
+        did not answer."""
         child = yield from self._zookeeper.exists(DeleteTopicsZNode.topic_path(topic))
         if child.ok:
             return True

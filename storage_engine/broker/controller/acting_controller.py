@@ -65,22 +65,22 @@ log = logging.getLogger(__name__)
 state_change_log = logging.getLogger("headrace.state_change")
 
 TopicListener = Callable[[KafkaError | None], None]
-"""Hears once: None when what was asked for is done, or why it will not be done here."""
+"""Called once: with None when the request is done, or with why it will not be done here."""
 
 ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
-"""Hears which partitions are still to move; None when this controller has resigned."""
+"""Called with the partitions still to move; with None when this controller has resigned."""
 
 RETRY_MS = 500
 """Pause before a deletion that ZooKeeper did not answer is done again."""
 
 TELL_MS = 5_000
-"""The longest wait until brokers are told. One that takes no order for so long is in trouble."""
+"""The longest wait until brokers have the metadata; a slower one is in trouble."""
 
 LONG_DELIVERY = 2_000
-"""Partitions of a delivery that gets a turn of its own: some 30 ms."""
+"""The most partitions of a delivery without a turn of its own: some 30 ms."""
 
 RETRY_MAX_MS = 30_000
-"""The same after many failures of one effect in a row."""
+"""The longest pause before an effect is tried again, after many failures in a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class ActingController:
         resign: Callable[[], None],
         give_up: Callable[[], None],
     ) -> None:
-        """`resign`: there is a newer controller. `give_up`: there should be another one."""
+        """`resign`: there is a newer controller. `give_up`: another one should be elected."""
         self.controller_epoch = controller_epoch
         self._settings = settings
         self._scheduler = scheduler
@@ -121,7 +121,7 @@ class ActingController:
         self._events: deque[Event] = deque()
         self._stepping = False
         self._long_deliveries: deque[Deliver] = deque()
-        """Those that wait for a turn of their own; a broker has at most one."""
+        """Long deliveries that wait for a turn of their own; at most one for each broker."""
         self._topic_waiters: dict[str, list[TopicListener]] = {}
         self._deletion_waiters: dict[str, list[TopicListener]] = {}
         self._shutdown_waiters: dict[BrokerId, list[ShutdownListener]] = {}
@@ -180,7 +180,7 @@ class ActingController:
         self._check_balance_later()
 
     def close(self) -> None:
-        """Hear and do nothing more; who waits is answered so."""
+        """Stop for good, and answer the requests that wait."""
         self._flows.close()
         self._requests.close()
         self._events.clear()
@@ -200,7 +200,7 @@ class ActingController:
 
     @property
     def core(self) -> Controller:
-        """The state, to be read only."""
+        """The controller's state, to be read only."""
         return self._core
 
     @property
@@ -208,7 +208,7 @@ class ActingController:
         return self._watches.loaded
 
     def topic_changed(self, info: TopicInfo, on_ready: TopicListener) -> None:
-        """A topic that this broker has just written; `on_ready` when all of it has leaders."""
+        """A topic was written by this broker; `on_ready` when all partitions have leaders."""
         self._topic_waiters.setdefault(info.topic, []).append(on_ready)
         # Before everything is loaded the watches will find it by themselves.
         if self.loaded:
@@ -216,8 +216,8 @@ class ActingController:
             self.submit(TopicsRead(topics={info.topic: info}))
 
     def when_told(self, then: Callable[[], None]) -> None:
-        """`then` once, when all live brokers have been told what is decided. A broker that is gone,
-        or to which a delivery has failed, is not waited for, and one that hangs is for `TELL_MS`:
+        """Call `then` once all live brokers have received what is decided so far. A broker that is
+        gone, or to which a delivery has failed, is not waited for; one that hangs, for `TELL_MS`:
         it learns later what it has missed, as brokers of Kafka do."""
         waiter = (self._core.owed_now(), then)
         self._untold.append(waiter)
@@ -227,14 +227,14 @@ class ActingController:
             self._scheduler.call_later(TELL_MS, partial(self._tell_no_longer, waiter))
 
     def _answer_told(self) -> None:
-        """Whoever came later waits for as much or more, so that the first one is looked at."""
+        """Answer in order: a later waiter waits for as much or more than the first one."""
         while self._untold and self._core.are_settled(self._untold[0][0]):
             self._untold.popleft()[1]()
 
     def _tell_no_longer(
         self, last: tuple[Mapping[BrokerId, int], Callable[[], None]] | None
     ) -> None:
-        """`last` and those before it, or all, have waited long enough: what is decided stays so."""
+        """Answer `last` and the waiters before it, or all: the decisions stay as they are."""
         while self._untold if last is None else last in self._untold:
             self._untold.popleft()[1]()
 
@@ -266,7 +266,7 @@ class ActingController:
     def elect(
         self, partitions: Iterable[TopicPartition], on_elected: OnElected, *, unclean: bool
     ) -> None:
-        """Have preferred replicas lead, or with `unclean` any; `on_elected` when all is over."""
+        """Elect preferred replicas, or with `unclean` any; `on_elected` when all are over."""
         self._elections.request(partitions, on_elected, unclean=unclean)
 
     # --- events in, effects out ---
@@ -312,7 +312,7 @@ class ActingController:
                 self._start(effect, RETRY_MS)
 
     def _deliver_next(self) -> None:
-        """Encodes one long delivery in this turn: a new controller has one for each broker."""
+        """Start one long delivery in this turn: a new controller has one for each broker."""
         if self._flows.closed:
             return
         effect = self._long_deliveries.popleft()
@@ -419,7 +419,7 @@ class ActingController:
 
 
 def replaced() -> KafkaError:
-    """The answer for who still waits for this controller at its end."""
+    """The error for requests that wait when this controller ends."""
     return KafkaError(
         "the controller was replaced meanwhile: the next one carries on, ask it",
         ErrorCode.REQUEST_TIMED_OUT,
@@ -432,8 +432,8 @@ def _is_long(effect: Deliver) -> bool:
 
 
 def _parts(effect: Effect) -> Sequence[Effect]:
-    """The parts of an effect that can be tried by themselves: one partition that can't be written
-    keeps no other from it."""
+    """The parts of an effect that can be retried alone, so that a partition that can't be written
+    does not hinder the others."""
     if isinstance(effect, WriteStates):
         return [WriteStates(writes=(write,)) for write in effect.writes]
     return [effect]

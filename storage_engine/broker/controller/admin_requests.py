@@ -56,9 +56,9 @@ Targets = Mapping[TopicPartition, tuple[BrokerId, ...]]
 
 RETRY_MS = 500
 CONFLICT_PAUSE_MS = 50
-"""Between two attempts to change what others change too."""
+"""Pause between two attempts to change a node that others change too."""
 FAILED_MS = 5_000
-"""The pause before content is passed on again that its owner could not accept."""
+"""Pause before content is passed on again after its receiver has failed."""
 
 
 class Content(NamedTuple):
@@ -72,8 +72,8 @@ ABSENT = Content(None, -1)
 
 
 class AdminNode:
-    """One node by which others ask something, watched as long as its controller acts: the watch is
-    set in the read that answers it, and a node that is not there is waited for."""
+    """A node for requests, watched as long as its controller acts: the watch is set in the read
+    that returns the content, and a node that does not exist is waited for."""
 
     def __init__(
         self,
@@ -84,19 +84,19 @@ class AdminNode:
         *,
         on_content: Callable[[Content], None],
     ) -> None:
-        """`flows` end with the controller. `on_content` hears the content at the start and after
+        """`flows` end with the controller. `on_content` receives the content at the start and after
         every change."""
         self.path = path
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._scheduler = scheduler
         self._flows = flows
         self._changes = Flows()
-        """They go on when the controller has ended, until it is known whether they were made."""
+        """Changes; they continue after the controller's end, until their outcome is known."""
         self._on_content = on_content
         self._generation = 0
 
     def read(self) -> None:
-        """Read now; the content is passed on. Of several reads under way only the newest counts."""
+        """Read and pass on the content. Of several reads under way only the newest counts."""
         self._generation += 1
         self._flows.start(self._read(self._generation))
 
@@ -139,8 +139,8 @@ class AdminNode:
     ) -> None:
         """Replace the content by what `new_data` makes of it; None removes the node.
 
-        `done(False)`: ZooKeeper did not answer, it may or may not have happened; or, with `once`,
-        somebody else was faster, and what he wrote may ask for something else.
+        `done(False)`: ZooKeeper did not answer, and the outcome is open; or, with `once`, somebody
+        else was faster, and the new content may request something else.
         """
         self._changes.start(self._change(new_data, once=once), done)
 
@@ -206,7 +206,7 @@ class AdminRequests:
         elections: Elections,
         learn_topics: Callable[[Iterable[str]], Flow[None]],
     ) -> None:
-        """`learn_topics`: a topic may be younger than what the controller knows."""
+        """`learn_topics`: reads topics that may be younger than the controller's state."""
         self._scheduler = scheduler
         self._flows = flows
         self._submit = submit
@@ -243,14 +243,14 @@ class AdminRequests:
             node.read()
 
     def _is_early(self, node: AdminNode) -> bool:
-        """Whether the content is to be read again at the release, in the order of the reads."""
+        """Whether the node must be read again at the release, in the order of the reads."""
         if not self._released:
             self._early.pop(node, None)
             self._early[node] = None
         return not self._released
 
     def close(self) -> None:
-        """The controller has ended."""
+        """The controller has ended: answer the requests that wait."""
         unanswered, self._written = self._written, []
         for done in unanswered:
             done(False)
@@ -258,8 +258,8 @@ class AdminRequests:
     # --- reassignments ---
 
     def reassign(self, wanted: Targets, done: Callable[[bool], None]) -> None:
-        """Ask for targets besides those that are asked for; `done` when the controller has heard of
-        it, or with False when ZooKeeper did not answer."""
+        """Add targets to those requested; `done` when the controller has received them, or with
+        False when ZooKeeper did not answer."""
 
         def merged(data: bytes | None) -> bytes | None:
             targets = {**_targets(data), **wanted}
@@ -290,7 +290,7 @@ class AdminRequests:
             }
             return ReassignPartitionsZNode(target_replicas=targets).encode() if targets else None
 
-        # Where that fails, what is still asked for then is decided anew.
+        # Where that fails, the requests that are left then are decided anew.
         self._reassign.change(without, partial(self._dropped, self._reassign), once=True)
 
     def _dropped(self, node: AdminNode, done: bool) -> None:
@@ -346,7 +346,7 @@ class AdminRequests:
         self._elections.request(partitions, partial(self._elected, data), unclean=False)
 
     def _elected(self, data: bytes, outcomes: Mapping[TopicPartition, ErrorCode] | None) -> None:
-        """`data` is the request, which is over; None: another controller goes on with it."""
+        """`data`: the request, which is over; `outcomes` None: another controller continues it."""
         if outcomes is None:
             return
         for partition, code in outcomes.items():
@@ -357,7 +357,7 @@ class AdminRequests:
 
 
 def _targets(data: bytes | None) -> Targets:
-    """The targets that can be read."""
+    """The targets in the node's content; none when it can't be decoded."""
     try:
         return {} if data is None else ReassignPartitionsZNode.decode(data).target_replicas
     except ZnodeFormatError:
@@ -365,7 +365,7 @@ def _targets(data: bytes | None) -> Targets:
 
 
 TOPICS_PER_MULTI = 100
-"""A request may name very many: they are taken in parts of this size."""
+"""The most topics of a JSON request that are processed in one multi."""
 
 
 class _JsonRequest(NamedTuple):
@@ -374,7 +374,7 @@ class _JsonRequest(NamedTuple):
 
 
 class DeletionRequests:
-    """The requests as one elected controller reads them."""
+    """The requests for deletions, as one elected controller reads them."""
 
     def __init__(
         self,
@@ -386,7 +386,7 @@ class DeletionRequests:
         *,
         on_requests: Callable[[tuple[str, ...]], None],
     ) -> None:
-        """`on_requests` hears all that there are, at the start and whenever they change."""
+        """`on_requests` receives all requests, at the start and whenever they change."""
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._scheduler = scheduler
         self._flows = flows
@@ -398,7 +398,7 @@ class DeletionRequests:
         self._flows.start(self._read())
 
     def _read(self) -> Flow[None]:
-        """Sets a watch on each form: the JSON may be set without a change of the children."""
+        """Read with a watch on each form: the JSON may be set without a change of the children."""
         path = DeleteTopicsZNode.PATH
         while True:
             watch = self._watches.newest("deletions as JSON", self.read)
@@ -431,7 +431,7 @@ class DeletionRequests:
             yield from pause(self._scheduler, RETRY_MS)
 
     def _turn_into_children(self, request: _JsonRequest) -> Flow[bool]:
-        """Whether the first part of it was taken out of the JSON."""
+        """Make children of the first part of the JSON; return whether they were written."""
         part, rest = request.topics[:TOPICS_PER_MULTI], request.topics[TOPICS_PER_MULTI:]
         listed = yield from self._zookeeper.children(DeleteTopicsZNode.PATH)
         if not listed.ok:
@@ -453,12 +453,12 @@ class DeletionRequests:
     def drop(self, topic: str) -> None:
         """Removes a request."""
         path = DeleteTopicsZNode.topic_path(topic)
-        # One that others have made nodes below would delete a later topic of that name.
+        # Even with nodes below it: a request that stays would delete a later topic of that name.
         self._flows.start(remove_subtree(self._zookeeper, path))
 
 
 def _json_request(reply: ZkReply) -> _JsonRequest | None:
-    """None when the znode names no topics."""
+    """The topics that the znode's JSON names; None when there are none."""
     if not reply.data or reply.stat is None:
         return None
     try:

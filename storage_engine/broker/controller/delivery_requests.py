@@ -40,14 +40,14 @@ _OfReplicas = leader_and_isr.LeaderAndIsrResponse | stop_replica.StopReplicaResp
 OrderReply = update_metadata.UpdateMetadataResponse | _OfReplicas | TransportError
 
 ORDER_VERSION = 0
-"""The version of all orders."""
+"""The version of all order requests."""
 
 PART_ITEMS = 50_000
 """Items of a part, brokers not counted: the loop makes and encodes such a part in some 30 ms."""
 
 
 class OrderSender(NamedTuple):
-    """The controller that sends, in one epoch."""
+    """The sender of orders: a controller in one epoch."""
 
     controller_id: BrokerId
     controller_epoch: ControllerEpoch
@@ -65,23 +65,23 @@ class OrderRequest(NamedTuple):
 
 
 class MetadataPart(NamedTuple):
-    """The metadata of one request."""
+    """The metadata of one UpdateMetadata request."""
 
     removed_topics: list[str]
     partitions: update_metadata.SharedPartitions
 
 
 class MetadataParts:
-    """The metadata of a delivery, in parts. Brokers are sent the same at the same time: what was
-    made and encoded for one serves the others, so that a cluster of many brokers costs its
-    controller no more of that than one of few. It keeps those of the last content."""
+    """The metadata of a delivery, in parts. Deliveries with the same content share the parts, made
+    and encoded once, so that the controller of a large cluster does no more of that work than the
+    controller of a small one. Only the last content is kept."""
 
     def __init__(self) -> None:
         self._delivery: OrderDelivery | None = None
         self._parts: list[MetadataPart] = []
 
     def of(self, delivery: OrderDelivery) -> list[MetadataPart]:
-        """All parts; encoded as far as they were for another broker."""
+        """All parts of the metadata; those encoded for another broker stay encoded."""
         before = self._delivery
         if (
             before is None
@@ -136,9 +136,8 @@ def _room(delivery: OrderDelivery) -> int:
 def rounds_of(
     sender: OrderSender, delivery: OrderDelivery, shared: MetadataParts | None = None
 ) -> Iterator[list[OrderRequest]]:
-    """All requests of a delivery, in the order in which they are sent: those of one round together,
-    those of the next when all of these were answered. Each round is made when it is asked for.
-    """
+    """The requests of a delivery in the order of sending, by round: a round is sent together, once
+    all answers to the round before have arrived. Each round is made when it is due."""
     metadata = (shared or MetadataParts()).of(delivery)
     led = _parts(delivery.leadership, _items_led, _room(delivery))
     if not delivery.leadership and not delivery.full:
@@ -157,7 +156,7 @@ def rounds_of(
 
 
 def _parts(items: Sequence[Item], size_of: Callable[[Item], int], room: int) -> list[list[Item]]:
-    """All of the items in one list where there is room for them, else in as many as it takes."""
+    """All items in one list if they fit into `room`, otherwise in parts of PART_ITEMS."""
     sizes = [size_of(item) for item in items]
     if sum(sizes) <= room:
         return [list(items)]
@@ -283,7 +282,7 @@ def without_unsendable(
     sender: OrderSender, delivery: OrderDelivery
 ) -> tuple[OrderDelivery, list[str]]:
     """The delivery without the brokers, partitions and topics that no request can hold, and the
-    names of those. Each is tried alone, so this is for a delivery that could not be sent."""
+    names of these. Each is tried alone, so this is for a delivery that could not be sent."""
     empty = replace(
         delivery, brokers=(), metadata=(), removed_topics=(), leadership=(), stop=(), full=False
     )
@@ -326,12 +325,12 @@ def without_unsendable(
 CHANNEL = "controller"
 TIMEOUT_MS = 30_000
 ENCODED_PER_TURN = 1_000
-"""Partitions whose metadata are encoded in one turn of the loop: some 15 ms. All of a cluster of
-10,000 took a quarter of a second."""
+"""Partitions whose metadata are encoded in one turn of the loop: some 15 ms. A cluster of 10,000
+took a quarter of a second in one turn."""
 
 RETRY_MS = 200
 RETRY_MAX_MS = 1_000
-"""Pause before a failed delivery is owed again, at first and after many failures in a row."""
+"""The longest pause before a failed delivery is owed again, after many failures in a row."""
 
 
 class ControllerChannel:
@@ -356,7 +355,7 @@ class ControllerChannel:
         self._on_replaced = on_replaced
         self._metadata_parts = MetadataParts()
         self._failures: dict[BrokerId, int] = {}
-        """Deliveries that have failed in a row."""
+        """Broker -> the number of deliveries that have failed in a row."""
 
     def send(self, broker: BrokerInfo, delivery: OrderDelivery) -> None:
         """Send all requests of a delivery on one connection: pipelined, but parts of an order one
@@ -390,8 +389,8 @@ class ControllerChannel:
         self._end(broker, delivery, outcome)
 
     def _encode(self, delivery: OrderDelivery) -> Flow[None]:
-        """Encode the metadata in turns. Brokers that are sent the same help each other; where
-        another content comes between, the rest is encoded when it is sent."""
+        """Encode the metadata in turns. Deliveries with the same content share the work; if other
+        content comes in between, the rest is encoded when it is sent."""
         for part in self._metadata_parts.of(delivery):
             while not part.partitions.encode_more(ENCODED_PER_TURN):
                 yield from pause(self._scheduler, 0)
@@ -402,8 +401,8 @@ class ControllerChannel:
         rounds: Iterator[list[OrderRequest]],
         done: Callable[[list[OrderReply] | Exception], None],
     ) -> None:
-        """`done` gets the replies to the next round, none where there is no other, or why it could
-        not be sent."""
+        """`done` receives the replies to the next round, an empty list when there is none left, or
+        the error that kept it from being sent."""
         replies: list[OrderReply] = []
 
         def on_reply(reply: OrderReply) -> None:
@@ -425,7 +424,7 @@ class ControllerChannel:
             done(replies)
 
     def _isolate(self, broker: BrokerInfo, delivery: OrderDelivery, error: Exception) -> None:
-        """Send a delivery again without what of it can't be sent; fail it where that is nothing."""
+        """Send the delivery again without its unsendable parts; fail it when none are found."""
         sound, left_out = without_unsendable(self._sender, delivery)
         unexpected.report(
             f"delivery to broker {broker.broker_id} not sent, left out: "
@@ -451,7 +450,7 @@ class ControllerChannel:
             self._failed(broker, delivery)
 
     def _failed(self, broker: BrokerInfo, delivery: OrderDelivery) -> None:
-        """Called after a pause, which grows while one delivery after another fails."""
+        """Report the failure after a pause, which grows while one delivery after another fails."""
         failures = self._failures[broker.broker_id] = self._failures.get(broker.broker_id, 0) + 1
         pause_ms = min(RETRY_MS << min(failures - 1, 10), RETRY_MAX_MS)
         failed = DeliveryFailed(broker=broker.broker_id, delivery=delivery)
@@ -485,7 +484,7 @@ class _Outcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether what comes next may be sent."""
+        """Whether the next round may be sent."""
         return self.failure is None and not self.replaced
 
     def note(self, reply: OrderReply) -> None:

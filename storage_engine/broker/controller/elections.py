@@ -13,7 +13,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import NO_LEADER, TopicPartition
 
 OnElected = Callable[[dict[TopicPartition, ErrorCode] | None], None]
-"""Hears once: how each partition's election ended; None when another controller goes on."""
+"""Called once, with each partition's outcome; None when another controller continues."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class _Election:
 
 
 class Elections:
-    """Requests that are not answered yet."""
+    """The requests for elections that are not answered yet."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class Elections:
         submit: Callable[[ElectionRequested], None],
         refresh: Callable[[tuple[TopicPartition, ...], Callable[[], None]], None],
     ) -> None:
-        """`refresh(partitions, then)`: their states are read, since a replica that has come back
-        into an ISR may not be known yet."""
+        """`refresh(partitions, then)` reads their states first: a replica that has come back into
+        an ISR may not be known yet."""
         self._refresh = refresh
         self._core = core
         self._submit = submit
@@ -72,7 +72,7 @@ class Elections:
             self.answer_settled()
 
     def answer_settled(self) -> None:
-        """Answers the requests whose elections are over. To be called after each step of the
+        """Answer the requests whose elections are over. To be called after each step of the
         controller."""
         over = []
         for election in self._under_way:

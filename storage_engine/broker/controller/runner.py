@@ -31,7 +31,7 @@ class ControllerRunner:
         clock: Clock,
         known_epoch: Callable[[], ControllerEpoch],
     ) -> None:
-        """`known_epoch`: the highest of which this broker has taken orders."""
+        """`known_epoch`: the highest controller epoch whose orders this broker has accepted."""
         self.broker_id = settings.broker_id
         self._settings = settings
         self._metadata_store = metadata_store
@@ -92,10 +92,10 @@ class ControllerRunner:
             self.acting = None
 
     def _replaced(self) -> None:
-        """A broker or ZooKeeper said that a newer controller is there."""
+        """A broker or ZooKeeper reports a newer controller."""
         self._resigned()
         self._election.reconsider()
 
     def _give_up(self) -> None:
-        """The next controller loads everything again, in an epoch of its own."""
+        """Leave it to the next controller, which loads everything in an epoch of its own."""
         self._election.give_up()

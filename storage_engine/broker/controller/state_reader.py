@@ -21,10 +21,10 @@ RETRY_MS = 500
 """Pause before a read that ZooKeeper did not answer is done again."""
 
 UNREADABLE_PAUSE_MS = 5_000
-"""Pause before a state is read again that could not be made out: somebody may have mended it."""
+"""Pause before an undecodable state is read again: it may have been repaired."""
 
 CONFLICT_PAUSE_MS = 20
-"""Pause before a state is read whose write was refused once, or had no answer."""
+"""Pause before a state is read after one refused or unanswered write."""
 CONFLICT_PAUSE_MAX_MS = 5_000
 
 States = dict[TopicPartition, PartitionState | None]
@@ -56,17 +56,17 @@ class StateReader:
     def read(
         self, partitions: Iterable[TopicPartition], then: Callable[[], None] = lambda: None
     ) -> None:
-        """Submit their states, `then` go on."""
+        """Submit the partitions' states, then call `then`."""
         self._flows.start(self._read(tuple(partitions), then))
 
     def read_after_pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Like `read`, but waits before each read for the pause that refused writes ask for."""
+        """Like `read`, but waits before each read for the pause due after refused writes."""
         for pause_ms, group in by_pause(self._core, partitions).items():
             self._scheduler.call_later(pause_ms, partial(self.read, group))
 
     def _read(self, wanted: tuple[TopicPartition, ...], then: Callable[[], None]) -> Flow[None]:
-        """Submits each part as soon as it was read: a topic that is made anew while the others are
-        read must not get states of the one before it, which would be newer than its own."""
+        """Submit each part as soon as it is read: a topic that is recreated while the others are
+        read must not get states of the former one, which would be newer than its own."""
         for start in range(0, len(wanted), STATES_PER_READ):
             yield from self._read_part(wanted[start : start + STATES_PER_READ])
             if self._flows.closed:
@@ -115,7 +115,7 @@ class StateReader:
 def by_pause(
     core: Controller, partitions: Iterable[TopicPartition]
 ) -> Mapping[int, tuple[TopicPartition, ...]]:
-    """Pause in milliseconds -> the partitions to be read after it."""
+    """Pause in milliseconds -> the partitions to read after it."""
     groups: dict[int, list[TopicPartition]] = {}
     for tp in partitions:
         doublings = min(max(core.refusals(tp) - 1, 0), 10)

@@ -6,7 +6,7 @@ newest), so that a controller that has been replaced can't write; when a multi i
 reason, the controller ends. Values that can't be decoded are logged and left out: nothing crashes
 on what others wrote.
 
-An assignment is changed only where its node still says what the change was decided on; everything
+An assignment is changed only where its node still has what the change was decided on; everything
 else in the node stays as others wrote it. Of a topic the nodes of its partitions are removed first,
 then topic, settings and the request for the deletion in one multi, so that the removal of the old
 topic takes nothing from a new one of that name, even when its outcome is unknown. Children that
@@ -83,21 +83,21 @@ class ControllerFence:
         self.check = ZkOp(
             kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=epoch_znode_version
         )
-        """An operation for a multi that only the present controller may execute."""
+        """The operation that makes a multi fail unless its controller is the present one."""
 
     def verify(self) -> None:
-        """Finds out, after a multi was refused, whether the controller epoch was the reason; if so,
-        this controller ends."""
+        """Check, after a refused multi, whether the controller epoch was the reason; if so, this
+        controller ends."""
         self._flows.start(self.is_current())
 
     def is_current(self) -> Flow[bool | None]:
-        """Whether no later controller was elected; None: ZooKeeper did not answer. Where one was,
-        this controller has ended by then."""
+        """Whether no later controller was elected; None: ZooKeeper did not answer. If one was, this
+        controller has ended by then."""
         reply = yield from self._zookeeper.exists(ControllerEpochZNode.PATH)
         if reply.ok and reply.stat is not None:
             is_current = reply.stat.version == self.check.version
         elif reply.is_absent:
-            # Whoever is elected makes it anew.
+            # The next elected controller creates it again.
             is_current = False
         else:
             return None
@@ -107,11 +107,11 @@ class ControllerFence:
 
 
 PARTITIONS_PER_MULTI = 32
-"""A failover writes the states of all partitions of a broker; ZooKeeper and its client take a
-request of many operations in a fraction of the time of as many requests."""
+"""The most partitions of one multi. A failover writes the states of all partitions of a broker; one
+request of many operations takes a fraction of the time of as many requests."""
 
 STATES_PER_READ = 256
-"""States that are read at a time and decoded in one turn of the loop: some 20 ms."""
+"""The number of states that are read together and decoded in one turn: some 20 ms."""
 
 OnStatesWritten = Callable[[Mapping[TopicPartition, tuple[WriteOutcome, PartitionState]]], None]
 
@@ -126,7 +126,7 @@ class ControllerStore:
         fence: ControllerFence,
         listener: str = ONLY_LISTENER,
     ) -> None:
-        """`listener`: the one by which this broker connects to others."""
+        """`listener`: the listener by which this broker connects to others."""
         self._metadata_store = metadata_store
         self._listener = listener
         self._zookeeper = ZookeeperFlows(metadata_store)
@@ -137,12 +137,12 @@ class ControllerStore:
         self.unreadable_brokers: list[BrokerId] = []
         """Brokers whose nodes could not be decoded when they were read last."""
         self._no_brokers: set[tuple[BrokerId, int]] = set()
-        """Nodes that no session holds, with their creation ids: they were named in the log."""
+        """Ownerless broker nodes, with their creation ids, that were logged already."""
 
     # --- reading; a flow that returns None could not read: try again later ---
 
     def read_brokers(self, watch: Watch) -> Flow[dict[BrokerId, BrokerInfo] | None]:
-        """Reads all registered brokers; the watch fires when one registers or goes."""
+        """Read all registered brokers; the watch fires when one registers or goes."""
         listed = yield from self._zookeeper.children(BrokerIdZNode.PARENT, watch)
         if not listed.ok:
             return None
@@ -169,14 +169,14 @@ class ControllerStore:
         return brokers
 
     def _log_no_broker(self, broker_id: BrokerId, czxid: int) -> None:
-        """Logs once that a registration is not a broker's: partitions assigned to it would have no
+        """Log once that a registration is not a broker's: partitions assigned to it would have no
         replica there, and its znode never goes."""
         if (broker_id, czxid) not in self._no_brokers:
             self._no_brokers.add((broker_id, czxid))
             log.error("%s is no broker's: ignored", BrokerIdZNode.path(broker_id))
 
     def _known(self, broker_id: BrokerId, czxid: int) -> BrokerInfo | None:
-        """The same incarnation as it was read before somebody wrote into its node."""
+        """The broker as read before its node was overwritten, if it is the same incarnation."""
         known = self._brokers.get(broker_id)
         return known if known is not None and known.epoch == czxid else None
 
@@ -190,8 +190,8 @@ class ControllerStore:
     def read_states(
         self, partitions: Iterable[TopicPartition]
     ) -> Flow[dict[TopicPartition, PartitionState | None] | None]:
-        """None for a partition without a state. A state that can't be decoded is left out, so that
-        the partition stays as it is."""
+        """The states; None for a partition without one. A state that can't be decoded is left out,
+        so that the partition stays as it is."""
         every = tuple(partitions)
         found: dict[TopicPartition, PartitionState | None] = {}
         for start in range(0, len(every), STATES_PER_READ):
@@ -212,8 +212,8 @@ class ControllerStore:
     # --- writing ---
 
     def write_states(self, writes: Sequence[StateWrite], done: OnStatesWritten) -> None:
-        """Each on its own condition. `done` comes once for each part of them, so that brokers hear
-        of the first while the last are written."""
+        """Write each state on its own condition. `done` is called for each part of them, so that
+        brokers learn of the first while the last are written."""
         # The parent of all partitions may be there already.
         created = (w.partition.topic for w in writes if w.expected_partition_epoch is None)
         for topic in dict.fromkeys(created):
@@ -223,13 +223,12 @@ class ControllerStore:
             self._flows.start(self._write_part(part, done))
 
     def _write_part(self, writes: Sequence[StateWrite], done: OnStatesWritten) -> Flow[None]:
-        """Writes all states in one multi, or each in its own when one of them makes the multi
-        fail."""
+        """Write all states in one multi; if it is refused, each in a multi of its own."""
         outcome = WriteOutcome.CONFLICT
         try:
             operations = [operation for write in writes for operation in self._operations(write)]
         except ZnodeFormatError as failure:
-            # It follows from what others wrote there: read again until that is mended.
+            # The cause is other programs' content: the state is read again until it is repaired.
             if len(writes) == 1:
                 log.error("state of partition=%s not written: %s", writes[0].partition, failure)
         else:
@@ -322,10 +321,10 @@ def _partition_state(tp: TopicPartition, reply: ZkReply) -> PartitionState | Non
 state_change_log = logging.getLogger("headrace.state_change")
 
 RETRY_MS = 500
-"""Pause before a write whose answer was lost is looked at again."""
+"""Pause before the topic is read again after a write without an answer."""
 
 CONFLICT_PAUSE_MS = 20
-"""Pause after an attempt that wrote nothing, before the topic is read or passed on as it is."""
+"""Pause after an attempt that wrote nothing, before the topic is read again or passed on."""
 
 
 class AssignmentStore:
@@ -339,7 +338,7 @@ class AssignmentStore:
         self._fence = fence
 
     def write(self, effect: WriteAssignments) -> Flow[TopicZNode | None]:
-        """The node as it is afterwards; None when there is none that can be read."""
+        """Write the changes; return the node afterwards, or None when there is no readable one."""
         path = TopicZNode.path(effect.topic)
         while True:
             found = yield from self._zookeeper.get(path)
@@ -371,7 +370,7 @@ class AssignmentStore:
 
 
 def with_assignment(known: TopicInfo, node: TopicZNode) -> TopicInfo:
-    """The topic as it is known, with the assignment of its node."""
+    """The known topic, with the assignment in its node."""
     return replace(known, assignment=dict(node.assignment), reassignments=reassignments_of(node))
 
 
@@ -408,8 +407,8 @@ def _log_changes(effect: WriteAssignments) -> None:
 
 
 MAX_CLEARINGS = 10
-"""One removal clears the nodes of a topic at most this often. Where others keep creating nodes
-below them, a later attempt continues."""
+"""The most times that one removal clears the nodes below a topic. Where others keep creating nodes,
+a later attempt continues."""
 
 
 class TopicRemoval:
@@ -422,7 +421,7 @@ class TopicRemoval:
         """Topics whose removal ZooKeeper did not answer -> the creation ids of their nodes."""
 
     def remove(self, topic: str, partitions: Iterable[int]) -> Flow[bool]:
-        """Whether all of it is gone; else it is to be tried again."""
+        """Remove the topic's nodes; return whether all are gone, otherwise try again."""
         if topic in self._unanswered:
             has_successor = yield from self._has_successor(topic)
             if has_successor is not False:
@@ -443,14 +442,14 @@ class TopicRemoval:
         return (yield from self._remove_heads(topic))
 
     def _has_successor(self, topic: str) -> Flow[bool | None]:
-        """Whether the removal that was not answered has been carried out, and a later topic has
-        the name; None: ZooKeeper did not answer."""
+        """Whether the unanswered removal was carried out, and a later topic has the name; None:
+        ZooKeeper did not answer."""
         path, request = TopicZNode.path(topic), DeleteTopicsZNode.topic_path(topic)
         found = yield from self._zookeeper.exist_each((path, request))
         if _has_failed(found):
             return None
         czxid, stat = self._unanswered.pop(topic), found[path].stat
-        # The request went with the node: one that is there now means the later topic.
+        # The request went with the node: one that exists now is for the later topic.
         return stat is not None and stat.czxid != czxid and not found[request].ok
 
     def _remove_heads(self, topic: str) -> Flow[bool]:
@@ -488,5 +487,5 @@ class TopicRemoval:
 
 
 def _has_failed(found: Mapping[str, ZkReply]) -> bool:
-    """Whether ZooKeeper left one of these questions unanswered."""
+    """Whether ZooKeeper left one of these reads unanswered."""
     return any(not reply.ok and not reply.is_absent for reply in found.values())

@@ -27,10 +27,10 @@ from storage_engine.zookeeper.znodes.topic_znodes import (
 log = logging.getLogger(__name__)
 
 NO_ID = uuid.UUID(int=0)
-"""Stands for an unknown id: replicas keep the one that they have."""
+"""The id of a topic whose id is unknown: replicas keep the one that they have."""
 
 _CREATED_HERE = 0
-"""Instead of the transaction that created a node which has not been read yet."""
+"""In place of the creation transaction of a node that has not been read yet."""
 
 
 @dataclass(slots=True)
@@ -50,11 +50,11 @@ class _Batch:
     read: dict[str, _Read] = field(default_factory=dict)
     found: dict[str, TopicInfo] = field(default_factory=dict)
     failed: bool = False
-    """ZooKeeper did not answer for one of them."""
+    """Whether a read of one of them had no answer."""
 
 
 class TopicStore:
-    """Topics, and which id each of them has."""
+    """The topics with their ids."""
 
     def __init__(
         self, metadata_store: MetadataStore, flows: Flows, *, unclean_default: Callable[[], bool]
@@ -67,16 +67,16 @@ class TopicStore:
         """Topic -> the transaction that created its node, and its id."""
         self._owners: dict[uuid.UUID, str] = {}
         self.unreadable: set[str] = set()
-        """Topics that are there, but were left out because of what stands in their nodes."""
+        """Existing topics that were left out because of the content of their nodes."""
 
     def created(self, topic: str, topic_id: uuid.UUID) -> None:
-        """This broker has just created or changed the topic. Others may write its znode before it
-        is read."""
+        """Note that this broker has just created or changed the topic: others may write its znode
+        before it is read."""
         if topic not in self._ids and topic_id != NO_ID:
             self._own(topic, _CREATED_HERE, topic_id)
 
     def forget(self, topic: str) -> None:
-        """Drops what is cached of a deleted topic."""
+        """Drop what is cached of a deleted topic."""
         _, topic_id = self._ids.pop(topic, (0, NO_ID))
         if self._owners.get(topic_id) == topic:
             del self._owners[topic_id]
@@ -89,8 +89,8 @@ class TopicStore:
     def read(
         self, topics: Iterable[str], watch_for: Callable[[str], Watch]
     ) -> Flow[dict[str, TopicInfo] | None]:
-        """Assignment, id and unclean setting of each that can be read; None: ZooKeeper did not
-        answer for all of them, try again later."""
+        """Read assignment, id and unclean setting of each readable topic; None: ZooKeeper did not
+        answer all reads, try again later."""
         batch = _Batch()
         wanted = list(topics)
         watches = {TopicZNode.path(topic): watch_for(topic) for topic in wanted}
@@ -142,9 +142,9 @@ class TopicStore:
     # --- ids ---
 
     def _refuse_copies(self, batch: _Batch) -> None:
-        """Leave copies out: of two nodes with the same id the older one is the topic, the other
-        somebody's copy of it. If they saw both, clients that use ids would read or delete the one
-        for the other. Which of them is served stays so for as long as its node holds the id."""
+        """Leave copies out: of two nodes with the same id the older one is the topic, the other a
+        copy of it. If clients that use ids saw both, they would read or delete one for the other.
+        The choice is stable for as long as the chosen node holds the id."""
         claimed: dict[uuid.UUID, str] = {}
         for topic, read in sorted(batch.read.items(), key=lambda each: each[1].stat.czxid):
             topic_id = self._id_of(topic, read)
@@ -163,7 +163,7 @@ class TopicStore:
             self.unreadable.add(topic)
 
     def _identify(self, batch: _Batch, topic: str) -> Flow[None]:
-        """Find the topic, with the id that it has in ZooKeeper by now."""
+        """Find the topic with its id in ZooKeeper, which gets one if need be."""
         while topic in batch.read:
             read = batch.read[topic]
             topic_id = self._id_of(topic, read)
@@ -200,9 +200,9 @@ class TopicStore:
         batch.found[topic] = _topic_info(read.node, topic_id, read.config, self._unclean_default())
 
     def _id_of(self, topic: str, read: _Read) -> uuid.UUID | None:
-        """The id that the node had before somebody wrote it, or else the one it says, or the one
-        that was recorded when it says nothing. NO_ID where these two differ: a program
-        may have written either. It stays so when the node says nothing any more."""
+        """The id that the node had before others wrote it, otherwise the one in the node, or the
+        recorded one when the node has none. NO_ID where these two differ: a program may have
+        written either; it stays so when the id is taken out of the node again."""
         created, topic_id = self._ids.get(topic, (None, None))
         if created in (read.stat.czxid, _CREATED_HERE):
             return topic_id
@@ -212,14 +212,14 @@ class TopicStore:
         return record.topic_id if said is None and not record.is_doubted else NO_ID
 
     def _record(self, topic: str, read: _Read, topic_id: uuid.UUID) -> None:
-        """If it can't be written now, the next reader of the topic writes it."""
+        """Record the id; if that fails now, the next reader of the topic does it."""
         record = PartitionsZNode(topic_id=topic_id, topic_czxid=read.stat.czxid)
         if _record_of(topic, read) != record:
             self._write_record(topic, read, record)
 
     def _doubt(self, topic: str, read: _Read) -> None:
-        """Records that the znode named another id than the record does: an administrator's program
-        may remove that id."""
+        """Record that the znode had another id than the record: an administrator's program may
+        remove that id."""
         record = _record_of(topic, read)
         if record is not None and not record.is_doubted:
             self._write_record(topic, read, replace(record, is_doubted=True))
@@ -252,13 +252,13 @@ def _log_lost_id(topic: str) -> None:
 
 
 def _said_id(read: _Read) -> uuid.UUID | None:
-    """The id that stands in the node; zeros say nothing."""
+    """The id in the node; None where it has none, or zeros."""
     topic_id = read.node.topic_id
     return topic_id if topic_id is not None and topic_id.int else None
 
 
 def _record_of(topic: str, read: _Read) -> PartitionsZNode | None:
-    """The record in the partitions' node, if it means this node of the topic."""
+    """The record in the partitions' node, if it belongs to this node of the topic."""
     reply = read.partitions
     if not reply.ok or not reply.data:
         return None
@@ -293,7 +293,7 @@ def _topic_info(
 
 
 def reassignments_of(node: TopicZNode) -> dict[int, Reassignment]:
-    """The reassignments under way: partition -> original and target."""
+    """The reassignments under way: partition -> original and target replicas."""
     return {
         partition: Reassignment(original=node.original_replicas[partition], target=target)
         for partition, target in node.target_replicas.items()

@@ -7,7 +7,7 @@ R-CTL10.
 Reads the nodes by which brokers notify the controller of changed ISRs and failed replicas.
 
 A notice is removed once it was read, and read again where ZooKeeper did not answer; one that comes
-twice or late does no harm, since it only says what to look at. Source: R-CTL5, KIP-112.
+twice or late does no harm, since it only says what to read. Source: R-CTL5, KIP-112.
 """
 
 import logging
@@ -40,7 +40,7 @@ RETRY_MS = 500
 
 
 def _ignore(_reply: ZkReply) -> None:
-    """A notice that was not removed is read again with the next one."""
+    """Do nothing: a notice that was not removed is read again with the next one."""
 
 
 class Notices:
@@ -56,7 +56,7 @@ class Notices:
         *,
         on_notices: Callable[[Mapping[str, bytes]], None],
     ) -> None:
-        """`on_notices` hears the contents of those that there are, by their names."""
+        """`on_notices` receives the contents of all notices by name."""
         self._parent = parent
         self._metadata_store = metadata_store
         self._zookeeper = ZookeeperFlows(metadata_store)
@@ -101,7 +101,7 @@ def changed_partitions(notices: Mapping[str, bytes]) -> list[TopicPartition]:
 
 
 def failed_brokers(notices: Mapping[str, bytes]) -> list[BrokerId]:
-    """The brokers some of whose replicas have failed; they do not say which."""
+    """The brokers with failed replicas; their notices do not name these."""
     brokers = []
     for name, data in notices.items():
         try:
@@ -112,10 +112,10 @@ def failed_brokers(notices: Mapping[str, bytes]) -> list[BrokerId]:
 
 
 UNREADABLE_MS = 2_000
-"""The pause before registrations are read again that could not be decoded."""
+"""Pause before registrations that could not be decoded are read again."""
 
 BROKERS_WATCH_FIRED = "watch fired: brokers came or went"
-"""The line in the log from which failovers are timed."""
+"""The log line from which failovers are timed."""
 
 
 class _Gone:
@@ -158,15 +158,15 @@ class ControllerWatches:
         self._known: set[str] = set()
         """Topics that were submitted to the controller."""
         self._reads: list[_Gone] = []
-        """One for each read of topics that is under way."""
+        """An entry for each read of topics under way."""
         self._early_isr_changes: set[TopicPartition] = set()
         self._reread_once_loaded: set[str] = set()
         self._brokers: dict[BrokerId, BrokerInfo] | None = None
         self._topics: dict[str, TopicInfo] | None = None
         self._reading = 0
-        """Reads under way of topics of which nothing is known yet."""
+        """The number of reads under way of topics that are still unknown."""
         self._states: dict[TopicPartition, PartitionState | None] = {}
-        """The states that were read; None where there is none that can be read."""
+        """The states that were read; None for a partition without a readable state."""
         self._reading_states = False
         self._deleting: tuple[str, ...] | None = None
 
@@ -192,7 +192,7 @@ class ControllerWatches:
             yield from pause(self._scheduler, RETRY_MS)
         self._brokers = brokers
         if self._store.unreadable_brokers:
-            # Its broker will set that right, and nobody watches what stands in the node.
+            # Its broker will repair it, and no watch is on the node's content.
             again = self._watches.newest("unreadable brokers", self._read_unreadable_brokers)
             self._scheduler.call_later(UNREADABLE_MS, again)
         if self.loaded:
@@ -254,8 +254,8 @@ class ControllerWatches:
     def _read_what_is_there(
         self, topics: Iterable[str]
     ) -> Flow[tuple[list[str], dict[str, TopicInfo]]]:
-        """Read these, without those that this controller has deleted meanwhile: they may have been
-        read before that, and those that have their names by now are read anew."""
+        """Read the topics; those deleted by this controller meanwhile are left out: they may have
+        been read before their deletion, and their successors are read anew."""
         wanted, gone = list(topics), _Gone()
         self._reads.append(gone)
         while True:
@@ -272,7 +272,7 @@ class ControllerWatches:
         return [topic for topic in wanted if topic not in gone.topics], found
 
     def _submit_topics(self, topics: Iterable[str], found: dict[str, TopicInfo]) -> None:
-        """Submit what became of reading these."""
+        """Submit the outcome of a read of topics."""
         self._known.update(found)
         missing = set(topics) - found.keys()
         unreadable = frozenset(missing & self._topic_store.unreadable)
@@ -283,25 +283,25 @@ class ControllerWatches:
         return self._watches.newest(f"topic {topic}", partial(self._read_topics, [topic]))
 
     def watch_topic(self, topic: str, topic_id: UUID) -> None:
-        """A topic that this controller wrote itself: watch it from now on."""
+        """Watch a topic that this controller wrote itself from now on."""
         self._topic_store.created(topic, topic_id)
         if topic not in self._watched:
             # Others may have changed it already, before there was a watch.
             self._read_topics([topic])
 
     def learn_topics(self, topics: Iterable[str]) -> Flow[None]:
-        """Wait until the controller knows each of these that exists: the watch on all may not have
-        fired for one yet, or it is just being read."""
+        """Wait until the controller knows each of these topics that exists: the watch on the list
+        may not have fired yet, or its read may be under way."""
         while unknown := sorted(set(topics) - self._known):
             read, found = yield from self._read_what_is_there(unknown)
             if len(read) == len(unknown):
                 self._watched.update(found)
                 self._submit_topics(unknown, found)
                 return
-            # Somebody has deleted one: it may be there again.
+            # One was deleted meanwhile: it may exist again.
 
     def reread_topics(self, topics: Iterable[str] | None) -> None:
-        """Topics, or all that are watched (None), may have other settings."""
+        """Read topics, or all that are watched (None), again: settings may have changed."""
         again = self._watched.intersection(self._watched if topics is None else topics)
         if not self.loaded:
             # They may have been read before the change.
@@ -310,8 +310,8 @@ class ControllerWatches:
             self._read_topics(sorted(again))
 
     def topic_gone(self, topic: str) -> None:
-        """A topic that was deleted. It may have been made anew already, while the list of topics
-        still held it for known: look again."""
+        """Forget a deleted topic and read the list again: it may have been recreated while it was
+        still counted as known."""
         self._watched.discard(topic)
         self._known.discard(topic)
         self._topic_store.forget(topic)
@@ -324,7 +324,7 @@ class ControllerWatches:
 
     def _load_states(self) -> None:
         """Read the states of all topics: with a part of them, brokers would be ordered to stop the
-        replicas of the others. What was read before something changed is not read again."""
+        other replicas. States read before a change are not read again."""
         if self.loaded or self._topics is None or self._reading or self._reading_states:
             return
         missing = self._partitions_without_state()
@@ -404,7 +404,7 @@ class ControllerWatches:
         self._submit(TopicDeletionRequested(topics=topics))
 
     def drop_deletion_request(self, topic: str) -> None:
-        """Removes a request."""
+        """Remove a request for deletion."""
         self._deletion_requests.drop(topic)
 
     def _on_isr_changes(self, notices: Mapping[str, bytes]) -> None:
