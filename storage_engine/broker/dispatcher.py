@@ -8,8 +8,8 @@
 A frame that can't be decoded, or an API or version that is not served, costs its own connection and
 nothing else; an ApiVersions of an unknown version has an answer of its own (KIP-511).
 
-Whoever sends what only brokers may send is asked for the right before the request is decoded: by
-what it says it is, a request gets no precedence, no larger limit and no exemption from quotas.
+The right to send a request for brokers alone is checked before the request is decoded: by its
+claims alone, a request gets no precedence, no larger limit and no exemption from quotas.
 Where there is no authorizer, everybody counts as a broker, as in Kafka, but takes turns with the
 others. Source: R-NET1, R-NET3.
 """
@@ -71,19 +71,19 @@ _FINALIZED = [
 
 
 class BrokerRights(Protocol):
-    """Knows who is a broker."""
+    """Knows which connections may act as brokers."""
 
     def may_act_as_broker(self, connection: Connection, request: str) -> bool:
-        """Whether its principal may; a refusal of that request is logged."""
+        """Whether the connection's principal may act as a broker; a refusal is logged."""
         ...
 
     def is_granted_to_act_as_broker(self, connection: Connection) -> bool:
-        """Whether somebody has decided that it may."""
+        """Whether it is granted explicitly, by a rule or to a super user."""
         ...
 
 
 _SAYS_IT_IS_A_BROKER = "clients that say that they are brokers"
-"""The share of the requests of brokers where nobody decides on rights."""
+"""The share of brokers' requests where the right is not granted explicitly."""
 
 
 class Dispatcher:
@@ -96,8 +96,8 @@ class Dispatcher:
         quotas: RequestQuotas,
         rights: BrokerRights | None = None,
     ) -> None:
-        """`table`: what the broker serves, but for ApiVersions, which is served in any case.
-        `rights`: None where everybody may act as a broker."""
+        """`table`: the APIs to serve; ApiVersions is added. `rights`: None where everybody may act
+        as a broker."""
         table.add(api_versions.API, self._answer_versions)
         assert set(table) <= set(SERVED_RANGES) | set(INTERNAL_RANGES) | set(OWN_RANGES)
         self._table = table
@@ -140,7 +140,7 @@ class Dispatcher:
         except LongMessageError:
             call = self._call(connection, spec, header, served.figures)
             if len(body) < SCRATCH_BYTES:
-                # The frame's memory is the next one's when this call ends.
+                # The frame's memory is reused for the next frame when this call ends.
                 body = memoryview(bytearray(body))
             call.shared_as = self._shared_as(connection, spec, version, body)
             begin = partial(self._decode_first, call, served, body)
@@ -153,7 +153,7 @@ class Dispatcher:
         self._long_work.run(call, _work(call, served.handler, request, refusal), begun_ns)
 
     def _decode_first(self, call: AnyCall, served: ServedApi, body: memoryview) -> Steps:
-        """The work of a request with more items than are read in one turn."""
+        """Decode a request with too many items for one turn beside the loop, then handle it."""
         most = MAX_ITEMS if call.spec.key in INTERNAL_RANGES else REQUEST_ITEMS_MAX
         try:
             request = yield partial(call.spec.decode_request, call.version, body, most)
@@ -172,7 +172,7 @@ class Dispatcher:
     def _admit(
         self, call: AnyCall, request: Req, size: int, *, is_exempt: bool
     ) -> Req | FetchRequest:
-        """The request as its client's quotas allow it; None, where it was not decoded."""
+        """The request within its client's quotas; None if it was not decoded."""
         if is_exempt:
             return request
         call.quota = self._quotas.of(call.connection, call.client_id, call.spec, call.version, size)
@@ -181,8 +181,8 @@ class Dispatcher:
         return request
 
     def _is_of_a_broker(self, call: AnyCall, request: object) -> bool:
-        """Whether quotas don't count for it. The right to an order was asked for before it was
-        decoded."""
+        """Whether the request is exempt from quotas. The right to send an order was checked before
+        decoding."""
         if call.spec.key in INTERNAL_RANGES:
             return True
         is_of_follower = isinstance(request, FetchRequest) and request.replica_id >= 0
@@ -194,7 +194,7 @@ class Dispatcher:
     def _shared_as(
         self, connection: Connection, spec: AnyApi, version: int, body: memoryview
     ) -> str | None:
-        """The share of a broker's request; None for those of clients."""
+        """The share of a broker's request; None for requests of clients."""
         if not _says_it_is_of_a_broker(spec, version, body):
             return None
         if not self._may_act_as_broker(connection, spec):
@@ -248,8 +248,8 @@ def _work(
     request: Req,
     refusal: Callable[[int], Resp] | None = None,
 ) -> Steps:
-    """Have an admitted request answered. `refusal`: makes the answer to a request of brokers that
-    came from somebody else; it is not decoded."""
+    """Answer an admitted request. `refusal`: makes the answer to an undecoded request for brokers
+    that another client has sent."""
     if refusal is not None:
         call.respond(refusal(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
         return
@@ -268,8 +268,8 @@ def _versions_response(advertised: Mapping[int, VersionRange]) -> api_versions.A
 
 
 def _says_it_is_of_a_broker(spec: AnyApi, version: int, body: memoryview) -> bool:
-    """Whether it is an order of the controller, or a follower's fetch, which begins with the id of
-    the replica: the cluster waits for them."""
+    """Whether it is an order of the controller, or a follower's fetch, which begins with the
+    replica id: the cluster waits for them."""
     if spec.key in INTERNAL_RANGES:
         return True
     if spec is not FETCH or version >= FIRST_WITHOUT_REPLICA_ID:

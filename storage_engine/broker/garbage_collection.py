@@ -9,14 +9,14 @@ import gc
 
 YOUNG_ALLOCATIONS = 700
 MIDDLE_EVERY = 10
-"""Collections of the young generation. Both are CPython's own defaults."""
+"""Collections of the young generation for one of the middle one. Both are CPython's defaults."""
 FULL_EVERY = 1000
-"""Collections of the middle one: after 7 million objects that were made and not freed again. By
+"""Collections of the middle generation for a full one: after 7 million more live objects. By
 CPython's default of 10 the requests of hostile clients brought several full ones a second."""
 
 
 def collect_seldom() -> None:
-    """Call it when all is loaded: what is alive by now is never looked at again."""
+    """Call this when everything is loaded: later collections skip the objects alive by now."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_ALLOCATIONS, MIDDLE_EVERY, FULL_EVERY)

@@ -39,12 +39,12 @@ log = logging.getLogger(__name__)
 
 
 RELOAD_PAUSE_MS = 1_000
-"""The pause before a partition is loaded again whose coordinator ended by an error after its load:
-a full disk refuses every append for a while."""
+"""The pause before a partition whose coordinator failed after its load is loaded again: a full disk
+refuses every append for a while."""
 
 
 class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
-    """Runners by partition."""
+    """The runners of one kind of coordinator, by partition."""
 
     def __init__(
         self,
@@ -66,24 +66,24 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._closed = False
 
     def start(self) -> None:
-        """Starts the periodic work."""
+        """Start the periodic work."""
         self._ports.scheduler.call_later(self._tick_ms, self._tick)
 
     def close(self) -> None:
-        """Ends all coordinators; waiting requests are answered."""
+        """End all coordinators and answer their requests."""
         self._closed = True
         for runner in list(self._runners.values()):
             runner.end()
         self._runners.clear()
 
     def lead(self, partition: HostedPartition) -> None:
-        """This broker leads the partition, or leads it under another epoch."""
+        """Coordinate a partition that this broker leads from now on, or under another epoch."""
         tp = partition.topic_partition
         if tp.topic != self._kind.topic or self._closed or partition.leader is None:
             return
         known = self._runners.get(tp)
         if known is not None and known.partition is partition and not known.try_complete():
-            # It leads on, and knows all that is in the log.
+            # It still leads, and its state has everything in the log.
             return
         if known is not None:
             self._runners.pop(tp, None)
@@ -95,7 +95,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         runner.start()
 
     def request(self, name: str, event_of: EventOf[EventT], on_answer: OnAnswer[AnswerT]) -> None:
-        """Submits an event to the coordinator of a name; it is answered once, now or later."""
+        """Submit an event to the coordinator of a name; it is answered once, now or later."""
         found = self._runner_of(name)
         if isinstance(found, ErrorCode):
             on_answer(self._kind.refusal(0, found))
@@ -105,7 +105,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     def coordinator_of(
         self, name: str
     ) -> Core[EventT, AnswerT, EffectT, EntryT, ContentT] | ErrorCode:
-        """The state machine, to be read only."""
+        """The state machine of a name's coordinator, to be read only."""
         found = self._runner_of(name)
         if isinstance(found, ErrorCode):
             return found
@@ -116,18 +116,18 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         return (runner.coordinator for runner in self._runners.values())
 
     def are_loaded(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether each of these partitions has a coordinator here that is loaded."""
+        """Whether each of these partitions has a loaded coordinator here."""
         found = (self._runners.get(tp) for tp in partitions)
         return all(runner is not None and runner.coordinator is not None for runner in found)
 
     def submit(self, tp: TopicPartition, event: EventT) -> None:
-        """An event for the coordinator of a partition, if there is one here."""
+        """Submit an event to the coordinator of a partition, if there is one here."""
         runner = self._runners.get(tp)
         if runner is not None:
             runner.submit(event)
 
     def submit_to_all(self, event: EventT) -> None:
-        """An event for every coordinator here."""
+        """Submit an event to every coordinator here."""
         for runner in list(self._runners.values()):
             runner.submit(event)
 

@@ -68,17 +68,17 @@ TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 NEEDS_REPLICAS = -1
 NEEDS_LEADERSHIP = 1
-"""The replicas that a step needs, in the terms of `acks`."""
+"""The `acks` of a step that needs no other replica."""
 
 
 def moment(clock: Clock) -> Moment:
-    """Now."""
+    """The present monotonic and wall time."""
     return Moment(clock.monotonic_ms(), clock.wall_ms())
 
 
 EventOf = Callable[[int], EventT | ErrorCode]
-"""Makes the event of a request, given the request's number, or says by an ErrorCode why there may
-be none any more. Called in the turn in which the event is stepped, and sometimes also before."""
+"""Makes the event of a request, given the request's number, or returns an ErrorCode when the
+request is no longer possible. Called in the turn of the event's step, and sometimes also before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _Due(Generic[EventT]):
     """An event in the queue."""
 
     number: int
-    """Number of the request; 0: nobody waits for an answer."""
+    """The number of the request; 0: no request waits for an answer."""
     make: Callable[[], EventT | Replicated | ErrorCode]
 
 
@@ -107,23 +107,23 @@ class CoordinatorKind(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     """The name of the kind in log lines."""
     topic: str
     load_codec: Callable[[], StateCodec[EntryT, ContentT]]
-    """Called in the background."""
+    """Loads the codec; called in the background."""
     new_core: Callable[[int], Core[EventT, AnswerT, EffectT, EntryT, ContentT]]
-    """Makes the state machine for a log with that `max.message.bytes`."""
+    """Makes the state machine for a log with this `max.message.bytes`."""
     new_carrier: Callable[
         ["CoordinatorRunner[EventT, AnswerT, EffectT, EntryT, ContentT]"], Carrier[EffectT]
     ]
     tick: Callable[[Moment], EventT]
-    """The event of the periodic work."""
+    """Makes the event of the periodic work."""
     writes: Callable[[EventT | Replicated], bool]
-    """Whether a step may append."""
+    """Whether an event's step may append."""
     answer_type: type[AnswerT]
     refusal: Callable[[int, ErrorCode], AnswerT]
-    """The answer to a request that failed."""
+    """Makes the answer to a request that failed."""
 
 
 class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
-    """See above. Waits on its partition (`purgatory.Waiter`) as long as it lives."""
+    """Runs a coordinator. Waits on its partition (`purgatory.Waiter`) as long as it lives."""
 
     def __init__(
         self,
@@ -133,18 +133,18 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         on_end: Callable[["CoordinatorRunner[EventT, AnswerT, EffectT, EntryT, ContentT]"], None],
         on_loaded: Callable[[TopicPartition], None],
     ) -> None:
-        """`on_end` hears when it has ended by itself, `on_loaded` when the log is read."""
+        """`on_end` is called when the runner ends by itself, `on_loaded` when the log is read."""
         self.partition = partition
         self._kind = kind
         self._ports = ports
         self._on_end = on_end
         self._on_loaded = on_loaded
         self.load_failure: Exception | None = None
-        """Why the log could not be read."""
+        """The error of the failed load; None: there was none."""
         self.leader_epoch = partition.leader_epoch
         self._leader = partition.leader
         self.coordinator: Core[EventT, AnswerT, EffectT, EntryT, ContentT] | None = None
-        """The core; None while it is loading."""
+        """The state machine; None while it is loading."""
         self._ended = False
         self._load = StateLoad(
             partition.log,
@@ -155,17 +155,17 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         )
         self._carrier = kind.new_carrier(self)
         self._early: list[tuple[EventOf[EventT], OnAnswer[AnswerT]]] | None = []
-        """Requests that came before the load was done; None when they wait no longer."""
+        """Requests that arrived before the end of the load; None when requests wait no longer."""
         self._requests = 0
         self._pending = PendingAnswers(ports.scheduler, kind.refusal)
         self._appended: deque[tuple[int, int]] = deque()
         """(number of a record, the end offset at which it is replicated), in order."""
         self._events: deque[_Due[EventT]] = deque()
-        """Events to be stepped, in order. Outside of a step there are some only while no step is
+        """Events to be stepped, in order. Between two steps it is empty unless no step is
         possible."""
         self._news: deque[_Due[EventT]] = deque()
-        """Submitted events that do not write. They come before the others, in their order: of two
-        ends of a producer's transactions the first must be stepped first."""
+        """Submitted events that do not write. They precede the other events, in order: of two ends
+        of a producer's transactions the first must be stepped first."""
         self._stepping = False
         """True during a step, also while its records are encoded in the background."""
         self._encoding = False
@@ -201,20 +201,20 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._drain()
 
     def submit(self, event: EventT | Replicated) -> None:
-        """Step an event that nobody sends again, as soon as it is possible."""
+        """Step an event that is not sent again, as soon as it is possible."""
         if not self._ended:
             queue = self._events if self._kind.writes(event) else self._news
             queue.append(_Due(0, lambda: event))
         self._drain()
 
     def tick(self) -> None:
-        """Do the periodic work; the next time, if it is not possible now."""
+        """Do the periodic work; at the next tick, if it is not possible now."""
         event = self._kind.tick(moment(self._ports.clock))
         if self._refusal(event) is ErrorCode.NONE:
             self.submit(event)
 
     def end(self) -> None:
-        """Do nothing more; who waits looks for another coordinator."""
+        """End; waiting requests are refused with NOT_COORDINATOR."""
         if self._ended:
             return
         self._ended = True
@@ -227,7 +227,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._pending.refuse_all(ErrorCode.NOT_COORDINATOR)
 
     def try_complete(self) -> bool:
-        """The high watermark or the role of the partition has changed. True when it is over."""
+        """Apply a new high watermark or role of the partition. True when the runner has ended."""
         if self._ended:
             return True
         partition = self.partition
@@ -264,7 +264,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         ],
         keys: int,
     ) -> None:
-        """A piece of the state in each turn."""
+        """Restore a piece of the state in each turn."""
         if self.try_complete():
             return
         try:
@@ -299,7 +299,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._take_early()
 
     def _take_early(self) -> None:
-        """Step what has waited for the load, or refuse it."""
+        """Step the requests that have waited for the load, or refuse them."""
         early, self._early = self._early or [], None
         for event_of, on_answer in early:
             self.request(event_of, on_answer)
@@ -311,7 +311,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     # --- steps ---
 
     def _refusal(self, event: EventT | Replicated) -> ErrorCode:
-        """NONE when a step is possible."""
+        """The reason why a step is not possible now; NONE when it is."""
         return self._refusal_where(writes=self._kind.writes(event))
 
     def _refusal_where(self, *, writes: bool) -> ErrorCode:
@@ -342,7 +342,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             self._retry_later()
 
     def _step_next(self, queue: deque[_Due[EventT]]) -> bool:
-        """Step the first event of a queue. False when that is not possible now."""
+        """Step the first event of a queue. Return False when that is not possible now."""
         due = queue[0]
         event = _made(due.make)
         if isinstance(event, ErrorCode):
@@ -354,7 +354,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         queue.popleft()
         step = f"{self._kind.name}: {type(event).__name__}"
         if guarded(step, self._step, due.number, event) is FAILED:
-            # What the core knows may be half done by now; what the log says is not.
+            # The core's state may be half changed by now; the log is not.
             self._refuse(due.number, ErrorCode.UNKNOWN_SERVER_ERROR)
             self._end_by_itself()
         return True
@@ -380,7 +380,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         effects: Effects[EntryT, AnswerT, EffectT],
         parts: list[tuple[int, memoryview]] | None,
     ) -> None:
-        """The records of a step are encoded; None: they can't be."""
+        """Finish a step whose records are encoded; `parts` None: the encoding failed."""
         self._encoding = self._stepping = False
         if self._ended:
             return
@@ -406,12 +406,12 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
                 failure,
             )
             if failure.code in TOO_LARGE:
-                # It would be so the next time, too.
+                # The next try would fail, too.
                 self._refuse(number, ErrorCode.INVALID_REQUEST)
             self._end_by_itself()
 
     def _refuse(self, number: int, code: ErrorCode) -> None:
-        """Answer a request that would fail again, so that its client does not repeat it."""
+        """Refuse a request that would fail again, so that its client does not repeat it."""
         if number in self._pending:
             self._pending.give(number, self._kind.refusal(number, code))
 
@@ -420,8 +420,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         effects: Effects[EntryT, AnswerT, EffectT],
         parts: list[tuple[int, memoryview]],
     ) -> None:
-        """`parts`: its records, as batches. Raises KafkaError when they can't be stored; nothing
-        else has happened then."""
+        """`parts`: the step's records, as batches. Raises KafkaError when they can't be stored,
+        before anything else is done."""
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
         self._append(records, parts)
         for effect in effects:
@@ -437,8 +437,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
                 self._carrier.carry_out(effect)
 
     def _encode(self, records: list[AppendRecord[EntryT]]) -> list[tuple[int, memoryview]]:
-        """The records as one batch if the log accepts it, otherwise in several, in the core's
-        order: a failover may find any number of the first ones replicated."""
+        """Encode the records as one batch if the log accepts it, otherwise as several in the core's
+        order: a failover may find only the first of them replicated."""
         return self._codec.encode_entries(
             (each.entry for each in records),
             now_ms=self._ports.clock.wall_ms(),
@@ -459,7 +459,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     # --- what is heard from elsewhere ---
 
     def _note_replicated(self) -> None:
-        """Counts the records that the high watermark has passed, while enough replicas are in
+        """Submit Replicated for the records below the high watermark, while enough replicas are in
         sync."""
         leader = self.partition.leader
         if leader is None or not self._appended or self._appended[0][1] > leader.high_watermark:

@@ -52,13 +52,13 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_MS = 1_000
 LONGEST_PAUSE_MS = 60_000
 TRIES = 6
-"""The number of attempts to read the same damaged place, half a minute in all: enough time to
-repair a segment."""
+"""The most attempts to read the same damaged place, half a minute in all: enough time to repair a
+segment."""
 STORAGE_TRIES = 2
-"""Loads in a row that end by a file that can't be read: the first may have lost a segment to the
-cleaner, the second has looked up anew which there are."""
+"""The most loads in a row that end by an unreadable file: the first may have lost a segment to the
+cleaner, the second has listed the segments anew."""
 LOG_EVERY_MS = 60_000
-"""The same failure is logged this often."""
+"""The shortest pause between log lines about the same failure."""
 
 
 class DamagedLogError(CorruptRecordError):
@@ -77,9 +77,9 @@ class _Trouble:
     tries: int = 0
     damaged_offset: int = -1
     damage_tries: int = 0
-    """Failed attempts at this place; other failures, and damage that was repaired, do not count."""
+    """Failed attempts at this place, without other failures and damage that was repaired."""
     storage_tries: int = 0
-    """Loads in a row that ended by a file that can't be read."""
+    """Loads in a row that ended by an unreadable file."""
     text: str = ""
     logged_ms: int = 0
 
@@ -95,9 +95,9 @@ class LoadTroubles:
         is_sound_elsewhere: Callable[[HostedPartition], bool],
         give_away: Callable[[HostedPartition, KafkaError], None],
     ) -> None:
-        """`repair`: has what is damaged at that offset fetched from a replica.
-        `is_sound_elsewhere`: whether another replica could lead. `give_away`: takes this one out of
-        service, so that another leads, if one can."""
+        """`repair`: has the damage at an offset repaired from a replica. `is_sound_elsewhere`:
+        whether another replica could lead. `give_away`: takes this replica out of service, so that
+        another leads, if one can."""
         self._clock = clock
         self._repair = repair
         self._is_sound_elsewhere = is_sound_elsewhere
@@ -105,7 +105,7 @@ class LoadTroubles:
         self._troubles: dict[TopicPartition, _Trouble] = {}
 
     def failed(self, partition: HostedPartition, failure: Exception) -> int:
-        """The delay before the log is read again."""
+        """Decide what to do; return the delay in ms before the log is read again."""
         tp = partition.topic_partition
         trouble = self._troubles.get(tp)
         if trouble is None or trouble.leader is not partition.leader:
@@ -149,7 +149,7 @@ class LoadTroubles:
             log.info("state is read after %d failures partition=%s", trouble.tries, tp)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Drops a partition that is led elsewhere now."""
+        """Drop a partition that another broker leads now."""
         self._troubles.pop(tp, None)
 
     def _log_failure(self, tp: TopicPartition, trouble: _Trouble, failure: Exception) -> None:
@@ -170,10 +170,10 @@ def _pause_ms(tries: int) -> int:
 
 
 PIECE_BYTES = 1 << 20
-"""Bytes that are read and replayed at a time; a copy of them is made on the event loop."""
+"""The bytes that are read and replayed at a time; they are copied on the event loop."""
 
 TROUBLES_TOLD = 100
-"""Unreadable records that one load logs, at most."""
+"""The most unreadable records that one load logs."""
 
 
 EntryT_contra = TypeVar("EntryT_contra", contravariant=True)
@@ -185,22 +185,22 @@ class StateCodec(Protocol[EntryT_contra, ContentT]):
     """The format of one kind of coordinator's log."""
 
     def new_content(self) -> ContentT:
-        """The state that an empty log stands for."""
+        """Return the state of an empty log."""
         ...
 
     def replay(self, batches: bytes, content: ContentT, /) -> list[str]:
-        """Take up whole batches of the log into `content`; what of them can't be read, and why."""
+        """Replay whole batches into `content`; return a line for each unreadable record."""
         ...
 
     def is_long(self, entry: EntryT_contra, /) -> bool:
-        """Whether it takes longer to encode than a turn of the loop may."""
+        """Whether encoding the entry takes longer than a turn of the loop may."""
         ...
 
     def encode_entries(
         self, entries: Iterable[EntryT_contra], *, now_ms: int, part_bytes: int
     ) -> list[tuple[int, memoryview]]:
-        """Batches, in order, each with the number of its entries: one, unless it would have more
-        than `part_bytes`. All entries of a batch are appended or none; writable."""
+        """Return writable batches, in order, each with its number of entries: one batch, unless it
+        would be larger than `part_bytes`. A batch is appended as a whole or not at all."""
         ...
 
 
@@ -217,7 +217,7 @@ class StateLoad(Generic[EntryT, ContentT]):
         on_loaded: Callable[[StateCodec[EntryT, ContentT], ContentT], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """`load_codec` is called in the background: codecs need Arrow, which takes long to load."""
+        """`load_codec` is called in the background: codecs need Arrow, whose import takes long."""
         self.log = log
         self._load_codec = load_codec
         self._background = background
@@ -227,10 +227,10 @@ class StateLoad(Generic[EntryT, ContentT]):
         self._offset = log.log_start_offset
         """The offset after the last batch that was replayed."""
         self._reached = self._offset
-        """The offset at which the next batch really begins: later than `_offset` when compaction
-        has left a gap. Damage is reported for this offset, because it may be in another segment."""
+        """The real offset of the next batch: later than `_offset` when compaction has left a gap.
+        Damage is reported at this offset, because it may be in another segment."""
         self.end_offset = log.log_end_offset
-        """Exclusive: what is read."""
+        """The end of what is read, exclusive."""
         self._ends_with_a_batch = log.ends_with_a_batch
         self._cancelled = False
 
@@ -270,7 +270,7 @@ class StateLoad(Generic[EntryT, ContentT]):
             )
 
     def _end(self) -> None:
-        """The end of the log is reached."""
+        """Check that the end of the log is reached."""
         if self._ends_with_a_batch and self._offset != self.end_offset:
             # Compaction can have taken it meanwhile; then the next load finds a log without it.
             reason = f"the log ends at offset {self.end_offset}, its last batch at {self._offset}"
@@ -310,13 +310,13 @@ class StateLoad(Generic[EntryT, ContentT]):
     def _replay(
         self, data: bytes, piece: SegmentSlice, next_offset: int, is_first: bool
     ) -> tuple[int, list[str]]:
-        """The offset after the last batch; what of them can't be read, and why. In the
-        background."""
+        """Return the offset after the last batch, and a line for each unreadable record. Runs in
+        the background."""
         next_offset = _check(data, piece, next_offset, is_first)
         return next_offset, self._codec.replay(data, self._content)
 
     def _guarded(self, step: Callable[Args, None], *args: Args.args, **named: Args.kwargs) -> None:
-        """An exception that nobody foresaw ends the load too: nobody else would begin another."""
+        """Run a step; an unexpected exception ends the load, which would otherwise never end."""
         try:
             step(*args, **named)
         except Exception as failure:
@@ -332,8 +332,8 @@ class StateLoad(Generic[EntryT, ContentT]):
 
 
 def _check(data: bytes, piece: SegmentSlice, next_offset: int, is_first: bool) -> int:
-    """The offset after the last batch of the piece. DamagedLogError unless all of it is batches
-    that belong there. A log may start within its first batch."""
+    """Return the offset after the last batch of the piece. Raises DamagedLogError unless all of it
+    is valid batches of this place. A log may start within its first batch."""
     end = 0
     try:
         for position, header in iter_headers(data):

@@ -23,21 +23,21 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ports import Scheduler
 
 ANSWERS_A_TURN = 100
-"""An answer is encoded and written to its connection: some 30 µs."""
+"""The answers encoded and written in one turn: some 30 µs each."""
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 OnAnswer = Callable[[AnswerT], None]
 
 
 class PendingAnswers(Generic[AnswerT]):
-    """Requests by number; each is answered once."""
+    """The requests that wait for an answer, by number; each is answered once."""
 
     def __init__(self, scheduler: Scheduler, refusal: Callable[[int, ErrorCode], AnswerT]) -> None:
         self._scheduler = scheduler
         self._refusal = refusal
         self._waiting: dict[int, OnAnswer[AnswerT]] = {}
         self._due: deque[Iterator[AnswerT]] = deque()
-        """Answers that are given in this turn and the next ones."""
+        """Answers for this turn and the next ones."""
         self._is_scheduled = False
 
     def __contains__(self, number: int) -> bool:
@@ -50,16 +50,16 @@ class PendingAnswers(Generic[AnswerT]):
         guarded("an answer", self._waiting.pop(number), answer)
 
     def give_each(self, answers: Iterator[AnswerT]) -> None:
-        """Give some of them now, and the rest in later turns."""
+        """Give some of the answers now, and the rest in later turns."""
         self._due.append(answers)
         if not self._is_scheduled:
             self._give_some()
 
     def refuse_all(self, code: ErrorCode) -> None:
-        """Refuse whatever waits, also where an answer is due."""
+        """Refuse all waiting requests, also where an answer is due."""
         numbers = list(self._waiting)
         self._due.clear()
-        # Others may be answered between the turns, as by the rest of a step that has ended it all.
+        # Some may be answered between the turns, as by the rest of a step that has ended it all.
         self.give_each(self._refusal(number, code) for number in numbers if number in self)
 
     def _give_some(self) -> None:

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 STATE_MESSAGE_MAX_BYTES = 16 << 20
-"""`max.message.bytes` of such a topic: a record that commits thousands of tasks, with their
+"""`max.message.bytes` of a state topic: a record that commits thousands of tasks, with their
 partitions and origins, is one batch."""
 
 
@@ -38,19 +38,19 @@ class StateTopicPlan:
 
     topic: str
     purpose: str
-    """The service that the broker can't offer while the topic can't be used; for the log."""
+    """The service that is missing while the topic can't be used; for the log."""
     partitions: str
-    """The name of the setting; so with the next two."""
+    """The name of the setting, as in the next two fields."""
     replication_factor: str
     segment_bytes: str
     config: Mapping[str, str]
-    """Settings of the topic that name others of the broker."""
+    """Topic settings, each with the broker setting that has its value."""
     number_of: Callable[[str, int], int] = state_partition
     """(name, number of partitions) -> the partition that keeps the state of the name."""
 
 
 class StateTopic:
-    """The topic, as one broker knows it."""
+    """A coordinators' topic, as one broker knows it."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class StateTopic:
         return self._partitions
 
     def coordinator_of(self, name: str) -> BrokerInfo | None:
-        """The live broker that leads that partition, as far as this one knows."""
+        """The live broker that leads the name's partition, as far as this broker knows."""
         tp = self.partition_of(name)
         known = (
             None if tp is None else (self._metadata.partitions(tp.topic) or {}).get(tp.partition)
@@ -122,7 +122,7 @@ class StateTopic:
                 log.info("created topic=%s since it is needed now", self._plan.topic)
             elif failure.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 self._complain(str(failure))
-            # As it is now, whoever has made it.
+            # Read it as it is now, whichever broker has created it.
             self.learn()
 
         plan, config = self._plan, self._config

@@ -61,7 +61,7 @@ class TopicPorts:
 
 
 class DeletedTopics:
-    """The look-ups of one coordinator; `on_gone` gets the topics that are gone."""
+    """The look-ups of one coordinator; `on_gone` receives the topics that are gone."""
 
     def __init__(
         self, ports: TopicPorts, scheduler: Scheduler, on_gone: Callable[[frozenset[str]], None]
@@ -74,7 +74,7 @@ class DeletedTopics:
         self._closed = False
 
     def look_for(self, topics: frozenset[str]) -> None:
-        """Checks those of these topics that this broker does not know."""
+        """Look up those of the topics that this broker does not know."""
         if not self._metadata.is_initialized:
             self._metadata.on_first_update(lambda: self.look_for(topics))
             return
@@ -176,7 +176,7 @@ class _GroupCarrier:
         self._timer = self._scheduler.call_later(delay_ms, self._ring)
 
     def lead_on(self, leader_epoch: int) -> None:
-        """The alarms of groups do not depend on the leader epoch."""
+        """Do nothing: the alarms of groups do not depend on the leader epoch."""
 
     def close(self) -> None:
         self._stop_timer()

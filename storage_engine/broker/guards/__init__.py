@@ -1,1 +1,1 @@
-"""What each API asks for, and how requests are kept from those who may not make them."""
+"""The rights that each API requires, and the guards that refuse requests without them."""

@@ -1,4 +1,4 @@
-"""The client of one request, and what it may do."""
+"""The client of one request, and its rights."""
 
 from collections.abc import Callable, Collection, Generator, Iterable
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ REFUSALS: dict[ResourceType, ErrorCode] = {
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-"""The codes by which clients learn of what they may not use."""
+"""The error codes of refusals, by type of resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardParts:
-    """What guards know of the broker."""
+    """The parts of the broker that guards use."""
 
     access: AccessControl
     metadata: MetadataCache
     when_known: Callable[[Callable[[], None]], None]
-    """Calls back as soon as the broker knows the cluster's topics."""
+    """Calls back once this broker has the cluster's metadata, or has waited too long for it."""
 
 
 class Right(NamedTuple):
-    """Something that a request asks for."""
+    """A right that a request requires."""
 
     operation: AclOperation
     kind: ResourceType
@@ -42,12 +42,12 @@ class Right(NamedTuple):
 
 
 ASKED_AGAIN_MAX = 500
-"""Names that are asked about again in one go, once rules have changed: some milliseconds."""
+"""The most names that are checked again at once, after a change of rules: some milliseconds."""
 
 
 class GrantedRights:
-    """What a request was granted, to be asked for again where it acts after a wait. As long as no
-    rule changes, that costs one comparison."""
+    """The rights that a request was granted, which are checked again where it acts after a wait. As
+    long as no rule changes, that costs one comparison."""
 
     __slots__ = ("_access", "_client", "_each", "_instead", "_request", "_revision", "_whole")
 
@@ -60,7 +60,7 @@ class GrantedRights:
         each: AclOperation | None,
         instead: Right | None,
     ) -> None:
-        """`whole`: what the request asks for as a whole; `each`: what it may do to each resource
+        """`whole`: the rights to the request as a whole; `each`: the operation on each resource
         that it names, unless it has the right `instead`."""
         self._access = access
         self._client = client
@@ -71,7 +71,7 @@ class GrantedRights:
         self._instead = instead
 
     def add_each(self, operation: AclOperation) -> None:
-        """What it may do to each resource that it names, beside what it asks for as a whole."""
+        """Add the operation on each resource that the request names to the rights as a whole."""
         self._each = operation
 
     def refusal(self, kind: ResourceType | None = None, name: str = "") -> ErrorCode:
@@ -106,7 +106,7 @@ class GrantedRights:
 
 
 class RequestClient:
-    """Who has sent a request, and what it may do. `may` and `refused` log what they refuse."""
+    """The client of a request, with its rights. `may` and `refused` log refusals."""
 
     __slots__ = ("_access", "_call", "parts")
 
@@ -122,12 +122,12 @@ class RequestClient:
         each: AclOperation | None = None,
         instead: Right | None = None,
     ) -> None:
-        """What the request is about to be asked for, and will have been granted if it is carried
-        out. A change of the rules that comes after this counts."""
+        """Record the rights that the request requires, before they are checked: if it is carried
+        out, they were granted. Later changes of the rules count."""
         call = self._call
         present = call.rights
         if isinstance(present, GrantedRights) and each is not None:
-            # As a whole it was asked before.
+            # The rights as a whole were checked before.
             present.add_each(each)
         else:
             call.rights = GrantedRights(
@@ -136,7 +136,7 @@ class RequestClient:
 
     def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         if kind is ResourceType.TRANSACTIONAL_ID:
-            # Rules name a sink as its users do, not as its members are named.
+            # Rules have the sink's own name, not the names of its members.
             name = coordinated_name(name)
         call = self._call
         return self._access.allows_or_logs(
@@ -147,13 +147,13 @@ class RequestClient:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_quietly(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """For what is left out of an answer without an error."""
+        """Like `may`, without a log line: for items left out of an answer without an error."""
         if kind is ResourceType.TRANSACTIONAL_ID:
             name = coordinated_name(name)
         return self._access.allows(self._call.connection, operation, kind, name)
 
     def may_some(self, operation: AclOperation, kind: ResourceType) -> bool:
-        """Whether there is a resource of that type to which it may do that."""
+        """Whether the client may do the operation on any resource of the type."""
         connection = self._call.connection
         authorizer = self._access.authorizer
         return authorizer.allows_some(connection.principal, connection.peer_host, operation, kind)
@@ -161,7 +161,7 @@ class RequestClient:
     def refused(
         self, operation: AclOperation, kind: ResourceType, names: Iterable[str]
     ) -> Generator[None, None, Collection[str]]:
-        """The names to which it may not do that."""
+        """The names on which the client may not do the operation."""
         refused: dict[str, None] = {}
         for name in names:
             if name not in refused and not self.may_quietly(operation, kind, name):
@@ -180,7 +180,7 @@ class RequestClient:
             )
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """What it may do, as bits."""
+        """The operations that the client may do on the resource, as bits."""
         connection = self._call.connection
         return self._access.authorizer.operations(
             connection.principal, connection.peer_host, kind, name
@@ -191,7 +191,7 @@ class RequestClient:
 
 
 class Asked(NamedTuple, Generic[Req, Resp]):
-    """A request that a guard looks at before its handler."""
+    """A request that a guard checks before its handler."""
 
     client: RequestClient
     call: ApiCall[Resp]
@@ -200,8 +200,8 @@ class Asked(NamedTuple, Generic[Req, Resp]):
 
 
 Guard = Callable[[Asked[Req, Resp]], Steps | None]
-"""Answers a request itself, or has the handler answer what the client may ask for, and adds the
-refusals to the answer."""
+"""Answers a request itself, or has the handler answer the permitted part and adds the refusals to
+the answer."""
 
 
 AnyGuard = Guard[Any, Any]

@@ -1,6 +1,6 @@
-"""What those who look after the cluster have to ask for, and what only brokers may send.
+"""The rights to administer the cluster, and to send what only brokers may send.
 
-What those who look after users and their quotas have to ask for.
+The rights to administer users and their quotas.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ TOPIC_SETTINGS = 2
 
 
 class SettingsOf(Protocol):
-    """Whose settings are asked for, or changed."""
+    """An item of a request about the settings of one resource."""
 
     @property
     def resource_type(self) -> int: ...
@@ -89,7 +89,7 @@ def _settings_refused(
     operation: AclOperation,
     row: Callable[..., Row],
 ) -> Building[tuple[list[Resource], list[Row]]]:
-    """(the resources that may be, rows of the others). Each is asked for by itself."""
+    """Return (permitted resources, rows of the refused ones); each is checked by itself."""
     client.grant(each=operation)
     topics = [item.resource_name for item in resources if _is_topic(item)]
     refused = yield from client.refused(operation, _TOPIC, topics)
@@ -275,8 +275,8 @@ BROKERS_ONLY: Mapping[int, Callable[[int], Refused]] = MappingProxyType(
         7: lambda code: ControlledShutdownResponse(error_code=code),
     }
 )
-"""The APIs that only brokers may send, with the answer to everybody else: it is given without a
-look at the request."""
+"""The APIs for brokers alone, with the answer to other clients: it is given without decoding the
+request."""
 
 leader_and_isr, stop_replica, update_metadata, controlled_shutdown = (
     of_cluster(AclOperation.CLUSTER_ACTION, briefly(refusal)) for refusal in BROKERS_ONLY.values()

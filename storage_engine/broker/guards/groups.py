@@ -1,4 +1,4 @@
-"""What members of groups, and those who look after groups, have to ask for."""
+"""The rights of members of groups, and to administer groups."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
@@ -49,7 +49,7 @@ class OfGroup(Protocol):
 
 
 def of_group(operation: AclOperation) -> Callable[[OfGroup], Iterable[Right]]:
-    """The right to the group that the request names."""
+    """Makes the right to the group that the request names."""
     return lambda request: (Right(operation, _GROUP, request.group_id),)
 
 
@@ -127,7 +127,7 @@ _unfetched_of_group = of_partitions(
 
 
 class HasName(Protocol):
-    """A topic by its name."""
+    """A topic with a name."""
 
     @property
     def name(self) -> str: ...
@@ -196,7 +196,7 @@ def _split_topics(
     topics: Sequence[Named] | None,
     row: Callable[[Named, int], Building[NamedRow]],
 ) -> Building[tuple[list[Named] | None, list[NamedRow]]]:
-    """(the topics that may be asked for, the rows of the others); None stays None."""
+    """Return (permitted topics, rows of the refused ones); None stays None."""
     if topics is None:
         return None, []
     names = [topic.name for topic in topics]
@@ -213,7 +213,7 @@ def _split_topics(
 def _shown(
     client: RequestClient, topics: Iterable[NamedRow], rows: Sequence[NamedRow]
 ) -> Building[list[NamedRow]]:
-    """Adds refusals; of a question for all topics it leaves out what may not be described."""
+    """Add the refusals; topics that the client may not describe are left out."""
     found = []
     for topic in topics:
         if client.may_quietly(AclOperation.DESCRIBE, _TOPIC, topic.name):
@@ -230,7 +230,7 @@ def find_coordinator(asked: Asked[FindCoordinatorRequest, FindCoordinatorRespons
     client, call, request, handler = asked
     kind = _KINDS_OF_KEYS.get(request.key_type)
     if kind is None:
-        # There are no others: the handler says so.
+        # There are no other kinds: the handler refuses it.
         yield from passed(handler, call, request)
         return
     code = REFUSALS[kind]
@@ -258,7 +258,7 @@ def find_coordinator(asked: Asked[FindCoordinatorRequest, FindCoordinatorRespons
 
 
 def itself(name: str) -> str:
-    """The name of a resource that is named alone."""
+    """The name itself: for items that are names."""
     return name
 
 
@@ -313,8 +313,8 @@ delete_groups: ByItem[str, DeleteGroupsRequest, DeleteGroupsResponse] = ByItem(
 
 
 def list_groups(asked: Asked[ListGroupsRequest, ListGroupsResponse]) -> Steps:
-    """Shows all groups to whoever may describe the cluster, to others those that they may
-    describe."""
+    """Show all groups to clients with the right to describe the cluster, to other clients the
+    groups that they may describe."""
     client, call, request, handler = asked
     if not client.may_quietly(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         call.amend = only(

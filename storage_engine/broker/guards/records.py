@@ -1,6 +1,6 @@
-"""What those who write, read and delete records have to ask for.
+"""The rights to write, read and delete records.
 
-Fetch asks for each topic again at each answer (`FetchHandler.may_read`): sessions and waits let
+Fetch checks each topic again at each answer (`FetchHandler.may_read`): sessions and waits let
 requests outlive the rights that they began with.
 """
 
@@ -50,7 +50,7 @@ _TOPIC = ResourceType.TOPIC
 _DENIED_TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 FEW_TOPICS = 20
-"""Topics of a request that are looked up in one step."""
+"""The most topics of a request that are checked in one step."""
 
 
 def produce(asked: Asked[ProduceRequest, ProduceResponse]) -> Steps | None:
@@ -76,7 +76,7 @@ def produce(asked: Asked[ProduceRequest, ProduceResponse]) -> Steps | None:
 
 
 def _with_kept_records(request: ProduceRequest) -> ProduceRequest:
-    """A request that may be worked on in later turns, when the frame's memory is the next one's."""
+    """A request that stays valid in later turns, when the frame's memory is reused."""
     if sum([len(item.records or b"") for item in request.partitions]) >= SCRATCH_BYTES:
         return request
     return request._replace(
@@ -121,7 +121,7 @@ def _refuse_produce(
     call: ApiCall[ProduceResponse], acks: int, rows: Sequence[ProducePartitionResponse]
 ) -> None:
     if acks == 0:
-        # All that such a client can notice.
+        # With acks=0 the client only notices a closed connection.
         call.exchange.skip()
         call.connection.close(_unanswered(rows))
     else:
@@ -139,7 +139,7 @@ def _unwritten(item: ProducePartition, code: ErrorCode) -> ProducePartitionRespo
 
 
 def fetch(asked: Asked[FetchRequest, FetchResponse]) -> Steps | None:
-    """Whoever calls itself a replica must be a broker."""
+    """A fetch with a replica id requires the right of a broker."""
     client, call, request, handler = asked
     if request.replica_id < 0 or client.may_to_cluster(AclOperation.CLUSTER_ACTION):
         return handler(call, request)
@@ -155,7 +155,7 @@ def _refuse_fetch(call: ApiCall[FetchResponse], request: FetchRequest) -> Steps:
 
 
 def unread(topic: str, partition: int) -> FetchPartitionResponse:
-    """What a consumer gets that may not read the topic."""
+    """The answer for a partition that the consumer may not read."""
     return FetchPartitionResponse(topic, partition, int(_DENIED_TOPIC))
 
 

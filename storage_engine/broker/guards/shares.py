@@ -30,14 +30,14 @@ Item = TypeVar("Item")
 Row = TypeVar("Row")
 
 Building = Generator[None, None, Made]
-"""Builds an answer, or a row of one, in steps."""
+"""Builds an answer, or one row of it, in steps."""
 
 Refusal = Callable[[Req, int], Building[Resp]]
 """(request, error code) -> the answer to a request that is refused as a whole."""
 
 
 def briefly(answer: Callable[[int], Resp]) -> Refusal[Any, Resp]:
-    """A refusal that has nothing but the error code."""
+    """A refusal of only the error code."""
 
     def refusal(_request: Any, code: int) -> Building[Resp]:
         yield from ()
@@ -49,13 +49,13 @@ def briefly(answer: Callable[[int], Resp]) -> Refusal[Any, Resp]:
 def whole(
     rights: Callable[[Req], Iterable[Right]], refusal: Refusal[Req, Resp]
 ) -> Guard[Req, Resp]:
-    """Lets the request through when the client has all of the rights."""
+    """The guard that lets a request through when the client has all of the rights."""
 
     return first_asks(rights, refusal, lambda asked: asked.handler(asked.call, asked.request))
 
 
 def of_cluster(operation: AclOperation, refusal: Refusal[Req, Resp]) -> Guard[Req, Resp]:
-    """Asks for a right to the cluster."""
+    """The guard that requires a right to the cluster."""
     right = Right(operation, ResourceType.CLUSTER, CLUSTER_NAME)
     return whole(lambda _request: (right,), refusal)
 
@@ -65,7 +65,7 @@ def first_asks(
     refusal: Refusal[Req, Resp],
     then: Guard[Req, Resp],
 ) -> Guard[Req, Resp]:
-    """Asks for rights to the request as a whole, and then what `then` asks for."""
+    """The guard that requires rights to the request as a whole, and then applies `then`."""
 
     def guard(asked: Asked[Req, Resp]) -> Steps | None:
         client, call, request, _handler = asked
@@ -87,7 +87,7 @@ def _refuse(call: ApiCall[Resp], building: Building[Resp]) -> Steps:
 def each_refused(
     items: Iterable[Item] | None, row: Callable[[Item, int], Building[Row]], code: int
 ) -> Building[list[Row]]:
-    """The refusal of all of these items."""
+    """The rows of these refused items."""
     rows = []
     for item in items or ():
         rows.append((yield from row(item, code)))
@@ -96,7 +96,7 @@ def each_refused(
 
 
 def row_of(make: Callable[[Item, int], Row]) -> Callable[[Item, int], Building[Row]]:
-    """A row that is built in one step."""
+    """Make the builder of a row that is built in one step."""
 
     def row(asked: Item, code: int) -> Building[Row]:
         yield from ()
@@ -106,7 +106,7 @@ def row_of(make: Callable[[Item, int], Row]) -> Callable[[Item, int], Building[R
 
 
 def rows_of(items: Iterable[Item] | None, make: Callable[[Item], Row]) -> Building[list[Row]]:
-    """A row for each of these items."""
+    """Make a row for each item."""
     rows = []
     for item in items or ():
         rows.append(make(item))
@@ -117,7 +117,7 @@ def rows_of(items: Iterable[Item] | None, make: Callable[[Item], Row]) -> Buildi
 def of_partitions(
     topic_row: Callable[..., Row], partition_row: Callable[..., Any], **fields: int
 ) -> Callable[[Any, int], Building[Row]]:
-    """The row of a refused topic, in which each partition has the error and these fields."""
+    """The builder of a refused topic's row, whose partitions have the error and these fields."""
 
     def row(topic: Any, code: int) -> Building[Row]:
         rows = yield from rows_of(
@@ -138,13 +138,13 @@ class ByItem(Generic[Item, Req, Resp]):
     operation: AclOperation
     kind: ResourceType = ResourceType.TOPIC
     items: str = "topics"
-    """The field of the request with the list."""
+    """The field of the request that has the list of items."""
     name: Callable[[Item], str] = attrgetter("name")
-    """The name of the resource that an item is about."""
+    """Returns the name of the resource that an item is about."""
     rows: str = "topics"
-    """The field of the answer with the list."""
+    """The field of the answer that has the list of rows."""
     row: Callable[[Item, int], Building[Any]]
-    """The row of a refused item."""
+    """Builds the row of a refused item."""
     answer_class: Callable[..., Resp]
 
     def __call__(self, asked: Asked[Req, Resp]) -> Steps:
@@ -173,7 +173,7 @@ class ByItem(Generic[Item, Req, Resp]):
 
 
 def with_rows(field_name: str, rows: Sequence[Row]) -> Amend[Resp]:
-    """Adds rows to a list of the answer."""
+    """Make the amendment that adds rows to a list of the answer."""
 
     def amend(answer: Resp) -> Building[Resp]:
         yield from ()
@@ -185,7 +185,7 @@ def with_rows(field_name: str, rows: Sequence[Row]) -> Amend[Resp]:
 
 
 def only(field_name: str, is_shown: Callable[[Any], bool]) -> Amend[Resp]:
-    """Leaves rows out of a list of the answer."""
+    """Make the amendment that leaves rows out of a list of the answer."""
 
     def amend(answer: Resp) -> Building[Resp]:
         shown = []

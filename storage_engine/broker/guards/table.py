@@ -1,4 +1,4 @@
-"""The table of what each API asks for. An API without a row is served to nobody.
+"""The table of the rights that each API requires. An API without a row is served to nobody.
 
     requests of clients    rights to the topics, groups and transactional ids that they name
     requests of brokers    ClusterAction
@@ -26,11 +26,11 @@ from storage_engine.protocol.apis.spec import AnyApi, Req, Resp
 
 
 class GuardRow(NamedTuple):
-    """What an API asks for, in words, and who sees to it."""
+    """The rights that an API requires, in words, and the guard that checks them."""
 
     asks: str
     guard: AnyGuard | None
-    """None where everybody may ask."""
+    """None where every client may send the request."""
 
 
 _NOTHING = GuardRow("nothing", None)
@@ -135,7 +135,7 @@ _CLUSTER: dict[int, GuardRow] = {
 }
 
 _CONNECTION: dict[int, GuardRow] = {17: _NOTHING, 18: _NOTHING, 36: _NOTHING}
-"""SaslHandshake, ApiVersions and SaslAuthenticate come before anybody is known."""
+"""SaslHandshake, ApiVersions and SaslAuthenticate come before the client is authenticated."""
 
 GUARD_ROWS: Mapping[int, GuardRow] = MappingProxyType(
     {**_RECORDS, **_TOPICS, **_GROUPS, **_TRANSACTIONS, **_CLUSTER, **_CONNECTION}
@@ -143,7 +143,7 @@ GUARD_ROWS: Mapping[int, GuardRow] = MappingProxyType(
 
 
 def guarded(parts: GuardParts, spec: AnyApi, handler: AnyHandler) -> AnyHandler:
-    """The handler behind what its API asks for."""
+    """Return the handler behind the guard of its API."""
     row = GUARD_ROWS.get(spec.key)
     assert row is not None, f"the table of guards has no row for {name_of(spec.key)}"
     return handler if row.guard is None else partial(_guard, parts, row.guard, handler)

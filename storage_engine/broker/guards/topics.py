@@ -1,4 +1,4 @@
-"""What those who look for topics, make them and delete them have to ask for.
+"""The rights to describe, create and delete topics.
 
 A topic that the client may not describe is answered alike whether it exists or not.
 """
@@ -53,7 +53,7 @@ _UNKNOWN = -1
 
 
 def metadata(asked: Asked[MetadataRequest, MetadataResponse]) -> None:
-    """A topic that a request creates is asked for by the handler (`may_create`), when it is to be
+    """The right to create a topic is checked by the handler (`may_create`), when the topic is to be
     created."""
     client, call = asked.client, asked.call
     client.parts.when_known(lambda: call.run(_metadata(asked)))
@@ -112,7 +112,7 @@ def _topics_shown(
     *,
     is_all: bool,
 ) -> Building[list[MetadataTopic]]:
-    """Of a question for all topics it leaves out those that were deleted meanwhile."""
+    """Add the authorized operations; for all topics, leave out those deleted meanwhile."""
     shown = []
     for topic in topics:
         yield None
@@ -167,7 +167,7 @@ def _describe_topic_partitions(
 
 
 def describe_cluster(asked: Asked[DescribeClusterRequest, DescribeClusterResponse]) -> Steps:
-    """Everybody may know the brokers, as with Metadata."""
+    """All clients may describe the brokers, as with Metadata."""
     client, call, request, handler = asked
 
     def amend(answer: DescribeClusterResponse) -> Building[DescribeClusterResponse]:
@@ -201,7 +201,7 @@ _CREATED_BY_NAME = ByItem[
 
 
 def create_topics(asked: Asked[CreateTopicsRequest, CreateTopicsResponse]) -> Steps:
-    """Whoever may create in the cluster may create every topic."""
+    """The right to create topics in the cluster is a right to create every topic."""
     client, call, request, handler = asked
     client.grant(each=AclOperation.CREATE, instead=_CREATE_ANY)
 
@@ -224,7 +224,7 @@ def create_topics(asked: Asked[CreateTopicsRequest, CreateTopicsResponse]) -> St
 
 
 def _hide_settings(client: RequestClient, topics: Sequence[_Created]) -> Building[None]:
-    """What a new topic is like is for those who may describe its settings (KIP-525)."""
+    """Hide a new topic's settings from clients without the right to describe them (KIP-525)."""
     for topic in topics:
         yield None
         if not topic.error_code and not client.may_quietly(
@@ -282,8 +282,8 @@ def delete_topics(asked: Asked[DeleteTopicsRequest, DeleteTopicsResponse]) -> St
 def _split_deletions(
     client: RequestClient, topics: Sequence[DeleteTopicsRequest.DeleteTopicState]
 ) -> Building[tuple[list[DeleteTopicsRequest.DeleteTopicState], list[_Deleted]]]:
-    """(what may be deleted, rows of the others). The name of a topic that was named by its id is
-    shown only to whoever may describe it."""
+    """Return (permitted deletions, rows of the others). The name of a topic that was named by its
+    id is shown only to a client that may describe it."""
     kept, rows = [], []
     refused: dict[str, None] = {}
     for topic in topics:

@@ -1,7 +1,7 @@
-"""What transactional producers and the exactly-once sink have to ask for.
+"""The rights of transactional producers and of the exactly-once sink.
 
-A sink is a TransactionalId by its own name: whoever may write to it may join, commit and abort its
-micro-batches. The topics are asked for where partitions are enlisted and written.
+A sink is a TransactionalId by its own name: the right to write to it is the right to join, commit
+and abort its micro-batches. Topics are checked where partitions are enlisted and written.
 """
 
 from collections.abc import Callable, Iterable
@@ -99,7 +99,7 @@ def _with_offsets_of(
 
 
 def init_producer_id(asked: Asked[InitProducerIdRequest, InitProducerIdResponse]) -> Steps | None:
-    """Without a transaction whoever may write to any topic gets an id (KIP-679)."""
+    """Without a transactional id the right to write to any topic suffices (KIP-679)."""
     client, call, request, handler = asked
     name = request.transactional_id
     if name is not None:
@@ -262,7 +262,7 @@ _DESCRIBED_TRANSACTIONS: ByItem[str, DescribeTransactionsRequest, DescribeTransa
 def describe_transactions(
     asked: Asked[DescribeTransactionsRequest, DescribeTransactionsResponse],
 ) -> Steps:
-    """Of a transaction's topics those are shown that the client may describe."""
+    """Show only the topics of a transaction that the client may describe."""
     client, handler = asked.client, asked.handler
 
     def described(
@@ -316,7 +316,7 @@ abort_members = whole(_of_sink, _sink_refused(BatchResponse))
 
 
 def describe_sinks(asked: Asked[DescribeSinksRequest, DescribeSinksResponse]) -> Steps:
-    """Of an attempt's topics those are shown that the client may describe."""
+    """Show only the topics of an attempt that the client may describe."""
     client, call, request, handler = asked
 
     def amend(answer: DescribeSinksResponse) -> Building[DescribeSinksResponse]:
