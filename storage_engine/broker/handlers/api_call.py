@@ -25,15 +25,15 @@ Made = TypeVar("Made")
 
 
 class CallRights(Protocol):
-    """What a request was granted when it was taken up."""
+    """The rights that a request was granted at its start."""
 
     def refusal(self, kind: ResourceType | None = None, name: str = "") -> ErrorCode:
-        """NONE while it is so, as to the request as a whole and to the resource."""
+        """NONE while it has the rights to the request as a whole and to the resource."""
         ...
 
     def refused(self, kind: ResourceType, names: Collection[str]) -> Collection[str] | None:
-        """Those of the resources that it has lost the right to; None where there are too many to
-        ask about in one go."""
+        """The resources that it has lost the right to; None where there are too many to check at
+        once."""
         ...
 
 
@@ -71,27 +71,27 @@ class ApiCall(Generic[Resp]):
         self.client_id = client_id
         self.work = work
         self.figures: RequestFigures | None = None
-        """Where the time of this one is noted, by those who have set the next two, too."""
+        """Counts the duration of this request, with `begun_ns` and `weight`; None: not timed."""
         self.begun_ns: int
         self.weight: int
-        """It is timed for so many."""
+        """The number of requests that this one is counted for."""
         self.is_long = False
         self.shared_as: str | None = None
-        """With whom it takes its turn, if not with its principal."""
+        """The share that the request belongs to in place of its principal's."""
         self.quota: CallQuota | None = None
-        """Of a client that has one."""
+        """The client's quota; None: unlimited."""
         self.spec = spec
         self.version = version
         self.correlation_id = correlation_id
         self.connection = connection
         self.exchange = exchange
         self.amend: Amend[Resp] | None = None
-        """What is done to the answer before it is sent, by those who changed the request."""
+        """Changes the answer before it is sent, for a guard that has changed the request."""
         self.rights: CallRights | None = None
-        """Set where somebody decides on them."""
+        """The granted rights; None without an authorizer."""
 
     def time(self, figures: RequestFigures) -> None:
-        """From now to its answer."""
+        """Measure the time from now to the answer."""
         self.figures, self.weight = figures, figures.weight
         self.begun_ns = figures.now_ns()
 
@@ -118,19 +118,19 @@ class ApiCall(Generic[Resp]):
         self.respond(message)
 
     def run(self, steps: Steps, begun_ns: int | None = None) -> None:
-        """Do work that may be long, of a handler or of a callback of its own. `begun_ns`: as of
+        """Do work that may be long, of a handler or of a callback. `begun_ns` as in
         `LongWork.run`."""
         assert self.work is not None
         self.work.run(self, steps, begun_ns)
 
-    # What was granted may be taken away while a request waits: who acts after a wait asks again.
+    # Rights may be revoked while a request waits: what acts after a wait checks them again.
 
     def refusal(self, kind: ResourceType | None = None, name: str = "") -> ErrorCode:
-        """Why the client may not have this done any more; NONE while it may."""
+        """The reason why the client has lost the right since the start; NONE: it has not."""
         return ErrorCode.NONE if self.rights is None else self.rights.refusal(kind, name)
 
     def check_allowed(self, kind: ResourceType | None = None, name: str = "") -> None:
-        """Raises KafkaError where the client may not have this done any more."""
+        """Raises KafkaError where the client has lost the right since the start."""
         if self.rights is not None:
             code = self.rights.refusal(kind, name)
             if code is not ErrorCode.NONE:
@@ -146,7 +146,7 @@ class ApiCall(Generic[Resp]):
         kind: ResourceType | None = None,
         name: str = "",
     ) -> Callable[Given, Made | ErrorCode]:
-        """What makes an event, or says why there may be none any more."""
+        """Wrap a function that makes an event: it returns an ErrorCode once the right is lost."""
         rights = self.rights
         if rights is None:
             return made
@@ -158,7 +158,7 @@ class ApiCall(Generic[Resp]):
         return checked
 
     def mutate(self, partitions: int) -> None:
-        """Partitions are to be created or deleted. KafkaError where a quota does not allow it."""
+        """Count partitions to be created or deleted. Raises KafkaError where a quota forbids it."""
         if self.quota is not None:
             self.quota.mutate(partitions)
 
@@ -172,18 +172,18 @@ class ApiCall(Generic[Resp]):
             self.failed(error)
         self.release()
 
-    # What LongWork asks for.
+    # The interface for LongWork.
 
     def hold(self) -> None:
-        """Takes no further request of the connection."""
+        """Read no further request of the connection."""
         self.connection.hold()
 
     def release(self) -> None:
-        """Takes the next request of the connection."""
+        """Read the connection's requests again."""
         self.connection.release()
 
     def failed(self, error: Exception) -> None:
-        """Log the error and close the connection: the client learns that there is no answer."""
+        """Log the error and close the connection, so that the client expects no answer."""
         self.connection.request_failed(error)
 
     @property
@@ -192,12 +192,12 @@ class ApiCall(Generic[Resp]):
 
     @property
     def share(self) -> Share:
-        """Whose turn it uses where many wait."""
+        """The share whose turn the request uses."""
         return share_of(self.connection, self.shared_as)
 
     @property
     def owner(self) -> Share:
-        """To whom belongs what it makes: its principal, with the address."""
+        """The owner of the fetch sessions it opens: its principal and address."""
         return self.connection.principal, self.connection.peer_host
 
 
@@ -206,7 +206,7 @@ def _bytes_of(buffers: list[Buffer]) -> int:
 
 
 Handler = Callable[[ApiCall[Resp], Req], Steps | None]
-"""A handler whose lists may be long is a generator: where it yields, others get their turn."""
+"""A handler whose lists may be long is a generator: other work gets its turn at each yield."""
 
 
 AnyCall = ApiCall[Any]
@@ -215,15 +215,15 @@ AnyRefusal = Callable[[int], Any]
 
 
 class ServedApi(NamedTuple):
-    """An API with its handler; `HandlerTable.add` sees to it that they fit."""
+    """An API with its handler; `HandlerTable.add` makes their types agree."""
 
     spec: AnyApi
     handler: AnyHandler
     figures: RequestFigures | None = None
-    """Where the dispatcher counts requests; None: it does not."""
+    """The dispatcher counts the API's requests there; None: it does not."""
     refusal: AnyRefusal | None = None
-    """Makes the answer, from its error code, for whoever may not act as a broker; None: the API is
-    not for brokers alone, or everybody may."""
+    """Makes the answer, from an error code, for clients that may not act as brokers; None: the API
+    is not for brokers alone, or all clients may."""
 
 
 _KEYS = {entry.name: key for key, entry in APIS.items()}
@@ -236,12 +236,12 @@ class HandlerTable:
         self._served: dict[int, ServedApi] = {}
 
     def add(self, spec: ApiSpec[Req, Resp], handler: Handler[Resp, Req]) -> None:
-        """Registers a handler for an API. Each API is registered once."""
+        """Add a handler for an API. Each API is added once."""
         assert spec.key not in self._served, f"{spec.name} has two handlers"
         self._served[spec.key] = ServedApi(spec, handler)
 
     def serve(self, **handlers: AnyHandler) -> None:
-        """Registers handlers by the names of their APIs."""
+        """Add handlers by the names of their APIs."""
         for name, handler in handlers.items():
             self.add(spec_for(_KEYS[name]), handler)
 
@@ -252,20 +252,20 @@ class HandlerTable:
         return iter(self._served)
 
     def wrap(self, wrapped: Callable[[AnyApi, AnyHandler], AnyHandler]) -> None:
-        """Puts something before each handler."""
+        """Replace each handler by what `wrapped` makes of it."""
         self._served = {
             key: each._replace(handler=wrapped(each.spec, each.handler))
             for key, each in self._served.items()
         }
 
     def reserve(self, refusals: Mapping[int, AnyRefusal]) -> None:
-        """These APIs are for brokers alone; everybody else gets the refusals."""
+        """Make these APIs for brokers alone; other clients get the refusals."""
         self._served = {
             key: each._replace(refusal=refusals.get(key)) for key, each in self._served.items()
         }
 
     def count(self, figures_of: Callable[[AnyApi], RequestFigures | None]) -> None:
-        """Has the dispatcher count the requests of each API there."""
+        """Have the dispatcher count each API's requests in its figures."""
         self._served = {
             key: each._replace(figures=figures_of(each.spec)) for key, each in self._served.items()
         }

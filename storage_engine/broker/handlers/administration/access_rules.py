@@ -29,10 +29,10 @@ from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest, Dele
 from storage_engine.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 REQUEST_MAX = 2_000
-"""Rules that one request may create, and filters by which one may delete: each may be a write."""
+"""The most rules, or filters for deletion, of one request: each may be a write."""
 
 DELETED_MAX = 20_000
-"""Patterns with rules that one request may delete."""
+"""The most patterns with rules that one request may delete."""
 
 _OFF = f"no authorizer is configured: set {AUTHORIZER} on all brokers"
 _Resource = DescribeAclsResponse.DescribeAclsResource
@@ -42,7 +42,7 @@ _Removed = _Filtered.DeleteAclsMatchingAcl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRuleHandlers:
-    """Answers the requests about access rules; without an authorizer, that there is none."""
+    """Answers the requests about access rules; without an authorizer, with SECURITY_DISABLED."""
 
     authorizer: Authorizer | None = None
     changes: RuleChanges | None = None
@@ -194,14 +194,14 @@ def _filter(
 def _matching(
     wanted: AclFilter, changed: dict[ResourcePattern, RuleOutcome]
 ) -> Generator[None, None, list[_Removed]]:
-    """The rules that this filter has found, each with what became of it."""
+    """The rows of one filter: the rules that were removed, and the patterns that failed."""
     rows: list[_Removed] = []
     for pattern, (failure, removed) in changed.items():
         yield None
         if not wanted.finds_pattern(pattern):
             continue
         if failure is not None:
-            # Which of the rules it would have found is not known.
+            # The rules that the filter would have removed are not known.
             rows.append(_failed_row(pattern, wanted, failure))
         rows += [_removed_row(pattern, rule) for rule in removed if wanted.finds_rule(rule)]
     return rows

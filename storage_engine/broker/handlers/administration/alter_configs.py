@@ -2,7 +2,7 @@
 
 The settings of each topic or broker are changed all or not at all, whether or not those of others
 succeed. When the answer is sent, ZooKeeper has the settings and this broker applies them; the other
-brokers learn of them soon after. Source: R-TOOL1, KIP-339, KIP-226.
+brokers read them soon after. Source: R-TOOL1, KIP-339, KIP-226.
 """
 
 from collections import Counter
@@ -150,7 +150,7 @@ class AlterConfigsHandlers:
     def _change_loggers(
         self, call: ApiCall[Resp], resource: _Changed, *, validate_only: bool
     ) -> None:
-        """All of them or none. Raises KafkaError."""
+        """Change all of the loggers or none. Raises KafkaError."""
         if resource.resource_name != str(self.broker_id):
             raise KafkaError(
                 f"broker {self.broker_id} can't alter the loggers of broker "
@@ -208,8 +208,8 @@ class AlterConfigsHandlers:
 
 
 def _while_allowed(call: ApiCall[Resp], entity: ConfigEntity, compute: Compute) -> Compute:
-    """The settings are computed when they have been read: by then the client may have lost the
-    right to alter them."""
+    """Check the rights again when the settings are computed: by then, after a read, the client may
+    have lost them."""
 
     def computed(present: Mapping[str, str]) -> dict[str, str]:
         if entity.kind is EntityKind.TOPIC:

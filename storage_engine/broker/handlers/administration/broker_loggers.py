@@ -18,11 +18,11 @@ LEVELS = {
 }
 
 SET, DELETE = 0, 1
-"""Operations of IncrementalAlterConfigs."""
+"""The operations of IncrementalAlterConfigs that are supported."""
 
 
 def levels() -> Iterator[tuple[str, str]]:
-    """(name, level in effect) of each logger, the root's first."""
+    """Yield (name, effective level) of each logger, the root's first."""
     yield ROOT, _named(logging.root.level)
     present = logging.Logger.manager.loggerDict
     for name in sorted(present):
@@ -46,7 +46,7 @@ def check_change(name: str, operation: int, value: str | None) -> None:
 
 
 def change(name: str, operation: int, value: str | None) -> None:
-    """Until the process ends. Without a level of its own a logger has that of its parent."""
+    """Change the level until the process ends; DELETE makes it that of the parent logger."""
     logger = _existing(name)
     logger.setLevel(logging.NOTSET if operation == DELETE else LEVELS[(value or "").upper()])
 
@@ -61,5 +61,5 @@ def _existing(name: str) -> logging.Logger:
 
 
 def _named(level: int) -> str:
-    """The level of Kafka's that lets the same through."""
+    """The name of Kafka's level that lets the same records through."""
     return next((name for name, least in LEVELS.items() if level >= least), "TRACE")

@@ -1,7 +1,7 @@
 """DescribeClientQuotas and AlterClientQuotas, served by any broker.
 
-What is described is what this broker goes by. A change is answered when ZooKeeper has it and this
-broker goes by it; the other brokers learn of it soon after. Source: KIP-546.
+The quotas described are those that this broker applies. A change is answered when ZooKeeper has it
+and this broker applies it; the other brokers apply it soon after. Source: KIP-546.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ OPS_MAX = 2 * len(QuotaKey)
 """The most changes of one entity in a request: each quota once, and some to spare."""
 
 PARTS_MAX = 3
-"""There are three types of parts."""
+"""The number of types of parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class ClientQuotasHandlers:
 
 
 def _name(entry: _Entry) -> frozenset[tuple[str, str | None]]:
-    # One with more parts is refused.
+    # An entity with more parts is refused.
     parts = entry.entity[: PARTS_MAX + 1]
     return frozenset((part.entity_type, part.entity_name) for part in parts)
 
@@ -131,7 +131,7 @@ def _name(entry: _Entry) -> frozenset[tuple[str, str | None]]:
 def _changes(
     call: ApiCall[AlterClientQuotasResponse], who: QuotaEntity, ops: Sequence[_Entry.OpData]
 ) -> Compute:
-    """What becomes of the settings of an entity, among which other things may stand. Raises
+    """Return the function that changes an entity's quotas and keeps its other settings. Raises
     KafkaError."""
     if len(ops) > OPS_MAX:
         raise KafkaError(
@@ -139,14 +139,14 @@ def _changes(
         )
     changes: dict[str, str | None] = {}
     for op in ops:
-        # To be removed, a quota needs no sound value.
+        # A quota that is removed needs no valid value.
         key = checked(who, op.key, 1.0 if op.remove else op.value)
         if key.value in changes:
             raise KafkaError(f"'{op.key}' stands twice", ErrorCode.INVALID_REQUEST)
         changes[key.value] = None if op.remove else setting_of(key, op.value)
 
     def compute(present: Mapping[str, str]) -> dict[str, str]:
-        # They were read: by now the client may have lost the right to change them.
+        # After the read of the settings the client may have lost the right to change them.
         call.check_allowed()
         merged = {**present, **changes}
         return {name: value for name, value in merged.items() if value is not None}

@@ -5,11 +5,11 @@ Settings of topics are read from ZooKeeper at each request, so that any broker g
 answer. Source: R-TOOL1, KIP-226 (sources and synonyms).
 
 ListConfigResources: the topics and brokers of the cluster, which have settings, and the brokers
-once more as what has loggers. Source: KIP-1142.
+once more as resources with loggers. Source: KIP-1142.
 
 DescribeSchemas: the schemas of topics.
 
-A broker that has a replica of a topic answers from what it works by, also while ZooKeeper is away.
+A broker that has a replica of a topic answers from its own settings, also while ZooKeeper is away.
 For other topics it reads ZooKeeper, for a second at most; then its answer is retriable, and the
 client asks a leader of the topic.
 """
@@ -63,8 +63,8 @@ from storage_engine.protocol.messages.list_config_resources import (
 
 FIRST_FLEXIBLE = 4
 LONGEST_STRING = 0x7FFF
-"""What the length before a string can say in earlier versions. The schema of a topic may be longer;
-they get the setting without its value."""
+"""The longest string in bytes before version FIRST_FLEXIBLE. The schema of a topic may be longer;
+older versions get the setting without its value."""
 
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -72,7 +72,7 @@ _Entry = _Result.DescribeConfigsResourceResult
 
 
 class _Synonym(NamedTuple):
-    """A value that a setting has somewhere."""
+    """A value of a setting, with its name and source."""
 
     name: str
     value: str | None
@@ -130,7 +130,7 @@ class DescribeConfigsHandler:
         done: Callable[[_Result], None],
         longest: int | None,
     ) -> None:
-        """`longest`: how many bytes the value of a setting may have in this version."""
+        """`longest`: the most bytes of a setting's value in this version; None: no limit."""
         topic = resource.resource_name
         if topic not in self.metadata:
             text = f"topic '{topic}' does not exist"
@@ -150,7 +150,7 @@ class DescribeConfigsHandler:
                     value = own[name] if is_told else None
                     chain.insert(0, _Synonym(name, value, ConfigSource.TOPIC))
                 if not chain:
-                    # The schema of a topic that has none: clients compare what topics have.
+                    # The schema of an untyped topic: clients compare the settings of topics.
                     continue
                 entries.append(_entry(request, name, setting, chain, read_only=False))
             done(_described(resource, entries))
@@ -201,7 +201,7 @@ class DescribeConfigsHandler:
         return _error(resource, ErrorCode.INVALID_REQUEST, text)
 
     def _of_listener(self, request: DescribeConfigsRequest, name: str) -> _Entry:
-        """A setting that a listener has of its own."""
+        """Describe a setting that a listener has of its own."""
         setting = ListenerKey.parse(name).setting
         chain = [
             _Synonym(name, setting.format(value), source)
@@ -210,7 +210,7 @@ class DescribeConfigsHandler:
         return _entry(request, name, setting, chain, read_only=not setting.live_per_listener)
 
     def _all_brokers(self, request: DescribeConfigsRequest) -> list[_Entry]:
-        """The settings that stand for all brokers; each broker may have others of its own."""
+        """The settings for all brokers; each broker may override them."""
         source = ConfigSource.ALL_BROKERS
         return [
             _entry(
@@ -224,7 +224,7 @@ class DescribeConfigsHandler:
         ]
 
     def _broker_chain(self, setting: Setting) -> list[_Synonym]:
-        """The values that the setting has on this broker; the first is in effect."""
+        """The values of the setting on this broker; the first is in effect."""
         key = setting.broker_key
         return [
             _Synonym(key, setting.format(value), source) for value, source in self.config.chain(key)
@@ -232,7 +232,7 @@ class DescribeConfigsHandler:
 
 
 def _default(setting: Setting) -> list[_Synonym]:
-    """The value that every topic has which sets none; of some settings there is none."""
+    """The default for topics that don't set it; some settings have none."""
     if setting.default is None:
         return []
     return [_Synonym(setting.name, setting.format(setting.default), ConfigSource.DEFAULT)]

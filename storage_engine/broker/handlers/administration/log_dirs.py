@@ -88,7 +88,7 @@ def _described(path: Path, topics: dict[str, list[_Partition]], works: bool) -> 
 
 
 def _space(path: Path) -> tuple[int, int]:
-    """The size of its file system, and how much of it a broker may still write (KIP-827)."""
+    """(bytes of the file system, bytes still free for a broker) (KIP-827)."""
     try:
         usage = shutil.disk_usage(path)
     except OSError:
@@ -97,7 +97,7 @@ def _space(path: Path) -> tuple[int, int]:
 
 
 def _asked(request: DescribeLogDirsRequest) -> Generator[None, None, set[TopicPartition] | None]:
-    """The partitions that are asked for; None: all."""
+    """The requested partitions; None: all."""
     if request.topics is None:
         return None
     asked = set()

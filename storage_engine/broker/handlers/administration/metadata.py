@@ -2,8 +2,8 @@
 
 A broker that has just started answers when the controller has sent it the first metadata.
 
-A leader is named when it has given a sign of life (`leader_probes`, `leader_doubts`), and the
-client, if it asks about certain topics, has heard that the one before it is gone.
+A leader is named when it has answered a probe (`leader_doubts`), and a client that asks about
+certain topics has had an answer without its predecessor.
 
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 
@@ -12,7 +12,7 @@ DescribeCluster: cluster id, controller and live brokers. Source: KIP-700.
 DescribeTopicPartitions: topics in the order of their names, as many partitions as one answer may
 have, and where the next answer begins. Source: KIP-966.
 
-UpdateFeatures: what a cluster's features are at is confirmed, and everything else refused.
+UpdateFeatures: the present levels of the features are confirmed, and all others refused.
 
 All updates of a request are made, or none. Source: KIP-584.
 
@@ -70,19 +70,19 @@ from storage_engine.protocol.messages.update_features import (
 )
 
 MAX_WAIT_MS = 5_000
-"""Shorter than clients wait for an answer, and far longer than a controller needs."""
+"""The longest wait for metadata: clients wait longer for an answer, and a controller needs less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterForClients:
-    """The cluster's id, brokers and topics."""
+    """The cluster's id, brokers and topics, as clients see them."""
 
     cluster_id: str
     broker_id: BrokerId
     metadata: MetadataCache
     doubts: LeaderDoubts
     has_lease: Callable[[], bool]
-    """Whether this broker surely leads what it takes itself to lead."""
+    """Whether this broker surely leads the partitions that it takes itself to lead."""
     scheduler: Scheduler
 
     def brokers_at(self, listener: str) -> list[BrokerInfo]:
@@ -100,11 +100,11 @@ class ClusterForClients:
         return others or every
 
     def leaders_among(self, brokers: Iterable[BrokerInfo]) -> frozenset[BrokerId]:
-        """Those of the brokers that clients may be sent to as leaders."""
+        """The ids of the brokers that clients may be sent to as leaders."""
         return frozenset(broker.broker_id for broker in brokers) - self.doubts.current()
 
     def when_known(self, answer: Callable[[], None]) -> None:
-        """Call `answer` as soon as there is metadata, or without any when MAX_WAIT_MS are over."""
+        """Call `answer` once there is metadata, or without any after MAX_WAIT_MS."""
         metadata = self.metadata
         if metadata.is_initialized:
             answer()
@@ -126,18 +126,18 @@ log = ClientLog(__name__)
 
 
 class LivePeers(NamedTuple):
-    """The live brokers, and those of them that are named as leaders."""
+    """The live brokers, and the brokers among them that are named as leaders."""
 
     brokers: frozenset[BrokerId]
     leaders: frozenset[BrokerId]
     untold: frozenset[BrokerId] = frozenset()
-    """Brokers of which the client does not know yet that they are gone."""
+    """Brokers that have gone since the client's last answer."""
     replaced: Mapping[TopicPartition, BrokerId] = MappingProxyType({})
-    """Partitions that brokers led which have just gone."""
+    """Partitions whose leaders have just gone, with these former leaders."""
 
     @classmethod
     def of(cls, cluster: ClusterForClients, listener: str) -> "LivePeers":
-        """For a client that wants to know how the cluster is, not where to write."""
+        """The peers for a client that asks for the state of the cluster, not where to write."""
         brokers = cluster.brokers_at(listener)
         live = frozenset(broker.broker_id for broker in brokers)
         return cls(live, cluster.leaders_among(brokers))
@@ -152,7 +152,7 @@ class MetadataHandler:
     topic_admin: TopicAdmin
     config: DynamicConfig
     may_create: Callable[[ApiCall[MetadataResponse], str], bool] | None = None
-    """Whether the client may create a topic by asking for it; None where everybody may."""
+    """Whether the client may create a topic by asking for it; None where every client may."""
 
     def handle(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> None:
         def respond() -> None:
@@ -161,10 +161,10 @@ class MetadataHandler:
         self.cluster.when_known(lambda: self.probes.ask(self._named(request), respond))
 
     def _named(self, request: MetadataRequest) -> Iterator[str]:
-        """The topics that the client asks about; none for all of the cluster."""
+        """The topics that the request names; none for all topics."""
         yield from request.topics or ()
         for topic_id in request.topic_ids:
-            # An id of no topic counts as one that is looked at.
+            # The id of an unknown topic counts as a topic, too.
             yield self.cluster.metadata.topic_name(topic_id) or ""
 
     def _respond(self, call: ApiCall[MetadataResponse], request: MetadataRequest) -> Steps:
@@ -173,8 +173,8 @@ class MetadataHandler:
         live = LivePeers(
             frozenset(broker.broker_id for broker in brokers),
             self.cluster.leaders_among(brokers),
-            # Who asks about the whole cluster wants to know how it is, not where to write. Who asks
-            # about no topic hears of no leader.
+            # A request for the whole cluster asks for its state, not where to write. One for no
+            # topic gets no leader.
             self.cluster.doubts.untold(call.connection.number)
             if request.topics or (request.topic_ids and request.topics is not None)
             else frozenset(),
@@ -236,7 +236,7 @@ class MetadataHandler:
         )
 
     def _create(self, call: ApiCall[MetadataResponse], topic: str) -> ErrorCode:
-        """Begins to create the topic; the client retries until it has leaders."""
+        """Begin to create the topic; the client retries until it has leaders."""
 
         def check_allowed() -> None:
             if self.may_create is not None and not self.may_create(call, topic):
@@ -337,7 +337,7 @@ class DescribeTopicPartitionsHandler:
 
     cluster: ClusterForClients
     most_partitions: int
-    """Of one answer, whatever the client asks for."""
+    """The most partitions of one answer, whatever the client's limit."""
 
     def handle(
         self,

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments: served by the controller.
 
 A request is checked, written into the admin node that tools write too, and answered; the controller
-carries out what is written there. Source: R-CTL8, KIP-455.
+carries out the node's content. Source: R-CTL8, KIP-455.
 
 ElectLeaders: served by the controller.
 
@@ -105,7 +105,7 @@ def alter(
 def _check(
     acting: ActingController, partition: TopicPartition, target: Target, *, factor_may_change: bool
 ) -> None:
-    """Raises KafkaError."""
+    """Raises KafkaError when the target is not possible."""
     core = acting.core
     info = core.topic(partition.topic)
     present = info.assigned(partition.partition) if info is not None else None
@@ -126,7 +126,7 @@ def _check(
 
 
 def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:
-    """The replicas to ask for in order to cancel. Raises KafkaError."""
+    """The target that cancels a reassignment. Raises KafkaError."""
     info = acting.core.topic(partition.topic)
     present = info.assigned(partition.partition) if info is not None else None
     if present is None:
@@ -135,7 +135,7 @@ def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:
         raise KafkaError(
             f"{partition} is not being reassigned", ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         )
-    # If it has not begun it may be about to: to stay is asked for like any other target.
+    # A move that has not begun may be about to: the present replicas become the target.
     return present.replicas if present.reassignment is None else present.reassignment.original
 
 
@@ -199,7 +199,7 @@ def list_ongoing(
 def _asked(
     topics: Sequence[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None,
 ) -> set[TopicPartition] | None:
-    """The partitions that are asked for; None: all."""
+    """The requested partitions; None: all."""
     if topics is None:
         return None
     return {
@@ -266,7 +266,7 @@ def elect_leaders(
 
 
 def _named(request: ElectLeadersRequest) -> Generator[None, None, list[TopicPartition] | None]:
-    """The partitions that are named, each once; None: all."""
+    """The partitions that the request names, each once; None: all."""
     if request.topic_partitions is None:
         return None
     named: dict[TopicPartition, None] = {}
@@ -280,7 +280,7 @@ def _named(request: ElectLeadersRequest) -> Generator[None, None, list[TopicPart
 def _split(
     acting: ActingController, named: Sequence[TopicPartition] | None
 ) -> Generator[None, None, tuple[list[TopicPartition], dict[TopicPartition, ErrorCode]]]:
-    """The partitions that there are, and the codes of the others."""
+    """(existing partitions, error codes of the others)."""
     unknown: dict[TopicPartition, ErrorCode] = {}
     partitions: list[TopicPartition] = []
     for tp in sorted(acting.core.states()) if named is None else named:

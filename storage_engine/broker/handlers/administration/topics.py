@@ -18,11 +18,11 @@ The outcomes of a request that creates, deletes or grows topics.
 Each topic succeeds or fails by itself; the request is answered once, when all outcomes are known or
 when the client's timeout is over.
 
-A topic's outcome is known when the controller is done with it and has told all live brokers. Kafka
-waits for the controller's own metadata alone, so that a client that asks another broker must ask
-again; and here the controller's broker is told like the others. The wait is short where all brokers
-take orders. One that does not makes nothing fail: it is waited for a few seconds (`when_told`),
-or until the client's timeout, and then the topic counts as made, grown or deleted, which it is.
+A topic's outcome is known when the controller is done with it and all live brokers have the new
+metadata. Kafka waits for the controller's own metadata alone, so that a client that asks another
+broker must ask again; and here the controller's broker gets metadata like the others. The wait is
+short. A broker that takes no orders fails nothing: it is waited for a few seconds (`when_told`), or
+until the client's timeout, and then the topic counts as created, grown or deleted, which it is.
 """
 
 from collections import Counter
@@ -85,21 +85,21 @@ class TopicOutcomes:
         controller: ControllerRunner,
         scheduler: Scheduler,
     ) -> None:
-        """`answer` gets the outcomes by name, and responds."""
+        """`answer` receives the outcomes by name, and responds."""
         self._call = call
         self._answer = answer
         self._controller = controller
         self._outcomes: dict[str, TopicOutcome] = {}
         self._open = set(names)
         self._decided: set[str] = set()
-        """The open ones that have succeeded, and of which brokers are being told."""
+        """Topics without an outcome that are done, but not known to all brokers yet."""
         delay_ms = max(0, min(timeout_ms, LONGEST_WAIT_MS))
         self._deadline = RequestDeadline(scheduler, delay_ms, self._expire)
         if not self._open:
             self._finish()
 
     def settle(self, name: str, outcome: TopicOutcome) -> None:
-        """The outcome of one topic; the first one counts."""
+        """Set the outcome of one topic; the first one counts."""
         if name in self._open:
             self._open.discard(name)
             self._outcomes[name] = outcome
@@ -107,12 +107,12 @@ class TopicOutcomes:
                 self._finish()
 
     def waits_for(self, name: str) -> bool:
-        """Whether a write that ZooKeeper did not answer should be looked at again. A broker that is
-        no longer the controller answers its clients, and they ask the next controller."""
+        """Whether to read a topic again after a write without an answer. A broker that is no longer
+        the controller answers its clients, and they ask the next controller."""
         return name in self._open and self._controller.acting is not None
 
     def on_topic_written(self, info: TopicInfo, failure: TopicOutcome) -> None:
-        """A topic's node is written, or not: it is settled when all its partitions have leaders."""
+        """A topic's node was written or not; the topic is done when its partitions have leaders."""
         acting = self._controller.acting
         if failure is None and acting is not None:
             acting.topic_changed(info, lambda outcome: self.on_decided(info.topic, outcome))
@@ -121,8 +121,8 @@ class TopicOutcomes:
             self.settle(info.topic, failure or replaced())
 
     def on_decided(self, name: str, failure: TopicOutcome) -> None:
-        """The controller is done with a topic, or not: it is settled when brokers know that. Who
-        asks one of them next would else be told of the past."""
+        """The controller is done with a topic, or has failed; it is settled when the brokers know
+        it: a client that asks one of them next must not get old metadata."""
         acting = self._controller.acting
         if failure is not None or acting is None:
             self.settle(name, failure)
@@ -183,17 +183,17 @@ def write_each(
 
 
 def code_of(outcome: TopicOutcome) -> int:
-    """The error code of an answer."""
+    """The error code in the response."""
     return 0 if outcome is None else int(outcome.code)
 
 
 def text_of(outcome: TopicOutcome) -> str | None:
-    """The error message of an answer."""
+    """The error message in the response."""
     return None if outcome is None else str(outcome)
 
 
 def duplicates(names: Iterable[str]) -> set[str]:
-    """The names that stand there more than once."""
+    """The names that occur more than once."""
     return {name for name, count in Counter(names).items() if count > 1}
 
 
@@ -254,7 +254,7 @@ class CreateTopicsHandler:
         )
 
     def _describe(self, result: _Created, plan: PlannedTopic, *, with_settings: bool) -> None:
-        """Says what the topic is like (KIP-525). Guards hide it from who may not know."""
+        """Describe the new topic (KIP-525). Guards hide it from clients without the right."""
         assignment = plan.info.assignment
         result.topic_id = plan.info.topic_id
         result.num_partitions = len(assignment)
@@ -272,7 +272,7 @@ class CreateTopicsHandler:
             ]
 
     def _plan(self, topic: CreateTopicsRequest.CreatableTopic) -> PlannedTopic:
-        """Raises KafkaError."""
+        """Check and plan a new topic. Raises KafkaError."""
         acting = acting_controller(self.controller)
         check_not_internal(topic.name, "create")
         if acting.core.topic(topic.name) is not None:
@@ -360,7 +360,7 @@ class CreatePartitionsHandler:
         return grown, topic.count - len(info.assignment)
 
     def _present(self, name: str) -> TopicInfo:
-        """The topic as it is. Raises KafkaError."""
+        """The existing topic. Raises KafkaError."""
         acting = acting_controller(self.controller)
         check_not_internal(name, "grow")
         info = acting.core.topic(name)
@@ -440,8 +440,7 @@ class DeleteTopicsHandler:
         return name, self.metadata.topic_id(name) or topic_id
 
     def _present(self, name: str | None, key: str) -> tuple[str, int]:
-        """The name of a topic that can be deleted, and its number of partitions. Raises
-        KafkaError."""
+        """The name and number of partitions of a topic that can be deleted. Raises KafkaError."""
         if not self.config.flag("delete.topic.enable"):
             raise KafkaError("delete.topic.enable is false", ErrorCode.TOPIC_DELETION_DISABLED)
         acting = acting_controller(self.controller)
@@ -470,7 +469,7 @@ class DeleteTopicsHandler:
 
 
 def _topics_of(request: DeleteTopicsRequest) -> list[tuple[str | None, UUID]]:
-    """(name, id) of each: by names before version 6, by either from it on."""
+    """(name, id) of each topic: by name before version 6, by either since."""
     if request.topics:
         return [(item.name, item.topic_id) for item in request.topics]
     return [(name, NO_TOPIC_ID) for name in request.topic_names]

@@ -1,9 +1,9 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials, served by any broker.
 
 The credentials of one user are changed all or not at all, in one conditional write; when the answer
-is sent, this broker works by them, and the others do soon after. Source: KIP-554.
+is sent, this broker applies them, and the others do soon after. Source: KIP-554.
 
-What becomes of a user's SCRAM credentials by an AlterUserScramCredentials: pure functions.
+A user's SCRAM credentials after an AlterUserScramCredentials: pure functions.
 
 Source: KIP-554.
 """
@@ -47,14 +47,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramDeletion:
-    """A credential to remove; `mechanism` by its number in the protocol."""
+    """A credential to remove; `mechanism` is its number in the protocol."""
 
     mechanism: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramUpsertion:
-    """A credential to make or to replace."""
+    """A credential to create or to replace."""
 
     mechanism: int
     iterations: int
@@ -79,7 +79,7 @@ def check_user(user: str) -> None:
 
 
 def checked(changes: Sequence[ScramChange]) -> dict[ScramMechanism, ScramCredential | None]:
-    """The new credential of each mechanism, None to remove it. Raises KafkaError."""
+    """The new credential of each mechanism; None removes it. Raises KafkaError."""
     result: dict[ScramMechanism, ScramCredential | None] = {}
     for change in changes:
         mechanism = ScramMechanism.of_code(change.mechanism)
@@ -106,7 +106,7 @@ def applied(
     current: Mapping[str, str],
     changes: Mapping[ScramMechanism, ScramCredential | None],
 ) -> dict[str, str]:
-    """The settings of the user afterwards. Raises KafkaError where there is nothing to remove."""
+    """The user's settings after the changes. Raises KafkaError where there is nothing to remove."""
     result = dict(current)
     for mechanism, credential in changes.items():
         if credential is not None:
@@ -145,10 +145,10 @@ def _unacceptable(text: str) -> KafkaError:
 
 
 USERS_MAX = 1000
-"""Users that one request may name: each costs reads or writes of ZooKeeper."""
+"""The most users that one request may name: each costs reads or writes of ZooKeeper."""
 
 READ_AT_ONCE = 100
-"""Users that are read together: between two such reads others get their turn."""
+"""The number of users read together: other requests get their turn between two such reads."""
 
 _Row = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 _AlterRow = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
@@ -156,7 +156,7 @@ _AlterRow = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredentialHandlers:
-    """Answers both."""
+    """Answers DescribeUserScramCredentials and AlterUserScramCredentials."""
 
     metadata_store: MetadataStore
     config_store: ConfigStore

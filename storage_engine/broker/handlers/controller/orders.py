@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 
 
 def acting_controller(controller: ControllerRunner) -> ActingController:
-    """Raises KafkaError NOT_CONTROLLER on every other broker, and while the controller loads."""
+    """Raises KafkaError NOT_CONTROLLER on other brokers, and while the controller loads."""
     acting = controller.acting
     if acting is None or not acting.loaded:
         raise KafkaError(
@@ -115,7 +115,7 @@ class StopReplicaHandler:
 
 
 def stop(replicas: ReplicaManager, tp: TopicPartition, *, delete: bool) -> ErrorCode:
-    """Stop one replica, and delete it where that is wanted; the error says why it can't be."""
+    """Stop one replica, and delete it if asked to; return the error that prevented it, or NONE."""
     try:
         replicas.stop(tp, delete=delete)
     except LogStorageError as failure:
@@ -131,7 +131,7 @@ def stop(replicas: ReplicaManager, tp: TopicPartition, *, delete: bool) -> Error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullOrders:
-    """Counts the parts of full orders, and ends what they leave out."""
+    """Tracks the parts of full orders, and stops or deletes the replicas that they don't name."""
 
     broker_id: BrokerId
     replicas: ReplicaManager
@@ -140,7 +140,7 @@ class FullOrders:
     named: NamedReplicas
 
     def begin(self, request: LeaderAndIsrRequest) -> bool:
-        """Begins a part; returns False when a part before it is missing."""
+        """Begin a part; return False when a part before it is missing."""
         if not self.named.expects(request):
             log.error("order refused: its part %d came without those before", request.part)
             return False
@@ -149,7 +149,7 @@ class FullOrders:
         return True
 
     def end(self, request: LeaderAndIsrRequest) -> None:
-        """The part is carried out completely."""
+        """Note that the part is carried out; the last one ends the order."""
         partitions = {TopicPartition(item.topic, item.partition) for item in request.partitions}
         self.named.note(request, partitions)
         if not request.goes_on:
@@ -163,8 +163,8 @@ class FullOrders:
                 self.replicas.stop(partition.topic_partition, delete=False)
 
     def _delete_all_but(self, named: set[TopicPartition]) -> None:
-        """Delete replicas that went to other brokers while this one was away: the controller does
-        not wait for the dead."""
+        """Delete replicas that moved to other brokers while this one was away: the controller does
+        not wait for dead brokers."""
         unknown = []
         for tp in sorted(self.replicas.logs_here().keys() - named):
             known = (self.metadata.partitions(tp.topic) or {}).get(tp.partition)
@@ -235,8 +235,8 @@ class LeaderAndIsrHandler:
         )
 
     def _endpoint(self, leader: LiveLeader) -> Endpoint:
-        """The address by which this broker connects to that one: the controller's own choice may be
-        another listener, in a rolling change of it."""
+        """The address by which this broker connects to the leader: the controller may use another
+        listener, in a rolling change of it."""
         host, port = leader.host, leader.port
         known = self.metadata.brokers.get(leader.broker_id)
         if known is not None and known.endpoints:
@@ -294,7 +294,7 @@ class UpdateMetadataHandler:
 
 
 LONGEST_WAIT_MS = 10_000
-"""After this time the answer names the partitions that no other broker could take over."""
+"""After this time the answer names the partitions that could not be moved yet."""
 
 
 def controlled_shutdown(

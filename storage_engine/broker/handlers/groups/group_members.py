@@ -49,10 +49,10 @@ FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT = 9
 FIRST_LEAVE_OF_MANY = 3
 
 PROTOCOLS_MAX = 100
-"""The most protocols that a member may offer: every join looks for those that all members share."""
+"""The most protocols of a member: each join looks for the protocols that all members have."""
 
 LEAVING_MAX = 1000
-"""Members that leave with one request: they leave in one step of the coordinator."""
+"""The most members of one LeaveGroup: they leave in one step of the coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class FindCoordinatorHandler:
     def _at_listener(
         self, call: ApiCall[FindCoordinatorResponse], coordinator: BrokerInfo | None
     ) -> BrokerInfo | None:
-        """The coordinator as the client can reach it, if it is alive as far as is known."""
+        """The coordinator at the client's listener; None if it is dead, in doubt or not there."""
         if coordinator is None or coordinator.broker_id in self.cluster.doubts.current():
             return None
         for broker in self.cluster.brokers_at(call.connection.listener_name):

@@ -9,7 +9,7 @@ AddOffsetsToTxn and TxnOffsetCommit: the offsets of a group as part of a produce
 Offsets are appended only while the group's partition of the offsets topic is known to be part of
 the transaction, as batches of records are; with TxnOffsetCommit 5 it is enlisted here. That is
 checked when the coordinator steps the commit, whatever the commit has waited for: behind the
-transaction's marker it would open another one that nobody ends. Source: KIP-98, KIP-447, KIP-890.
+transaction's marker it would open another one that never ends. Source: KIP-98, KIP-447, KIP-890.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -251,7 +251,7 @@ def _respond_many(
 def _rows(
     row_class: Callable[..., Row], topics: _AskedTopics | None, answer: Answer
 ) -> Generator[None, None, dict[str, list[Row]]]:
-    """The partitions of `topics` with their offsets; None stands for all that have one."""
+    """The rows of `topics` with their offsets; None: of all partitions that have one."""
     read = answer if isinstance(answer, OffsetsRead) else OffsetsRead(request=0)
     known = {*read.offsets, *read.unstable, *read.unreadable}
     wanted = sorted(known) if topics is None else _partitions(topics)
@@ -402,7 +402,7 @@ class TxnOffsetCommitHandler:
         partition: HostedPartition,
         verification: TransactionVerification,
     ) -> EventOf:
-        """The commit, as long as nothing has happened to the transaction since `verification`."""
+        """Make the commit's event, unless something has happened to the transaction since."""
         guards = partition.guards
 
         def event_of(number: int, at: Moment) -> CommitOffsets | ErrorCode:
@@ -429,7 +429,7 @@ class TxnOffsetCommitHandler:
 
 
 def _known_to_clients(code: ErrorCode, version: int) -> ErrorCode:
-    """The error that a client of this version knows in this place."""
+    """The error that clients of this version expect."""
     if code in ASK_AGAIN and code is not ErrorCode.NOT_COORDINATOR:
         return (
             code

@@ -43,32 +43,32 @@ from storage_engine.protocol.messages.offset_commit import OffsetCommitRequest
 from storage_engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 NAME_MAX_BYTES = 16_384
-"""The longest group, member or instance id, or name of a protocol: a string in a record has 32767
-bytes at most, and a member id is made of others."""
+"""The longest group, member or instance id, or protocol name: a string in a record has 32767 bytes
+at most, and a member id contains others."""
 
 COMMIT_MAX_BYTES = 8 << 20
-"""The largest commit, about: it is one batch, of at most 16 MiB."""
+"""The approximate limit of a commit: it is one batch, of at most 16 MiB."""
 
 COMMITTED_OFFSET_BYTES = 400
-"""The size of a committed offset beside its metadata, with the longest topic name."""
+"""The size of a committed offset without its metadata, with the longest topic name."""
 
 LATEST_MS = (1 << 63) - 1
-"""A time in a record is an int64: a client may want its offsets kept for longer than there is."""
+"""The latest time in a record, an int64: a client may ask for a longer retention."""
 
 TOO_MANY_TO_ASK = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""The answer to a request that names so many topics that its rights can't be asked for again in one
-go, when rules have changed while it waited: every client sends it again."""
+"""The answer to a request with too many topics to check at once, when rules have changed while it
+waited: every client sends it again."""
 
 Row = TypeVar("Row")
 
 EventOf = Callable[[int, Moment], Event | ErrorCode]
-"""Makes an event from the number of the request and the time of the step; an ErrorCode in its place
-says why there may be none any more."""
+"""Makes an event from the number of the request and the time of the step, or returns an ErrorCode
+when the request is no longer possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequests:
-    """The way to the coordinators of groups on this broker."""
+    """The coordinators of groups on this broker, for handlers."""
 
     coordinators: GroupCoordinators
     config: DynamicConfig
@@ -76,7 +76,7 @@ class GroupRequests:
     clock: Clock
 
     def ask(self, group_id: str, event_of: EventOf, on_answer: Callable[[Answer], None]) -> None:
-        """Submits an event to the group's coordinator, if it is on this broker."""
+        """Submit an event to the group's coordinator, if it is on this broker."""
         self.coordinators.request(
             group_id, lambda number: event_of(number, moment(self.clock)), on_answer
         )
@@ -84,8 +84,8 @@ class GroupRequests:
     def ask_in_time(
         self, group_id: str, event_of: EventOf, on_answer: Callable[[Answer], None]
     ) -> None:
-        """Like `ask`, for offsets. After `offsets.commit.timeout.ms` without an answer it returns
-        COORDINATOR_NOT_AVAILABLE, and the outcome is open."""
+        """Like `ask`, for offsets. After `offsets.commit.timeout.ms` without an answer, answer with
+        COORDINATOR_NOT_AVAILABLE; the outcome is open."""
         late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         deadline = RequestDeadline(
             self.scheduler,
@@ -102,7 +102,7 @@ class GroupRequests:
     def offsets_to_commit(
         self, metadata: MetadataCache, *, retention_ms: int = -1
     ) -> "OffsetsToCommit":
-        """A commit that begins now."""
+        """Make an empty commit with the present time."""
         return OffsetsToCommit(
             metadata,
             metadata_max_bytes=self.config.integer("offset.metadata.max.bytes"),
@@ -121,7 +121,7 @@ def fresh_member_id(prefix: str) -> str:
 
 
 class OffsetsToCommit:
-    """The partitions of a commit: what can be stored, and why the rest can't."""
+    """The partitions of a commit: the offsets that can be stored, and the errors of the others."""
 
     def __init__(
         self,
@@ -131,8 +131,8 @@ class OffsetsToCommit:
         wall_ms: int,
         retention_ms: int = -1,
     ) -> None:
-        """`metadata_max_bytes`: of one offset; `retention_ms`: how long the offsets are kept, -1
-        for as long as the broker's settings say."""
+        """`metadata_max_bytes`: the limit of one offset's metadata; `retention_ms`: how long the
+        offsets are kept, -1: as the broker's settings say."""
         self._metadata = metadata
         self._metadata_max_bytes = metadata_max_bytes
         self._wall_ms = wall_ms
@@ -147,7 +147,7 @@ class OffsetsToCommit:
         topics: Sequence[OffsetCommitRequest.OffsetCommitRequestTopic]
         | Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic],
     ) -> Steps:
-        """`topics` as in OffsetCommit and TxnOffsetCommit."""
+        """Add the offsets of these topics, as in OffsetCommit and TxnOffsetCommit."""
         wall_ms, retention_ms = self._wall_ms, self._retention_ms
         expire_ms = NO_EXPIRY if retention_ms < 0 else min(wall_ms + retention_ms, LATEST_MS)
         size = 0
@@ -177,7 +177,7 @@ class OffsetsToCommit:
 
     def still_there(self) -> dict[TopicPartition, OffsetRecord]:
         """The offsets that can still be stored: a topic may have been deleted while the commit
-        waited, and nobody would delete offsets that are committed for it afterwards."""
+        waited, and offsets committed for it afterwards would never be deleted."""
         known = self._metadata.partitions
         for tp in [tp for tp in self.offsets if tp.partition not in (known(tp.topic) or {})]:
             del self.offsets[tp]
@@ -185,7 +185,7 @@ class OffsetsToCommit:
         return self.offsets
 
     def still_possible(self, call: ApiCall[Resp]) -> dict[TopicPartition, OffsetRecord] | ErrorCode:
-        """The offsets that can still be stored, and for which the client may still read; an error
+        """The offsets that can still be stored and whose topics the client may still read; an error
         where there are none."""
         offsets = self.still_there()
         if not offsets:
@@ -199,12 +199,12 @@ class OffsetsToCommit:
         return offsets or ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def settle(self, code: ErrorCode) -> None:
-        """The same for all that could be stored."""
+        """Set the code of all partitions in `offsets`."""
         for tp in self.offsets:
             self.codes[tp] = code
 
     def refuse(self, code: ErrorCode) -> None:
-        """The same for all."""
+        """Set the code of all partitions."""
         self.codes = dict.fromkeys(self.codes, code)
 
     def rows(self, row_class: Callable[..., Row]) -> Generator[None, None, dict[str, list[Row]]]:
@@ -219,7 +219,7 @@ class OffsetsToCommit:
 
 DEAD = "Dead"
 CLASSIC = "classic"
-"""The type of all groups here."""
+"""The type of every group of this broker."""
 
 _Described = DescribeGroupsResponse.DescribedGroup
 

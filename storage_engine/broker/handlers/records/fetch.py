@@ -39,7 +39,7 @@ from storage_engine.protocol.apis.fetch import (
 from storage_engine.protocol.fetch_session import NO_SESSION_EPOCH
 
 Unreadable = Callable[[ApiCall[FetchResponse], int, Iterable[str]], Collection[str]]
-"""(call, replica id, topics) -> those of the topics that the client may not read."""
+"""(call, replica id, topics) -> the topics that the client may not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class FetchHandler:
     metadata: MetadataCache
     leaders: CurrentLeaders
     unreadable: Unreadable | None = None
-    """Those of the topics that a consumer may not read; None where everybody may read all."""
+    """Returns the topics that a consumer may not read; None where all clients may read all."""
 
     def handle(self, call: ApiCall[FetchResponse], request: FetchRequest) -> Steps:
         if request.replica_id >= 0 and ends_long_poll(request):
@@ -88,7 +88,7 @@ def _with_each_once(request: FetchRequest) -> Generator[None, None, FetchRequest
 
 
 def _few_each(partitions: Sequence[FetchPartition]) -> list[Sequence[FetchPartition]]:
-    """Slices of them, one at least."""
+    """Slices of at most FEW_PARTITIONS, at least one."""
     if len(partitions) <= FEW_PARTITIONS:
         return [partitions]
     starts = range(0, len(partitions), FEW_PARTITIONS)
@@ -97,19 +97,19 @@ def _few_each(partitions: Sequence[FetchPartition]) -> list[Sequence[FetchPartit
 
 @dataclass(slots=True)
 class _Answering:
-    """A fetch that is not answered yet."""
+    """A fetch on its way to its answer."""
 
     handler: FetchHandler
     call: ApiCall[FetchResponse]
     fetch: SessionFetch
     request: FetchRequest
-    """Names all partitions that are looked at, by the names of their topics."""
+    """The request with all partitions to read, by the names of their topics."""
     asked_for: list[str | None] | None = None
-    """By place the name of the topic, whose right is asked for again at the answer, or None where
-    it was missing at the start; None as a whole where everybody may read all."""
+    """By position the topic whose right is checked again at the answer, or None where the right was
+    missing at the start; None as a whole where all clients may read all."""
 
     def begin(self) -> Steps:
-        """The first look at all partitions."""
+        """Read all partitions for the first time; answer or wait."""
         asked, reader, session = self.request, self.handler.reader, self._live_session
         clock = None if session is None else session.clock
         partitions: list[FetchPartition] = []
@@ -126,7 +126,7 @@ class _Answering:
         self.request = asked.of(partitions)
         may_wait = asked.max_wait_ms > 0 and asked.min_bytes > 0
         may_wait &= self._live_session is not None and self.call.version < FIRST_WITH_TOPIC_IDS
-        # A follower's that has everything waits for news of its session without a read.
+        # The fetch of a follower that has everything waits for its session's news without a read.
         if not (has_everything and may_wait and self._waits(FetchRead())):
             read = yield from self._read()
             if read.is_enough(self.request) or not self._waits(read):
@@ -134,14 +134,14 @@ class _Answering:
 
     @property
     def _live_session(self) -> FollowerSession | None:
-        """A follower's session that has had no later request."""
+        """The follower's session, if this is its latest request."""
         session = self.fetch.session
         if isinstance(session, FollowerSession) and session.epoch == self.fetch.epoch:
             return session
         return None
 
     def _by_names(self, asked: Sequence[FetchPartition]) -> Sequence[FetchPartition] | None:
-        """The partitions with their topics' names; None when the request was refused instead."""
+        """The partitions with their topics' names; None when the request was refused."""
         if self.call.version < FIRST_WITH_TOPIC_IDS:
             return asked
         try:
@@ -151,8 +151,8 @@ class _Answering:
             return None
 
     def _readable(self, named: Sequence[FetchPartition]) -> Sequence[FetchPartition]:
-        """The partitions with an unknown topic in place of each that the consumer may not read:
-        that is answered at once, whatever there is."""
+        """Replace each topic that the consumer may not read by an unknown one, which is answered at
+        once, whatever records there are."""
         unreadable, replica_id = self.handler.unreadable, self.request.replica_id
         if unreadable is None or replica_id >= 0:
             return named
@@ -169,7 +169,7 @@ class _Answering:
     def _permitted(
         self, asked_for: Sequence[str | None], answers: Sequence[FetchPartitionResponse]
     ) -> Generator[None, None, list[FetchPartitionResponse]]:
-        """The answers without what may not, or no longer, be read."""
+        """The answers, with an error for topics that may not, or may no longer, be read."""
         unreadable = self.handler.unreadable
         assert unreadable is not None
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -186,7 +186,7 @@ class _Answering:
         return permitted
 
     def _waits(self, read: FetchRead) -> bool:
-        """Wait for more than there is, if that may be."""
+        """Wait for more records, if the request may; return whether it waits."""
         session = self._live_session
         request = self.request if session is None else self.fetch.request
         return self.handler.waits.wait(
@@ -194,7 +194,7 @@ class _Answering:
         )
 
     def _finish(self, request: FetchRequest, read: FetchRead | None) -> None:
-        """The wait is over; of a session these partitions are due."""
+        """Continue after the wait; a session's request now has its due partitions."""
         self.call.run(self._end_wait(request, read))
 
     def _end_wait(self, request: FetchRequest, read: FetchRead | None) -> Steps:
@@ -217,9 +217,9 @@ class _Answering:
         return read
 
     def _answer(self, read: FetchRead) -> Steps:
-        """Answer as soon as the bytes are at hand. Where some must come from a disk, or be
-        converted, all is read again when they have come; of many partitions only the first few of
-        them, and the others are left to the client's next fetch."""
+        """Answer as soon as the bytes are at hand. Where some must be read from a disk, or
+        converted, all is read again afterwards; of many partitions only the first few of them, and
+        the others are left to the client's next fetch."""
         request = self.request
         missed = {partition.topic_partition for partition, _, _ in read.cold}
         later = []
@@ -265,7 +265,7 @@ class _Answering:
 
     @property
     def _tells_leaders(self) -> bool:
-        """A follower hears of leaders from the controller."""
+        """Whether to name leaders: followers learn of leaders from the controller."""
         is_consumer = self.request.replica_id == CONSUMER_REPLICA_ID
         return is_consumer and self.call.version >= FIRST_WITH_LEADERS
 

@@ -105,8 +105,8 @@ def _answer(
 def _look_up(
     partition: HostedPartition, timestamp: int, request: ListOffsetsRequest, version: int
 ) -> Searching[tuple[int, int]]:
-    """(offset, timestamp); (-1, -1) where no record is young enough, and where remote storage is
-    asked about: there is none, so that all of the log is local."""
+    """Find (offset, timestamp); (-1, -1) where no record is young enough, and for remote storage:
+    there is none, so that all of the log is local."""
     log = partition.log
     if timestamp < EARLIEST_TIMESTAMP and version < FIRST_VERSION_WITH.get(timestamp, version + 1):
         raise KafkaError(f"timestamp {timestamp} is not supported", ErrorCode.UNSUPPORTED_VERSION)
@@ -176,7 +176,7 @@ log = ClientLog(__name__)
 TO_HIGH_WATERMARK = -1
 
 LONGEST_WAIT_MS = 600_000
-"""The followers are waited for no longer, whatever the client asks for."""
+"""The longest wait for followers, whatever the client's timeout."""
 
 _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 _Partition = _Topic.DeleteRecordsPartitionResult
@@ -228,10 +228,8 @@ class DeleteRecordsHandler:
     def _delete(
         self, tp: TopicPartition, offset: int, moved: list[HostedPartition]
     ) -> AwaitedDeletion:
-        """Move the start of one partition; it is added to `moved` when that must be written.
-
-        Raises KafkaError.
-        """
+        """Move the start of one partition; it is added to `moved` if the new start must be written.
+        Raises KafkaError."""
         partition = self.replicas.leader(tp)
         self.replicas.lease.check()
         if not partition.config.log.deletes_old_segments:

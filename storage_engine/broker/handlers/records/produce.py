@@ -36,21 +36,21 @@ from storage_engine.protocol.apis.produce import (
 from storage_engine.protocol.records.record_keys import NAMED_MAX
 
 TOLD_MAX = 2_000
-"""The most characters of an error that a producer is told."""
+"""The most characters of an error message to a producer."""
 
 log = ClientLog(__name__)
 
 STEP_PARTITIONS = 20
 STEP_BYTES = SCRATCH_BYTES
-"""Appended in one step: a millisecond or two. Not less: the records of a request of few partitions
-may lie in memory that is the next request's when the turn ends."""
+"""The bytes appended in one step: a millisecond or two. Not less: the records of a request of few
+partitions may lie in memory that is reused when the turn ends."""
 
 LONGEST_WAIT_MS = 600_000
-"""The followers are waited for no longer, whatever the client asks for."""
+"""The longest wait for followers, whatever the client's timeout."""
 
 
 MayStillWrite = Callable[[ApiCall[ProduceResponse], str | None, str], ErrorCode]
-"""(call, transactional id, topic) -> why the producer may not write to it any more, or NONE."""
+"""(call, transactional id, topic) -> the reason why the producer may no longer write, or NONE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class ProduceHandler:
     scheduler: Scheduler
     leaders: CurrentLeaders
     may_still_write: MayStillWrite | None = None
-    """For batches that are appended after a wait; None where everybody may write."""
+    """Checks batches that are appended after a wait; None where all clients may write."""
 
     def handle(self, call: ApiCall[ProduceResponse], request: ProduceRequest) -> Steps:
         """Append each partition's batches as soon as they may be, and answer when the outcome of
@@ -78,7 +78,7 @@ class ProduceHandler:
                 size, has_waited = 0, True
                 yield None
             size += len(item.records or b"")
-            # Of many partitions the later ones come some turns after they were asked for.
+            # The later of many partitions are appended some turns after the check of rights.
             lost = refusal
             if has_waited and lost is None:
                 lost = self._lost(call, request.transactional_id, item.topic)
@@ -128,7 +128,7 @@ class ProduceHandler:
     def _lost(
         self, call: ApiCall[ProduceResponse], transactional_id: str | None, topic: str
     ) -> KafkaError | None:
-        """Why the producer may not write to the topic any more."""
+        """The error if the producer may no longer write to the topic."""
         if self.may_still_write is None:
             return None
         code = self.may_still_write(call, transactional_id, topic)
@@ -141,7 +141,7 @@ class ProduceHandler:
         acks = request.acks
         responses: list[ProducePartitionResponse] = []
         waiting: list[AwaitedAppend] = []
-        # Of all partitions, since the answer is encoded in one step.
+        # For all partitions together, since the answer is encoded in one step.
         named_max = NAMED_MAX
         for index, item in enumerate(request.partitions):
             if index and index % STEP_PARTITIONS == 0:
@@ -214,7 +214,7 @@ class _Outcomes:
         return not self._left
 
     def settle(self, index: int, partition: HostedPartition | None, outcome: AppendOutcome) -> None:
-        """The outcome of one partition, in the turn of its append; None: it is not here."""
+        """Set the outcome of one partition, in the turn of its append; None: it is not here."""
         assert self._each[index] is None, "an append has one outcome"
         leader = None if partition is None else partition.leader
         self._each[index] = partition, leader, outcome
@@ -225,7 +225,7 @@ class _Outcomes:
     def at(
         self, index: int, item: ProducePartition
     ) -> tuple[HostedPartition | None, AppendOutcome]:
-        """The partition with its outcome, as of now."""
+        """The partition and its outcome, if its leadership has not changed since the append."""
         settled = self._each[index]
         assert settled is not None
         partition, leader, outcome = settled
@@ -244,8 +244,8 @@ _Settled = tuple[HostedPartition | None, LeaderPartition | None, AppendOutcome]
 
 
 def _with_lasting_records(request: ProduceRequest) -> ProduceRequest:
-    """The request, with copies of records that lie in memory that is the next request's when this
-    turn ends, if it takes more than one turn."""
+    """The request, with copies of records in memory that is reused when this turn ends, if it takes
+    more than one turn."""
     items = request.partitions
     if len(items) <= STEP_PARTITIONS or (
         sum([len(item.records or b"") for item in items]) >= SCRATCH_BYTES
@@ -262,7 +262,7 @@ def _with_lasting_records(request: ProduceRequest) -> ProduceRequest:
 
 
 def _refusal(version: int, request: ProduceRequest) -> KafkaError | None:
-    """Why nothing of the request can be taken."""
+    """The error that refuses the whole request; None if there is none."""
     if request.acks not in (-1, 0, 1):
         return KafkaError(
             f"acks={request.acks}: must be -1, 0 or 1", ErrorCode.INVALID_REQUIRED_ACKS
@@ -278,7 +278,7 @@ def _refusal(version: int, request: ProduceRequest) -> KafkaError | None:
 def _failed(
     item: ProducePartition, failure: KafkaError, named_max: int = NAMED_MAX
 ) -> ProducePartitionResponse:
-    """`named_max`: the most records of its batch that it may name."""
+    """`named_max`: the most records of its batch that the response may name."""
     if not failure.retriable:
         log.info(
             item.topic, "produce refused partition=%s-%d: %s", item.topic, item.partition, failure
@@ -296,12 +296,12 @@ def _failed(
 
 
 def _told(failure: KafkaError) -> str:
-    """The message of a refusal: an answer that is too long for the protocol would reach nobody."""
+    """The message of a refusal, cut to a length that the protocol can carry."""
     return str(failure)[:TOLD_MAX]
 
 
 def _bad_records(failure: KafkaError, most: int) -> list[tuple[int, str | None]]:
-    """The place in its batch of each record that was refused, where it is known, and why."""
+    """(position in the batch, reason) of each refused record, as far as they are known."""
     if isinstance(failure, InvalidRecordError):
         return [(place, reason[:TOLD_MAX]) for place, reason in failure.records[:most]]
     return []

@@ -1,8 +1,8 @@
 """JoinBatch, CommitBatch, BatchHeartbeat and AbortMembers: micro-batches of the exactly-once sink,
 at the coordinator of the sink id.
 
-The core alone decides what a request means (`core.transactions.micro_batch_commits`). A handler
-only brings a producer id that is used once, answers, and logs the rows that are dropped. Source:
+The core alone decides on a request (`core.transactions.micro_batch_commits`). A handler only
+allocates a producer id that is used once, answers, and logs the rows that are dropped. Source:
 R-SPARK2.
 """
 
@@ -51,11 +51,11 @@ log = ClientLog(__name__)
 _INVALID = int(ErrorCode.INVALID_REQUEST)
 
 MOST_NAME_LENGTH = 1_000
-"""The longest name of an owner or a part: both are kept as long as the sink is."""
+"""The longest name of an owner or a part, in characters: they are kept as long as the sink."""
 
 MOST_NAME_BYTES = 32_000
-"""The longest name that gets into the coordinator's log, whose strings have 32,767 bytes at most; a
-sink's name gets a prefix there."""
+"""The longest name in the coordinator's log, whose strings have 32,767 bytes at most; a sink's name
+gets a prefix there."""
 
 _Named = JoinBatchRequest | CommitBatchRequest
 _Request = BatchHeartbeatRequest | AbortMembersRequest
@@ -212,12 +212,12 @@ class SinkBatchHandlers:
 
 
 def _problem(request: _Named | _Request, batch: int) -> str | None:
-    """Why there can be no such batch; None if there can."""
+    """The reason why there is no such batch; None if there can be."""
     if not request.sink or not request.query:
         return "a sink and a query need a name"
     if batch < 0:
         return f"batches count from 0, there is no batch {batch}"
-    # Each byte of a character is counted only where that can matter.
+    # Names are encoded only where their length in bytes can matter.
     if any(
         4 * len(name) > MOST_NAME_BYTES and len(name.encode()) > MOST_NAME_BYTES
         for name in _names(request)
@@ -237,7 +237,7 @@ def _names(request: _Named | _Request) -> set[str]:
 
 
 def _name_problem(request: _Named) -> str | None:
-    """Why nobody may write under that name; None if one may."""
+    """The reason why the name can't be written under; None if it can."""
     if not request.query.startswith(NAMED_PREFIX):
         return None
     named = part_and_number(request.query)
@@ -250,7 +250,7 @@ def _name_problem(request: _Named) -> str | None:
 
 
 def _text(request: _Named, answer: TransactionAnswer) -> str | None:
-    """Says what is wrong and names it; None when nothing is."""
+    """The error message with the name in question; None when there is no error."""
     code = answer.error
     if code is ErrorCode.NONE:
         return None
@@ -265,7 +265,7 @@ def _text(request: _Named, answer: TransactionAnswer) -> str | None:
 
 
 def _taken(name: str, by: NumberClaim, claim: ClaimedBy) -> str:
-    """Says which write of the same query has committed the number."""
+    """The error message that names the write of the same query which has committed the number."""
     if by.micro_batch != claim.micro_batch:
         return (
             f"{name}, committed by micro-batch {by.micro_batch} of this query, and this is "
@@ -278,7 +278,7 @@ def _taken(name: str, by: NumberClaim, claim: ClaimedBy) -> str:
 
 
 def _claim(request: _Named) -> NumberClaim | None:
-    """The claim of a named batch write, or of the note that one moves origins. Streaming queries
+    """The claim of a named batch write, or of the note of one that moves origins. Streaming queries
     have none: their numbers are Spark's."""
     claim = request.claim
     has_name = part_and_number(request.query) is not None or is_once(request.query)
@@ -296,7 +296,7 @@ def _committed(committed: CommittedMicroBatch | None) -> CommittedBy:
 def _log_dropped(request: CommitBatchRequest, answer: TransactionAnswer) -> None:
     """Log the rows that tasks had and this commit does not write."""
     by = answer.committed
-    # The answer to the commit itself was lost, maybe with a coordinator that has logged nothing.
+    # The first answer was lost, maybe with a coordinator that has logged nothing.
     is_own = by is not None and by.winner in {producer_id for producer_id, _ in request.members}
     if request.dropped > 0 and (is_own or answer.error is ErrorCode.NONE):
         log.warning(
@@ -329,7 +329,7 @@ def _rows_of(request: CommitBatchRequest) -> int:
     if request.rows == UNKNOWN_ROWS:
         return UNKNOWN_ROWS
     if request.dropped == UNKNOWN_ROWS:
-        # Without a drained task there was nothing to drop.
+        # Without a drained task no row can have been dropped.
         return UNKNOWN_ROWS if request.drained else request.rows
     return request.rows + request.dropped
 

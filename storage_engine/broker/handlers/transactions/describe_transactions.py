@@ -6,10 +6,10 @@ of their own, and are not listed. Source: KIP-664.
 DescribeProducers: the idempotent producers that a replica of a partition remembers. They show
 which transaction hangs. Source: KIP-664.
 
-DescribeSinks: what the coordinators on this broker know of exactly-once sinks.
+DescribeSinks: the state of exactly-once sinks in the coordinators on this broker.
 
-Only what is known already is told: nothing is read, and nothing is changed by asking. Rows and
-members have limits, so one request has a bounded cost. Source: R-CON6.
+Only state in memory is described: nothing is read, and nothing is changed. Rows and members have
+limits, so one request has a bounded cost. Source: R-CON6.
 """
 
 from collections.abc import Generator
@@ -175,7 +175,7 @@ def list_transactions(
 
 
 NOT_KNOWN = -1
-"""Stands for a sequence, time or offset that does not exist."""
+"""In place of a sequence, time or offset that does not exist."""
 
 _Topic = DescribeProducersResponse.TopicResponse
 _Partition = _Topic.PartitionResponse

@@ -19,11 +19,11 @@ WriteTxnMarkers: a coordinator has this broker write the ends of transactions to
 it leads.
 
 The epoch of a coordinator is the leader epoch of its partition of the state topic, as this broker
-has it from the controller. A marker of a higher one is refused: a log remembers the highest epoch
+has it from the controller. A marker of a higher epoch is refused: a log remembers the highest epoch
 that it has seen of a producer's coordinators, and would refuse the true coordinator ever after.
 
-A marker that is named twice is written once. All of one partition are written in one step, as their
-order matters there. Source: KIP-98.
+A marker that is named twice is written once. All markers of one partition are written in one step,
+as their order matters there. Source: KIP-98.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -85,7 +85,7 @@ from storage_engine.protocol.messages.write_txn_markers import (
 
 
 def code_for(code: ErrorCode, version: int, first_version_with_producer_fenced: int) -> int:
-    """The number for the wire."""
+    """The error code in the response, by version."""
     if code is ErrorCode.PRODUCER_FENCED and version < first_version_with_producer_fenced:
         return int(ErrorCode.INVALID_PRODUCER_EPOCH)
     return int(code)
@@ -168,8 +168,8 @@ class AddPartitionsToTxnHandler:
         )
 
     def _refused(self, partitions: list[TopicPartition], *, offsets: bool = False) -> Outcomes:
-        """The partitions that no transaction can write to, with the error codes. `offsets` lets
-        partitions of the offsets topic through, because group coordinators enlist them."""
+        """The partitions that no transaction can write to, with their error codes. `offsets`
+        permits partitions of the offsets topic, because group coordinators enlist them."""
         refused = {}
         for tp in partitions:
             if tp.topic in INTERNAL_TOPICS and not (offsets and tp.topic == GROUP_OFFSETS_TOPIC):
@@ -180,13 +180,13 @@ class AddPartitionsToTxnHandler:
 
 
 def _lost(call: ApiCall[AddPartitionsToTxnResponse], topics: set[str]) -> ErrorCode:
-    """Why the producer may not write to all of these topics any more; NONE while it may."""
+    """The error if the producer may no longer write to all of these topics; NONE while it may."""
     refusal = call.refusal()
     if refusal is not ErrorCode.NONE:
         return refusal
     refused = call.refused(ResourceType.TOPIC, topics)
     if refused is None:
-        # Too many to ask about in one go: it sends the request again.
+        # Too many topics to check at once: the client sends the request again.
         return ErrorCode.CONCURRENT_TRANSACTIONS
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED if refused else ErrorCode.NONE
 
@@ -314,7 +314,7 @@ def init_producer_id(
 
 
 MARKERS_PER_STEP = 50
-"""Each is an append, which takes some 20 microseconds."""
+"""Markers per step: each is an append, which takes some 20 microseconds."""
 
 
 def write_txn_markers(
