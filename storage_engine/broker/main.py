@@ -71,7 +71,7 @@ SHUTDOWN_TIMEOUT_MS = 12_000
 
 
 def run(config: BrokerConfig) -> int:
-    """Run a broker in the foreground. 0 after a clean stop; HeadraceError where it can't start."""
+    """Run a broker until it stops; return 0. Raises HeadraceError when it can't start."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     try:
@@ -143,7 +143,7 @@ class Broker:
         return 0
 
     def _call_later(self, delay_s: float, act: Callable[[], None]) -> None:
-        """From any thread."""
+        """Schedule a call from any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(partial(self._loop.call_later, delay_s, act))
 
@@ -183,7 +183,7 @@ class Broker:
         )
 
     async def _start_session(self, session: ZooKeeperSession) -> str:
-        """The cluster's id."""
+        """Connect to ZooKeeper; return the cluster's id."""
         await self._loop.run_in_executor(
             None, session.start, self._config.zookeeper_connection_timeout_ms
         )
@@ -230,14 +230,14 @@ class Broker:
     ) -> "MetricsParts | None":
         if self._config.metrics is None:
             return None
-        # What gives metrics, and what it needs, is in no other process.
+        # The code for metrics and its libraries are loaded only where metrics are configured.
         from storage_engine.broker.wiring.metrics import build_metrics
 
         return build_metrics(parts, server, tls, session, self._config.metrics)
 
     async def _until_access_is_known(self, parts: BrokerParts) -> None:
-        """Waits for the access rules, or for the signal to stop: a client that came before would be
-        refused for good what it may do."""
+        """Wait for the access rules, or for the signal to stop: an earlier client would be refused
+        for good what it may do."""
         known = asyncio.Event()
         parts.when_access_is_known(known.set)
         if known.is_set():
@@ -252,7 +252,7 @@ class Broker:
         self._stop.set()
 
     async def _controlled_shutdown(self, parts: BrokerParts, transport: PeerTransport) -> None:
-        """Asks the controller to move this broker's leaders; after a few attempts the broker stops
+        """Ask the controller to move this broker's leaders; after a few attempts the broker stops
         without it."""
         if not self._config.flag("controlled.shutdown.enable"):
             return
@@ -301,7 +301,7 @@ class Broker:
 
 
 def _log_in(config: BrokerConfig) -> MakeSaslClient | None:
-    """With what this broker logs in to the others; None where their listener asks for no log-in."""
+    """Makes SASL clients for connections to other brokers; None where these don't log in."""
     own = config.sasl.inter_broker
     if own is None:
         return None
@@ -312,7 +312,7 @@ def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
     file = config.get(CREDENTIALS_KEY)
     tls = None
     if config.zookeeper_tls is not None:
-        # Only then the libraries are loaded.
+        # Imported only where TLS is configured.
         from storage_engine.net.tls.contexts import zookeeper_context
 
         tls = zookeeper_context(config.zookeeper_tls)
@@ -324,7 +324,7 @@ def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
 
 
 def _max_connections(config: BrokerConfig) -> int:
-    """The setting, else as many as the limit of open files allows beside the logs."""
+    """`max.connections`; by default as many as the limit of open files allows beside the logs."""
     limit = descriptor_limit()
     room = most_connections(limit, pool_limit(limit))
     wanted = config.optional_integer("max.connections")

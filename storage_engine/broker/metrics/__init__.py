@@ -1,4 +1,4 @@
-"""What a broker gives to Prometheus: the names, and where each figure is read.
+"""A broker's metrics for Prometheus: the names, and the sources of the figures.
 
     catalog       every name, with its labels and its meaning
     exposition    the samples of one scrape, and their text

@@ -1,4 +1,4 @@
-"""Every name that a broker gives to Prometheus. A name that is not here can't be given.
+"""The names of all metrics that a broker exports. A name that is not here can't be exported.
 
 The table in docs/metrics.md is made of this one. Sources of the names that begin with `kafka_`: the
 rules of the JMX exporter's example for Kafka (`kafka_<group>_<type>_<name>`, in lower case, and
@@ -312,4 +312,4 @@ PROCESS_NAMES = (
     "process_open_fds",
     "process_max_fds",
 )
-"""Those of the library's own collector."""
+"""The metrics of the library's ProcessCollector."""

@@ -1,8 +1,7 @@
-"""The ends of partitions that other brokers have, for the lag of groups that commit offsets of
-them.
+"""The end offsets of partitions without a replica here, for the lag of groups that commit to them.
 
-Their leaders are asked while somebody scrapes, one request a broker at a time; a scrape tells what
-they last said. Source: R-MET1.
+Their leaders are asked while scrapes come, one request a broker at a time; a scrape reports their
+last answers. Source: R-MET1.
 """
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
@@ -21,30 +20,30 @@ CHANNEL = "metrics"
 VERSION = 5
 TIMEOUT_MS = 5_000
 ASK_MS = 5_000
-"""Leaders are asked no more often."""
+"""The least time between two requests to the leaders."""
 KEPT_MS = 60_000
-"""An end that was heard of longer ago is told no more."""
+"""The age from which an end offset is no longer reported."""
 PARTITIONS_MAX = 1_000
-"""Of one request; those that are left over come with the next."""
+"""The most partitions of one request; the others come with the next."""
 LATEST = -1
 
 
 class EndOffsets:
-    """High watermarks, as leaders have told them."""
+    """The high watermarks in the leaders' last answers."""
 
     def __init__(self, metadata: MetadataCache, transport: Transport, clock: Clock) -> None:
         self._metadata = metadata
         self._transport = transport
         self._clock = clock
         self._known: dict[TopicPartition, tuple[int, int]] = {}
-        """(offset, when it was heard of in monotonic ms)."""
+        """(offset, monotonic ms of the answer)"""
         self._wanted: dict[TopicPartition, None] = {}
         self._asked: set[BrokerId] = set()
-        """Brokers that have not answered yet."""
+        """Brokers with a request under way."""
         self._asked_ms: int | None = None
 
     def of(self, tp: TopicPartition) -> int | None:
-        """The last known end; its leader is asked by the next `ask`."""
+        """The last known end, None if too old; the next `ask` asks the leader for it."""
         self._wanted[tp] = None
         offset, heard_ms = self._known.get(tp, (0, None))
         if heard_ms is None or self._clock.monotonic_ms() - heard_ms > KEPT_MS:
@@ -52,7 +51,7 @@ class EndOffsets:
         return offset
 
     def ask(self) -> None:
-        """Asks for what was wanted since the last call. What was not is forgotten."""
+        """Ask for the partitions wanted since the last call, and forget all others."""
         now_ms = self._clock.monotonic_ms()
         if self._asked_ms is not None and now_ms - self._asked_ms < ASK_MS:
             return
@@ -60,7 +59,7 @@ class EndOffsets:
         wanted, self._wanted = self._wanted, {}
         self._known = {tp: known for tp, known in self._known.items() if tp in wanted}
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
-        # Those first that nothing, or the oldest, is known of.
+        # Partitions with no answer, or the oldest one, come first.
         for tp in sorted(wanted, key=lambda tp: self._known.get(tp, (0, 0))[1]):
             state = (self._metadata.partitions(tp.topic) or {}).get(tp.partition)
             if state is not None and len(by_leader.get(state.leader, ())) < PARTITIONS_MAX:

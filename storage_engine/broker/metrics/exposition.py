@@ -22,21 +22,21 @@ TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def media_type_for(accept: str) -> str:
-    """The type of an answer, by the `Accept` of a request: one of two, whatever versions it names,
-    since a text that was made serves all who ask for its type."""
-    # It is in no process without metrics.
+    """The media type of an answer to this `Accept`: one of two, whatever versions it names, so that
+    one text serves all requests for its type."""
+    # Imported only where metrics are configured.
     from prometheus_client.exposition import choose_encoder
 
     try:
         _, chosen = choose_encoder(accept)
     except (TypeError, ValueError):
-        # A version that is no number.
+        # The version is not a number.
         return TEXT_TYPE
     return OPEN_TYPE if chosen.startswith(OPEN_METRICS) else TEXT_TYPE
 
 
 def process_text(media_type: str) -> str:
-    """The figures of the process, and the end of the text."""
+    """The metrics of the process, and the end of the text."""
     from prometheus_client import CollectorRegistry, ProcessCollector
     from prometheus_client.exposition import choose_encoder
 
@@ -47,24 +47,24 @@ def process_text(media_type: str) -> str:
 
 
 def prepare() -> None:
-    """Loads the library, which takes a tenth of a second; by a thread."""
+    """Load the library, which takes a tenth of a second; called on a thread."""
     process_text(OPEN_METRICS)
 
 
 LINES_PER_PIECE = 500
-"""Lines that are joined at a time, which takes some 50 µs."""
+"""Lines that are joined at a time: some 50 µs."""
 
 TOTAL = "_total"
 Label = str | int | Path
 
 
 def escaped(text: str) -> str:
-    """Text as the value of a label: it may come from a client, and have any characters."""
+    """Escape text for the value of a label: it may come from a client, with any characters."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def labelled(names: Sequence[str], values: Sequence[Label]) -> str:
-    """The labels of a line, and the space before its value."""
+    """The labels of a line, with the space before its value."""
     if not names:
         return " "
     pairs = zip(names, values, strict=True)
@@ -72,23 +72,23 @@ def labelled(names: Sequence[str], values: Sequence[Label]) -> str:
 
 
 class Samples:
-    """The lines of a scrape by the name of their metric, without that name."""
+    """The lines of a scrape by metric, each without the name of its metric."""
 
     def __init__(self) -> None:
         self._rows = {row.name: row for row in CATALOG}
         self._lines: dict[str, list[str]] = {row.name: [] for row in CATALOG}
 
     def add(self, name: str, value: float, *labels: Label) -> None:
-        """`labels`: the values, in the order of the catalog."""
+        """Add a sample; `labels`: the values, in the order of the catalog."""
         row = self._rows[name]
         self._lines[name].append(f"{labelled(row.labels, labels)}{value}\n")
 
     def adder(self, name: str) -> Callable[[str], None]:
-        """Takes lines that are ready, such as `{topic="a",partition="0"} 7` and a new line."""
+        """Return a function that adds lines such as `{topic="a",partition="0"} 7` and a newline."""
         return self._lines[name].append
 
     def add_histogram(self, name: str, histogram: Histogram, unit: float, *labels: Label) -> None:
-        """`unit`: what a bound and the total are divided by."""
+        """`unit`: the divisor of the bounds and the total."""
         row = self._rows[name]
         inner = labelled(row.labels, labels).strip()[1:-1]
         lines = self._lines[name]
@@ -100,7 +100,7 @@ class Samples:
         lines.append(f"_count{{{inner}}} {cumulative[-1]}\n")
 
     def text(self, *, open_metrics: bool) -> Iterator[str]:
-        """All of it, in pieces; metrics without a sample are left out."""
+        """The text of all samples, in pieces, without metrics that have none."""
         for name, lines in self._lines.items():
             if not lines:
                 continue

@@ -1,7 +1,7 @@
 """Reads the process: how long the event loop's turns take, its disks, its certificates.
 
-Whatever may have to wait for a disk is asked for by a background thread, every ten seconds, and
-told as it was then.
+Values that may have to wait for a disk are read by a background thread every ten seconds; a scrape
+reports the last ones.
 """
 
 import shutil
@@ -17,10 +17,10 @@ from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.net.server import Server
 
 LOOK_MS = 250
-"""How often the loop's turns are looked at. A turn that takes longer makes this look late."""
+"""The interval of checks of the loop's turns. A longer turn makes a check late."""
 
 PERIOD_MS = 10_000
-"""A part of the minute of which the longest turn is told; also how often disks are asked."""
+"""The part of the minute for which one longest turn is kept; also how often disks are read."""
 
 PERIODS = 6
 NS_PER_S = 1_000_000_000
@@ -30,8 +30,8 @@ _DISK = "kafka_server_kafkaserver_linux_disk_"
 class LoopFigures:
     """The loop's longest turn in the last minute, and how busy its thread was.
 
-    Turns that took up requests are measured by the server. Of other turns it is known how late they
-    made a timer.
+    Turns with requests are measured by the server. Other turns are measured by how late they make a
+    timer.
     """
 
     def __init__(self, server: Server, scheduler: Scheduler, clock: Clock) -> None:
@@ -79,14 +79,14 @@ class LoopFigures:
 
 
 class DiskFigures:
-    """The file systems of the log dirs."""
+    """The file systems of the log dirs, and the bytes read and written."""
 
     def __init__(self, dirs: LogDirs, scheduler: Scheduler, background: Background) -> None:
         self._dirs = dirs
         self._scheduler = scheduler
         self._background = background
         self._usage: Mapping[Path, tuple[int, int]] = {}
-        """(total, free) bytes by directory."""
+        """Log dir -> (total, free) bytes."""
 
     def start(self) -> None:
         paths = self._dirs.working_paths
@@ -118,7 +118,7 @@ def _usage_of(paths: list[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _own_disk_bytes() -> dict[str, int]:
-    """Those that the kernel counts for this process; none where it does not tell."""
+    """Disk bytes of this process from /proc/self/io; empty if unreadable."""
     found = {}
     with suppress(OSError, ValueError):
         for line in Path("/proc/self/io").read_text().splitlines():
@@ -129,11 +129,11 @@ def _own_disk_bytes() -> dict[str, int]:
 
 
 class CertificateFigures:
-    """The ends of the listeners' certificates."""
+    """The expiry of the listeners' certificates."""
 
     def __init__(self, ends_ms: Callable[[], Mapping[str, int]], clock: Clock) -> None:
-        """`ends_ms`: by the name of each listener with TLS when its certificate ends, in wall
-        ms."""
+        """`ends_ms` returns the end of each TLS listener's certificate in wall ms, by listener
+        name."""
         self._ends_ms = ends_ms
         self._clock = clock
 

@@ -1,10 +1,10 @@
-"""Reads what a broker knows, for a scrape: the replicas that it holds, by topic and partition; the
+"""Reads a broker's state for a scrape: the replicas that it holds, by topic and partition; the
 cluster, its session with ZooKeeper, and the controller; consumer groups, with their lag; the
 transactions of producers, and the micro-batches of sinks.
 
-A group's coordinator tells its lag. The end of a partition is that of a replica here, which is
-behind by less than a fetch where this broker follows; of partitions without a replica here leaders
-are asked (`end_offsets`), and only the lag in records is told.
+A group's coordinator reports its lag. The end of a partition is that of a replica here, which is
+behind by less than a fetch where this broker follows; for partitions without a replica here leaders
+are asked (`end_offsets`), and only the lag in records is reported.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ from storage_engine.core.transactions.transactional_ids import TransactionalIds
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 
 PARTITIONS_PER_STEP = 20
-"""Partitions that are read between two yields, which takes some 0.3 ms."""
+"""Partitions that are read between two yields: some 0.3 ms."""
 
 PURGATORY_SIZE = "kafka_server_delayedoperationpurgatory_purgatorysize"
 _TOPICS = "kafka_server_brokertopicmetrics_"
@@ -116,7 +116,7 @@ class ReplicaFigures:
 
 
 class _Sums:
-    """What is told of all partitions together."""
+    """The sums over all partitions."""
 
     def __init__(self) -> None:
         self.counts = {
@@ -144,7 +144,7 @@ class _Sums:
 
 
 class _PartitionLines:
-    """A line of each metric for each partition."""
+    """Adds a line for each partition to each metric."""
 
     def __init__(self, samples: Samples, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -209,14 +209,14 @@ class _PartitionLines:
 END_OFFSETS_PER_STEP = 500
 
 RUNNING = 3
-"""Kafka's number of a broker's state."""
+"""Kafka's number of the state RUNNING of a broker."""
 
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 _SESSION = "kafka_server_sessionexpirelistener_zookeeper"
 
 
 class ClusterFigures:
-    """Brokers and the session."""
+    """The brokers, and the session with ZooKeeper."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class ClusterFigures:
         self._clock = clock
         self._lease_end_ms = lease_end_ms
         self._changes: Counter[SessionState] = Counter({SessionState.CONNECTED: 1})
-        """Broker and session began before anybody could count."""
+        """The changes of the session's state; it was connected before this listener was added."""
         store.add_state_listener(self._note_change)
 
     def _note_change(self, state: SessionState) -> None:
@@ -251,7 +251,7 @@ class ClusterFigures:
 
 
 class ControllerFigures:
-    """What a controller knows of all partitions; zeros where another broker is the controller."""
+    """The partitions as the controller has them; zeros where another broker is the controller."""
 
     def __init__(self, controller: ControllerRunner) -> None:
         self._controller = controller
@@ -275,7 +275,7 @@ class ControllerFigures:
 
 
 def _tell(samples: Samples, core: Controller | None) -> None:
-    """What needs no look at each partition."""
+    """Add the controller's metrics that need no loop over all partitions."""
     topics = [] if core is None else core.topic_sizes()
     samples.add(f"{_CONTROLLER}globaltopiccount", len(topics))
     add = samples.adder("kafka_topic_partitions")
@@ -292,13 +292,13 @@ OFFSETS_PER_STEP = 50
 """Committed offsets that are read between two yields."""
 
 OFFSETS_MAX = 10_000
-"""Offsets that a scrape tells; beyond it groups are only counted. 10,000 take 3 MB."""
+"""The most offsets of a scrape; beyond it groups are only counted. 10,000 take 3 MB."""
 
 GROUPS_MAX = 5_000
-"""Groups that a scrape tells of one by one: their names come from clients."""
+"""The most groups that a scrape reports one by one: their names come from clients."""
 
 GROUPS_PER_STEP = 200
-"""Groups between two yields, which takes some 0.5 ms."""
+"""Groups between two yields: some 0.5 ms."""
 
 _STATES = {
     GroupState.EMPTY: "empty",
@@ -325,8 +325,8 @@ class GroupFigures:
         self._replicas = replicas
         self._clock = clock
         self._times: dict[_Place, int | None] = {}
-        """The times of the records that groups were found at by the last scrape: who does not move
-        costs no read."""
+        """The times of the records at the groups' positions in the last scrape: a group that has
+        not moved costs no read."""
 
     def read(self, samples: Samples) -> Iterator[None]:
         states: Counter[GroupState] = Counter()
@@ -334,7 +334,7 @@ class GroupFigures:
         now_ms, left, count = self._clock.wall_ms(), OFFSETS_MAX, 0
         for coordinator in list(self._coordinators):
             if not isinstance(coordinator, GroupCoordinator):
-                # It is loading: its groups are not known yet.
+                # The coordinator is loading: its groups are not known yet.
                 continue
             for group in list(coordinator.groups.values()):
                 states[group.state] += 1
@@ -363,7 +363,7 @@ class GroupFigures:
         now_ms: int,
         most: int,
     ) -> Iterator[int]:
-        """Yields how many were read since the last yield."""
+        """Yield the number of offsets read since the last yield."""
         add_offset = samples.adder("kafka_consumergroup_current_offset")
         add_lag = samples.adder("kafka_consumergroup_lag")
         add_seconds = samples.adder("kafka_consumergroup_lag_seconds")
@@ -393,13 +393,13 @@ class GroupFigures:
 
 
 def _time_of(partition: HostedPartition, place: _Place) -> int | None:
-    """When the first record was written that the group has not read."""
+    """The time of the first record that the group has not read."""
     _, offset = place
     return partition.log.reads.time_of(max(offset, partition.log.log_start_offset))
 
 
 QUERIES_MAX = 500
-"""Queries whose last batch a scrape tells."""
+"""The most queries whose last batch a scrape reports."""
 
 ENTRIES_PER_STEP = 500
 

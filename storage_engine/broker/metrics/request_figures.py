@@ -20,25 +20,25 @@ from storage_engine.protocol.apis.spec import AnyApi
 _REQUESTS = "kafka_network_requestmetrics_"
 _CONNECTIONS = "kafka_server_socket_server_metrics_connection_"
 TIMED_PER_S = 250
-"""Of kinds of requests that come more often than this, so many a second are timed, at the least
-half of it: to time each would take some 5 % of the time of the smallest."""
+"""The most requests timed a second, and at least half as many, of a kind that comes more often: to
+time each would take some 5 % of the time of the smallest."""
 LOOK_MS = 1_000
 ONLY_PROCESSOR = 0
-"""The number of the loop, among Kafka's network processors."""
+"""The number of the event loop among Kafka's network processors."""
 
 
 class RequestCounts:
-    """The counts of each API; of fetches those of consumers and followers by themselves."""
+    """The counts of each API; fetches of consumers and of followers are counted apart."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self.by_name: dict[str, RequestFigures] = {}
         self._seen: dict[str, int] = {}
-        """The counts of the last look."""
+        """The counts at the last call of `weigh`."""
         self._scheduler: Scheduler | None = None
 
     def start(self, scheduler: Scheduler) -> None:
-        """From now on kinds of requests that come often are timed by samples."""
+        """From now on, time frequent kinds of requests by samples."""
         self._scheduler = scheduler
         scheduler.call_later(LOOK_MS, self._look)
 
@@ -48,7 +48,7 @@ class RequestCounts:
         self._scheduler.call_later(LOOK_MS, self._look)
 
     def weigh(self) -> None:
-        """Called once a second."""
+        """Set the sampling of each kind by its rate; called once a second."""
         for name, figures in self.by_name.items():
             count = figures.count
             rate = count - self._seen.get(name, 0)
@@ -59,7 +59,7 @@ class RequestCounts:
         return self.by_name.setdefault(name, RequestFigures(self._now_ns))
 
     def count_all(self, table: HandlerTable) -> None:
-        """From now on. The dispatcher counts; of fetches it does not know yet whose they are."""
+        """Count from now on: fetches at the handler, by sender; other APIs at the dispatcher."""
         table.count(lambda spec: None if spec is FETCH else self.of(spec.name))
         table.wrap(self._counted)
 
@@ -124,7 +124,7 @@ class ServerFigures:
 
 
 def add_requests(samples: Samples, name: str, figures: RequestFigures) -> None:
-    """Adds the counts and times of one kind of request."""
+    """Add the counts and times of one kind of request."""
     for version, count in enumerate(figures.counts):
         if count:
             samples.add(f"{_REQUESTS}requests_total", count, name, version)
@@ -132,7 +132,7 @@ def add_requests(samples: Samples, name: str, figures: RequestFigures) -> None:
 
 
 def _together(several: list[RequestFigures]) -> RequestFigures:
-    """One that counts for all."""
+    """The sum of several figures."""
     result = RequestFigures(several[0].now_ns)
     for figures in several:
         result.counts = [a + b for a, b in zip(result.counts, figures.counts, strict=True)]

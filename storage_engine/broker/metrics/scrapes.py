@@ -1,7 +1,7 @@
 """One scrape: all parts of a broker, read one after the other, and their text.
 
 The work is a generator: where it yields, the event loop may take a turn. Each figure is true at the
-time of its own read. A part that fails is left out, told in the log and counted.
+time of its own read. A part that fails is left out, logged and counted.
 """
 
 import time
@@ -15,10 +15,10 @@ from storage_engine.broker.metrics.exposition import OPEN_METRICS, Samples, proc
 
 
 class FigureSource(Protocol):
-    """A part of a broker that has figures."""
+    """A part of a broker that has metrics."""
 
     def read(self, samples: Samples) -> Iterator[None]:
-        """Adds them, in pieces of less than a millisecond."""
+        """Add the samples, in pieces of less than a millisecond."""
         ...
 
 
@@ -26,13 +26,13 @@ class Scrapes:
     """Answers scrapes."""
 
     def __init__(self, sources: Mapping[str, FigureSource]) -> None:
-        """`sources` by name, for errors."""
+        """`sources` by their names, for errors."""
         self._sources = sources
         self._failures: Counter[str] = Counter()
         self._last_s = 0.0
 
     def text(self, media_type: str) -> Iterator[str]:
-        """The pieces of an answer of that type; empty ones where a turn may end."""
+        """The pieces of the answer in that media type; empty ones where a turn may end."""
         begun_ns, waited_ns = time.perf_counter_ns(), 0
         samples = Samples()
         for name, source in self._sources.items():

@@ -1,4 +1,4 @@
-"""What each client of this broker uses, beside its quotas.
+"""The usage of each client of this broker, with its quotas.
 
 A broker counts by itself: a quota of 1 MB/s allows that much from each broker, as in Kafka.
 
@@ -38,11 +38,11 @@ BURST_S: Mapping[QuotaKey, float] = {
 }
 
 OF_REQUESTS = frozenset(QuotaKey) - {QuotaKey.CONNECTIONS}
-"""What requests are looked at for."""
+"""The quotas that are checked for requests."""
 
 
 class ClientUsage:
-    """Quotas are there as soon as ZooKeeper's are read, and as they change."""
+    """The quotas in ZooKeeper, as last read, and their usage."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,17 +51,17 @@ class ClientUsage:
             key: Usage(burst_s) for key, burst_s in BURST_S.items()
         }
         self.bounds_requests = False
-        """Whether there is any quota of requests; else none has to be looked at."""
+        """Whether there is any quota of requests; otherwise requests need no check."""
 
     # Quotas.
 
     def known(self) -> Iterator[ConfigEntity]:
-        """Who has a quota now."""
+        """The entities with a quota now."""
         for entity in self._quotas.all:
             yield ConfigEntity.of_quota(entity)
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
-        """Applies the present quotas of an entity."""
+        """Apply the present quotas of an entity."""
         who = entity.quota
         if who is None:
             return
@@ -87,12 +87,12 @@ class ClientUsage:
         return self._quotas.limit(key, user, client_id)
 
     def use(self, key: QuotaKey, limit: Limit, amount: float) -> int:
-        """Counts `amount` for those who share the limit; how long they have to wait, in ms."""
+        """Count `amount` for the sharers of the limit; return how long they have to wait, in ms."""
         return self._used[key].take(limit.sharing, limit.bound, amount, self._clock.monotonic_ms())
 
     def connect(self, ip: str) -> int:
-        """Counts a new connection; 0. Where its address has no credit, it is not counted, and the
-        result is how long that lasts, in ms."""
+        """Count a new connection and return 0; without credit for its address, don't count it and
+        return how long that lasts, in ms."""
         bound = self._quotas.limit_of_ip(ip)
         if bound is None:
             return 0
@@ -115,13 +115,13 @@ FIRST_STRICT_VERSION = {
     METADATA: _NEVER,
 }
 """The APIs that create and delete topics. From these versions on clients know
-THROTTLING_QUOTA_EXCEEDED; who asks for the metadata of a topic, which creates it, only waits."""
+THROTTLING_QUOTA_EXCEEDED; a Metadata request, which creates a topic, only waits."""
 
 PERCENT_PER_NS = 100 / 1_000_000_000
 
 
 class CallQuota:
-    """One request of a client that has a quota."""
+    """The quotas of one request, of a client that has any."""
 
     __slots__ = (
         "_connection",
@@ -143,7 +143,7 @@ class CallQuota:
         mutations: Limit | None,
         is_strict: bool,
     ) -> None:
-        """`is_strict`: the client knows that changes of topics may be refused for a quota."""
+        """`is_strict`: the client knows the error for an exceeded quota of topic changes."""
         self._parts = parts
         self._connection = connection
         self._consumed = consumed
@@ -151,10 +151,10 @@ class CallQuota:
         self._mutations = mutations
         self._is_strict = is_strict
         self.wait_ms = 0
-        """How long the client has to wait, as far as it is known by now."""
+        """How long the client has to wait, as known by now."""
 
     def within(self, request: FetchRequest) -> FetchRequest:
-        """A fetch that brings no more than a burst: a larger one would be waited for anyway."""
+        """Limit a fetch to the bytes of a burst: a larger one would have to wait anyway."""
         if self._consumed is None:
             return request
         most = max(1, int(self._consumed.bound * BURST_S[QuotaKey.CONSUMED]))
@@ -173,13 +173,13 @@ class CallQuota:
             self._parts.scheduler.call_later(wait_ms, self._connection.release)
 
     def worked(self, ns: int) -> None:
-        """The broker has worked for this request."""
+        """Count the time that the broker has worked for this request."""
         if self._requests is not None:
             self.use(QuotaKey.REQUESTS, self._requests, ns * PERCENT_PER_NS)
 
     def mutate(self, partitions: int) -> None:
-        """Counts partitions that are to be created or deleted. KafkaError where there is no credit
-        and the client knows this error; else it waits (KIP-599)."""
+        """Count partitions to be created or deleted. Without credit raises KafkaError if the client
+        knows the error; otherwise the client waits (KIP-599)."""
         if self._mutations is None:
             return
         wait_ms = self._parts.usage.use(QuotaKey.MUTATIONS, self._mutations, 0)
@@ -194,7 +194,7 @@ class CallQuota:
         self.use(QuotaKey.MUTATIONS, self._mutations, partitions)
 
     def answered(self, message: Message) -> Message:
-        """The answer as it is to be sent."""
+        """Count the answer; return it with the throttle time."""
         if self._consumed is not None and isinstance(message, FetchResponse):
             size = sum(len(part.records) for part in message.partitions if part.records is not None)
             self.use(QuotaKey.CONSUMED, self._consumed, size)
@@ -217,7 +217,7 @@ class RequestQuotas:
     def of(
         self, connection: Connection, client_id: str, spec: AnyApi, version: int, size: int
     ) -> CallQuota | None:
-        """None where nothing bounds the client. `size`: of the request."""
+        """The quotas of a request; None where nothing limits the client. `size`: its bytes."""
         first_strict = FIRST_STRICT_VERSION.get(spec.key)
         limit = self.usage.limit
         user = connection.principal.name

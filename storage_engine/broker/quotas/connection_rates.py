@@ -14,12 +14,12 @@ from storage_engine.core.settings.setting import INT_MAX
 from storage_engine.net.connection import Connection
 
 LONGEST_MS = 1000
-"""A connection too many is closed after this at the latest, so that few are kept waiting."""
+"""The longest time until a refused connection is closed, so that few are kept waiting."""
 
 
 class ConnectionRate:
-    """A connection for which there is no credit is not read, and closed a little later: a client
-    that tries again at once would otherwise do so as fast as it can."""
+    """Leaves a connection without credit unread, and closes it a little later: a client that tries
+    again at once would otherwise do so as fast as it can."""
 
     def __init__(self, usage: ClientUsage, scheduler: Scheduler) -> None:
         self._usage = usage
@@ -42,7 +42,7 @@ _OF_BROKER = ""
 
 
 class CreationRates:
-    """The rates of one broker, as its settings have them now."""
+    """The connection creation rates of one broker, as its settings are now."""
 
     def __init__(self, config: DynamicConfig, clock: Clock) -> None:
         self._config = config
@@ -50,23 +50,23 @@ class CreationRates:
         self._used: Usage[str] = Usage(_CREATION_BURST_S)
 
     def of(self, listener: str, *, is_for_brokers: bool) -> "ListenerRate":
-        """That of a listener."""
+        """The connection creation rate of a listener."""
         return ListenerRate(self, f"{PREFIX}{listener.lower()}.{KEY}", not is_for_brokers)
 
     def bounds(self, own_key: str) -> dict[str, int]:
-        """What counts for a listener: by who shares it, without those that are no bounds."""
+        """The limits that count for a listener, by who shares them, without unlimited ones."""
         found = {_OF_BROKER: self._config.integer(KEY)}
         if self._config.is_set(own_key):
             found[own_key] = self._config.integer(own_key)
         return {who: bound for who, bound in found.items() if bound < INT_MAX}
 
     def take(self, who: str, bound: int, connections: int) -> int:
-        """Counts them; then how long the next has to wait, in ms."""
+        """Count the connections; return how long the next one has to wait, in ms."""
         return self._used.take(who, bound, connections, self._clock.monotonic_ms())
 
 
 class ListenerRate:
-    """How often connections come by one listener: `net.serving.AcceptRate`."""
+    """The rate of new connections of a listener: `net.serving.AcceptRate`."""
 
     def __init__(self, rates: CreationRates, key: str, waits_for_broker: bool) -> None:
         self._rates = rates
@@ -74,7 +74,7 @@ class ListenerRate:
         self._waits_for_broker = waits_for_broker
 
     def wait_ms(self) -> int:
-        """How long the next connection has to wait; 0: it need not."""
+        """How long the next connection has to wait; 0: not at all."""
         return max(
             (
                 self._rates.take(who, bound, 0)
@@ -85,6 +85,6 @@ class ListenerRate:
         )
 
     def count(self) -> None:
-        """A connection has come."""
+        """Count a new connection."""
         for who, bound in self._rates.bounds(self._key).items():
             self._rates.take(who, bound, 1)

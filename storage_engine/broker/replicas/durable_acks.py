@@ -29,7 +29,7 @@ BUSY_RETRY_MS = 500
 
 @dataclass(slots=True)
 class _Waiting:
-    """A partition in the queue."""
+    """The batches and callbacks that wait for the flush of a partition."""
 
     batches: int = 0
     listeners: list[Callable[[], None]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class _Queue:
     """One log dir's queue. Invariant: under way, gathering or idle with an empty queue."""
 
     under_way: int = 0
-    """Flushes of the present round that are not over."""
+    """Flushes of the present round that have not ended."""
     queue: dict[HostedPartition, _Waiting] = field(default_factory=dict)
     requests: int = 0
     """The number of requests in the queue: producers' batches and followers' fetches."""
@@ -61,9 +61,9 @@ class DurableAcks:
         self.rounds = 0
         """Flushes of a log dir so far, each of all partitions that waited."""
         self.fsyncs = 0
-        """Files and directories brought to the medium."""
+        """Files and directories flushed so far."""
         self.batches = 0
-        """Appends of producers that these have made durable."""
+        """Producers' batches that these flushes have made durable."""
         self._reported_batches = 0
 
     def flush(
@@ -72,8 +72,8 @@ class DurableAcks:
         settled: Callable[[], None] | None = None,
         batches: int = 0,
     ) -> None:
-        """Bring all that is in the log now to the medium; `settled` is called once that was done,
-        or failed. `batches` of producers wait for it."""
+        """Flush all that is in the log now; `settled` is called once that is done or has failed.
+        `batches` of producers wait for it."""
         path = partition.log.directory.parent
         log_dir = self._queues.setdefault(path, _Queue())
         waiting = log_dir.queue.setdefault(partition, _Waiting())
@@ -97,15 +97,15 @@ class DurableAcks:
             )
 
     def _begin(self, log_dir: _Queue) -> None:
-        """Flush all that wait in the log dir: side by side, so that the file system can bring them
-        to the medium in one go."""
+        """Flush all waiting partitions of the log dir side by side, so that the file system can
+        write them in one go."""
         if log_dir.gathering is not None:
             log_dir.gathering.cancel()
             log_dir.gathering = None
         queue, log_dir.queue = log_dir.queue, {}
         log_dir.round_requests, log_dir.requests = log_dir.requests, 0
         fsyncs_before = self.fsyncs
-        # The round is not over before all of it has begun.
+        # The round is not over before all of its flushes have begun.
         log_dir.under_way = len(queue)
         for partition, waiting in queue.items():
             self._flush_one(log_dir, partition, waiting)
@@ -123,7 +123,7 @@ class DurableAcks:
             job.finish()
             succeeded()
             if job.end_offset < min(wanted_end_offset, partition.log.log_end_offset):
-                # More segments than one job takes.
+                # There are more segments than one job flushes.
                 self.flush(partition)
 
         def succeeded() -> None:
@@ -177,7 +177,7 @@ class DurableAcks:
             self._gather(log_dir)
 
     def _gather(self, log_dir: _Queue) -> None:
-        """Waits, after a round, for the next requests of those that it has served."""
+        """After a round, wait for the next requests of the clients that it has served."""
         log_dir.expected = log_dir.round_requests + log_dir.requests
         if log_dir.requests < log_dir.expected > 1:
             log_dir.gathering = self._scheduler.call_later(

@@ -41,18 +41,18 @@ from storage_engine.protocol.transport import Transport
 log = logging.getLogger(__name__)
 
 FETCH_VERSION = 12
-"""The first that carries the last fetched epoch and answers with a divergence."""
+"""The first version that carries the last fetched epoch, and whose answers name a divergence."""
 
 LOOK_AT_ALL_MS = 30_000
-"""How often all partitions are looked at, some 0.5 us each, for what nobody has told."""
+"""How often all partitions are checked for unreported changes, some 0.5 us each."""
 
 LOST_RETRY_MS = 20
-"""First pause after a lost connection: what broke may have been the connection alone, or the leader
-may be another by then. It doubles up to replica.fetch.backoff.ms."""
+"""First pause after a lost connection: perhaps only the connection broke, or another broker leads
+by then. It doubles up to replica.fetch.backoff.ms."""
 
 PARTITIONS_PER_TURN = 256
-"""Partitions of an answer that one turn of the loop takes, however little they bring: some 10 ms.
-After a failover an answer names thousands whose leader does not know yet that it leads."""
+"""The most partitions of an answer for one turn of the loop, however few bytes they have: some 10
+ms. After a failover an answer names thousands whose leader does not know yet that it leads."""
 
 REQUEST_SLACK_MS = 30_000
 """A fetch counts as lost this long after its longest wait at the leader
@@ -125,7 +125,7 @@ class PeerFetcher:
         channel: str,
         on_leaving: Callable[["PeerFetcher", Sequence[Followed]], None],
     ) -> None:
-        """`on_leaving` gets partitions that this loop has just let go, for another channel."""
+        """`on_leaving` receives partitions that this loop has released for another channel."""
         self.endpoint = endpoint
         self.channel = channel
         self._settings = settings
@@ -141,27 +141,27 @@ class PeerFetcher:
         self._joining: dict[TopicPartition, Followed] = {}
         """Partitions to be followed from the next `wake` on."""
         self._due: dict[TopicPartition, Followed] = {}
-        """Those that the next fetch may have to name: the others are asked for as before."""
+        """Partitions that the next fetch may have to name; the session has the others."""
         self._paused: dict[TopicPartition, Followed] = {}
-        """Those that the fetches leave out for a while."""
+        """Partitions that the fetches leave out for a while."""
         self._left: set[TopicPartition] = set()
-        """Those that were asked for, and are not followed any more."""
+        """Partitions that leave the session: no longer followed, or paused."""
         self._looked_at_all_ms = 0
         self._long_poll_ended = False
         """True when the leader was asked to answer the fetch under way without further wait."""
         self._session = ClientFetchSession()
         self.heard_ms: int | None = None
-        """The time of the leader's last answer."""
+        """The monotonic time of the leader's last answer in ms; None before the first."""
         self._in_flight = False
         self._answer: _Answer | None = None
-        """The answer to the last fetch, until all of it is taken."""
+        """The answer to the last fetch, until all of it is applied."""
         self._losses = 0
         """Fetches in a row that were not answered."""
         self._flushing = 0
         """Partitions whose flush the next fetch waits for."""
         self._unkept: list[HostedPartition] = []
-        """Partitions that begin later than is written down: the next fetch, which reports it, waits
-        until it is."""
+        """Partitions whose log start is not written yet: the next fetch, which reports it, waits
+        for the write."""
         self._timer: Timer | None = None
         self._closed = False
 
@@ -177,16 +177,16 @@ class PeerFetcher:
         return tp in self._followed or tp in self._joining
 
     def add(self, followed: Followed) -> None:
-        """Follow one more, from the next `wake` on."""
+        """Follow one more partition, from the next `wake` on."""
         tp = followed.topic_partition
         self._drop(tp)
         followed.asked = None
         self._joining[tp] = followed
-        # What the leader answers to a request under way will not count.
+        # The answer to a request under way will not count for it.
         self._session.name_again(*tp)
 
     def wake(self) -> None:
-        """Fetch what was added, all together, and not only when a long poll for others is over."""
+        """Fetch the added partitions, all together, without waiting for the end of a long poll."""
         if not self._joining:
             return
         self._followed.update(self._joining)
@@ -198,7 +198,7 @@ class PeerFetcher:
             self._schedule(0)
 
     def look_at(self, tp: TopicPartition) -> None:
-        """Names it in the next fetch, if it is followed here and its end has changed."""
+        """Name the partition in the next fetch, if it is followed here and its end has changed."""
         followed = self._followed.get(tp)
         if followed is not None:
             self._due[tp] = followed
@@ -231,7 +231,7 @@ class PeerFetcher:
         )
 
     def remove(self, tp: TopicPartition) -> Followed | None:
-        """Follow it no more; None where it was not followed."""
+        """Stop following the partition; None where it was not followed."""
         joining = self._joining.pop(tp, None)
         return self._drop(tp) or joining
 
@@ -242,7 +242,7 @@ class PeerFetcher:
         return self._followed.pop(tp, None)
 
     def close(self) -> None:
-        """Stop; what is under way is ignored when it comes."""
+        """Stop; later answers are ignored."""
         self._closed = True
         self._answer = None
         for each in (self._followed, self._joining, self._due, self._paused):
@@ -253,7 +253,7 @@ class PeerFetcher:
 
     @property
     def _is_busy(self) -> bool:
-        """The next fetch leaves when what is under way is over."""
+        """Whether something is under way after which the next fetch is sent."""
         return self._in_flight or self._answer is not None or self._flushing > 0 or self._closed
 
     def _schedule(self, delay_ms: int) -> None:
@@ -351,7 +351,7 @@ class PeerFetcher:
         return False
 
     def _flush_first(self, partitions: list[HostedPartition]) -> None:
-        """Flushes, then continues, also with partitions that were truncated or failed meanwhile."""
+        """Flush, then continue, also with partitions that were truncated or failed meanwhile."""
 
         def settled() -> None:
             self._flushing -= 1
@@ -367,7 +367,7 @@ class PeerFetcher:
                 unexpected.report(f"{partition.topic_partition} not flushed", error)
 
     def _longest_wait(self, now_ms: int) -> int:
-        """A partition that pauses is not kept waiting by a long poll for the others."""
+        """The longest wait of a fetch: it ends when the next paused partition is due."""
         if not self._paused:
             return self._settings.wait_max_ms
         pauses = [f.resume_ms - now_ms for f in self._paused.values()]
@@ -385,7 +385,7 @@ class PeerFetcher:
             self._ports.doubts.heard(BrokerId(self.endpoint.broker_id))
             self._session.took(reply)
             if reply.error_code in _SESSION_CODES:
-                # Ended by the leader: all is asked for anew.
+                # The leader has ended the session: the next fetch names all partitions.
                 self._schedule(0)
                 return
         if isinstance(reply, TransportError):
@@ -404,8 +404,8 @@ class PeerFetcher:
         self._take_on()
 
     def _take_on(self) -> None:
-        """Appends as much of the answer as one turn may, and the rest in the next, so that other
-        work (answers on other channels, producers) does not wait for all of it."""
+        """Append as much of the answer as one turn may, and the rest in the next turns, so that
+        other work (answers on other channels, producers) does not wait for all of it."""
         answer = self._answer
         if answer is None:
             return
@@ -413,8 +413,8 @@ class PeerFetcher:
         try:
             is_over = self._take_some(answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
-            # What is left of the answer is asked for again: the leader takes its high watermarks
-            # for told.
+            # The rest of the answer is fetched again: the leader counts its high watermarks as
+            # received.
             self._session.lost()
             unexpected.report(f"answer of broker {self.endpoint.broker_id}", error)
         finally:
@@ -425,13 +425,13 @@ class PeerFetcher:
                 self._ports.scheduler.call_soon(self._take_on)
 
     def _take_some(self, answer: _Answer) -> bool:
-        """True when that was the rest."""
+        """Apply a part of the answer; True when it was the rest."""
         turn = _Turn(self._settings.max_bytes)
         is_over = True
         for each in answer.left:
             tp = TopicPartition(each.topic, each.partition)
-            # Each once, and not one that was added anew since it was asked for, under another epoch
-            # or as another topic of that name.
+            # Each once, and none that was added anew since the request, under another epoch or as
+            # another topic of that name.
             followed = self._followed.get(tp)
             if followed is not None and followed.asked is not None and tp not in answer.taken:
                 answer.taken.add(tp)
@@ -450,7 +450,7 @@ class PeerFetcher:
             partition.data_waiters.wake()
         if turn.shortened and not self._ports.keep_log_starts(turn.shortened):
             self._unkept += turn.shortened
-        # Who got data goes to the end, so that a full response serves the others first next time.
+        # Partitions with data go to the end, so that a full response serves the others first next.
         for followed in turn.brought:
             tp = followed.topic_partition
             if self._followed.get(tp) is followed:

@@ -19,7 +19,7 @@ _Key = tuple[Endpoint, str]
 
 
 class FetcherManager:
-    """Follows partitions, each over the channel that suits it."""
+    """Follows partitions, each over the channel for its state."""
 
     def __init__(self, settings: FetcherSettings, ports: FetcherPorts) -> None:
         self._settings = settings
@@ -31,13 +31,13 @@ class FetcherManager:
         key, known = self._take_out(partition.topic_partition)
         progress = FollowerState.UNKNOWN
         if key is not None and key[0] == leader and known is not None:
-            # A repeated order of the same leadership must not move it to those in sync.
+            # A repeated order of the same leadership must not move it to the channel in sync.
             progress = known.progress
         self._follow(Followed(partition, progress), leader)
         self._close_idle(key)
 
     def look_at(self, tp: TopicPartition) -> None:
-        """The log was changed by others than the fetches of this partition."""
+        """The log was changed by something other than the fetches of this partition."""
         for fetcher in self._fetchers.values():
             fetcher.look_at(tp)
 
@@ -47,8 +47,8 @@ class FetcherManager:
             fetcher.wake()
 
     def heard_ms(self, tp: TopicPartition) -> int | None:
-        """The time of the last answer of a followed partition's leader, in monotonic ms; None
-        before the first."""
+        """The monotonic time in ms of the last answer of a followed partition's leader; None before
+        the first."""
         return next((f.heard_ms for f in self._fetchers.values() if tp in f), None)
 
     def most_behind(self) -> int:
@@ -79,7 +79,7 @@ class FetcherManager:
         fetcher.add(followed)
 
     def _change_channel(self, fetcher: PeerFetcher, leaving: Sequence[Followed]) -> None:
-        """These are in no loop any more."""
+        """Follow these partitions, which no loop has any more, over their new channels."""
         channels = {followed.channel for followed in leaving}
         for followed in leaving:
             self._follow(followed, fetcher.endpoint)

@@ -33,11 +33,11 @@ DURABLE_CATCH_UP_CHANNEL = "durable catch-up"
 
 
 class FollowerState(enum.Enum):
-    """Whether the replica is behind, as the leader's last answer showed."""
+    """Whether the replica is behind, by the leader's last answer."""
 
     UNKNOWN = "unknown"
     BEHIND = "behind"
-    """Committed records are missing here."""
+    """The replica lacks committed records."""
     CAUGHT_UP = "caught up"
 
 
@@ -61,13 +61,13 @@ class Followed:
         self.partition = partition
         self.progress = progress
         self.behind_records = 0
-        """How many committed records were missing here at the last answer."""
+        """The number of committed records that the replica lacked at the last answer."""
         self.asked: FetchPartition | None = None
-        """What the fetches of its channel ask for; None where they don't name it (yet)."""
+        """The entry in the fetches of its channel; None where they don't name it (yet)."""
         self.is_full = False
-        """Set when there was no space for the last records."""
+        """True when there was no space for the last records."""
         self.was_damaged = False
-        """The last records were bad; the next fetch reports it to the leader."""
+        """True when the last records were bad; the next fetch reports it to the leader."""
         self.refusals = 0
         """How often in a row the leader has answered that it does not lead, or not in this epoch.
         """
@@ -94,7 +94,7 @@ class Followed:
 
     @property
     def has_changed(self) -> bool:
-        """Whether it is not asked for, or was written to by others than its fetches."""
+        """Whether the fetches don't name it, or its log changed by other means than they."""
         asked, replica_log = self.asked, self.partition.log
         return (
             asked is None
@@ -138,14 +138,14 @@ class ReplicationThrottle:
     # --- as leader ---
 
     def holds_back(self, partition: HostedPartition, follower: int) -> bool:
-        """Whether a follower's fetch gets nothing of this partition now."""
+        """Whether a follower's fetch gets no records of this partition now."""
         if not self.counts_sent(partition, follower):
             return False
         self._sending.bytes_per_second = self._leader_rate()
         return self._sending.delay_ms(now_ms=self._clock.monotonic_ms()) > 0
 
     def counts_sent(self, partition: HostedPartition, follower: int) -> bool:
-        """Whether what this follower gets of the partition is under the throttle."""
+        """Whether the bytes sent to this follower for the partition count for the throttle."""
         config = partition.config
         if config.leader_throttled is NONE_THROTTLED:
             return False
@@ -162,7 +162,7 @@ class ReplicationThrottle:
     # --- as follower ---
 
     def pause_ms(self, partition: HostedPartition, *, in_sync: bool) -> int:
-        """How long not to fetch this partition; 0 when it may be fetched."""
+        """How long not to fetch this partition, in ms; 0 when it may be fetched."""
         if in_sync or not self._is_taking_throttled(partition):
             return 0
         self._taking.bytes_per_second = self._follower_rate()

@@ -1,5 +1,5 @@
-"""Tells the fetch sessions of followers that a partition has changed, so that a fetch of theirs
-costs what has changed and not what they follow. Source: R-REP2, KIP-227.
+"""Notifies the fetch sessions of followers of changed partitions, so that a fetch costs what has
+changed and not what the follower has. Source: R-REP2, KIP-227.
 """
 
 from typing import Protocol
@@ -11,17 +11,17 @@ class FollowerWatch(Protocol):
     """The place of one partition in a follower's session."""
 
     def note(self) -> None:
-        """The follower has not been told all of it: look at it before the next answer."""
+        """Check the partition before the next answer: the follower does not know all of it."""
         ...
 
     def wake(self) -> None:
-        """Like `note`; a fetch that waits is answered if there are records, or another leader."""
+        """Like `note`; a waiting fetch is answered if there are records, or another leader."""
         ...
 
 
 class FollowerWatches:
-    """Those of one partition, at most one for each replica: a replica fetches it over one channel
-    at a time, so that a newer session takes the place of one that its follower has left."""
+    """The watches of one partition, at most one for each replica: a replica fetches it over one
+    channel at a time, so that a newer session takes the place of one that its follower has left."""
 
     __slots__ = ("_by_replica",)
 
@@ -29,7 +29,7 @@ class FollowerWatches:
         self._by_replica: dict[int, FollowerWatch] = {}
 
     def put(self, replica: int, watch: FollowerWatch) -> None:
-        """Tell this one from now on. The one before it is told that it is told no more."""
+        """Notify this watch from now on; the one before it is notified of its end."""
         before = self._by_replica.get(replica)
         self._by_replica[replica] = watch
         if before is not None and before is not watch:
@@ -39,7 +39,7 @@ class FollowerWatches:
         return self._by_replica.get(replica) is watch
 
     def discard(self, replica: int, watch: FollowerWatch) -> None:
-        """Harmless when another one is in its place by now."""
+        """Remove the watch; harmless when another one has its place by now."""
         if self._by_replica.get(replica) is watch:
             del self._by_replica[replica]
 

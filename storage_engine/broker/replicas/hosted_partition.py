@@ -69,7 +69,7 @@ class HostedPartition:
         ports: "PartitionPorts[HostedPartition]",
         figures: TopicFigures | None = None,
     ) -> None:
-        """`figures`: those of its topic, which all of its partitions here share."""
+        """`figures`: the figures of its topic, which all of its partitions here share."""
         self.ports = ports
         self.figures = TopicFigures() if figures is None else figures
         self.topic_partition = topic_partition
@@ -86,7 +86,7 @@ class HostedPartition:
         self.follower_high_watermark = max(
             log.log_start_offset, min(high_watermark, log.log_end_offset)
         )
-        """Valid while this replica does not lead; `high_watermark` is the one to read."""
+        """Valid while this replica does not lead; to be read as `high_watermark`."""
         self.produce_waiters = WaitList()
         self.data_waiters = WaitList()
         self.follower_watches = FollowerWatches()
@@ -96,7 +96,7 @@ class HostedPartition:
         self._is_due = False
         """True while `_end_turn` is due."""
         self._has_grown = False
-        """True while it is due for more than readers of the high watermark."""
+        """True while more than readers of the high watermark are due."""
         self._unflushed_appends = 0
         """Appends of this turn that wait for a flush."""
         self.guards = VerificationGuards()
@@ -115,7 +115,7 @@ class HostedPartition:
 
     @property
     def must_flush(self) -> bool:
-        """Whether there is something that may not be acknowledged yet: `flush.before.ack`."""
+        """Whether there are records that may not be acknowledged yet: `flush.before.ack`."""
         return self.config.flush_before_ack and not self.log.is_durable
 
     @property
@@ -134,7 +134,7 @@ class HostedPartition:
         return min(self.config.min_insync_replicas, len(self.assigned_replicas))
 
     def check_in_service(self) -> None:
-        """Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Raises KafkaError KAFKA_STORAGE_ERROR when the replica has failed."""
         if self.role is Role.FAILED:
             raise KafkaError(
                 f"the log dir of {self.topic_partition} failed", ErrorCode.KAFKA_STORAGE_ERROR
@@ -152,7 +152,7 @@ class HostedPartition:
         self.check_leader_epoch(leader_epoch)
 
     def check_leader_epoch(self, leader_epoch: int) -> None:
-        """Raises KafkaError where a client knows of another leader epoch; -1: it does not care."""
+        """Raises KafkaError when a client's leader epoch is another; -1: it names none."""
         if leader_epoch in (-1, self.leader_epoch):
             return
         is_old = leader_epoch < self.leader_epoch
@@ -162,7 +162,7 @@ class HostedPartition:
         )
 
     def check_writable(self, acks: int, leader_epoch: int = -1) -> None:
-        """Raises KafkaError where the log can't be appended to now."""
+        """Raises KafkaError when the log can't be appended to now."""
         if self.leader is None or leader_epoch != -1:
             self.check_leads(leader_epoch)
         self.ports.lease.check()
@@ -192,9 +192,9 @@ class HostedPartition:
         in_transaction: bool = False,
         is_checked: bool = False,
     ) -> AppendOutcome:
-        """Append a producer's batches, or say why they are not stored. `in_transaction`: the
+        """Append a producer's batches, or return why they are not stored. `in_transaction`: the
         coordinator knows that the producer writes to this partition in a transaction. `is_checked`:
-        a preparation has looked into the batches."""
+        a preparation has checked the batches."""
         try:
             self.check_writable_by_producers(acks)
             return self._append(records, in_transaction, is_checked)
@@ -212,7 +212,7 @@ class HostedPartition:
             self.check_writable(-1)
         else:
             self.check_writable_by_producers(-1)
-        # Also of one that is refused: to ask the coordinator once more does no harm.
+        # Also for a refused marker: to ask the coordinator once more does no harm.
         self.guards.note_marker(producer_id)
         try:
             result = self.log.leader_appends.append_marker(
@@ -255,14 +255,14 @@ class HostedPartition:
             raise
 
     def note_refused(self, records: memoryview, failure: KafkaError) -> None:
-        """A producer sends again what was refused like that: what it has sent behind it waits."""
+        """The producer sends again what was refused with a retriable error: later ones wait."""
         if failure.retriable:
             self.log.leader_appends.note_refused(records)
 
     def _append(
         self, records: memoryview, in_transaction: bool, is_checked: bool = False
     ) -> AppendResult:
-        """Raises KafkaError."""
+        """Append to the log; raises KafkaError."""
         try:
             result = self.log.leader_appends.append(
                 records,
@@ -288,14 +288,14 @@ class HostedPartition:
     # --- the end of a turn of the loop ---
 
     def _note_append(self) -> None:
-        """The leader has appended batches of a request."""
+        """Note that the leader has appended batches of a request."""
         if self.config.flush_before_ack:
             self._unflushed_appends += 1
         if not self._has_grown:
             self.mark()
 
     def mark(self) -> None:
-        """Has high watermark and waiting requests checked at the end of this turn of the loop."""
+        """Have high watermark and waiting requests checked at the end of this turn of the loop."""
         self._has_grown = True
         self.follower_watches.note()
         self._end_turn_soon()
@@ -306,7 +306,7 @@ class HostedPartition:
             self.ports.end_of_turn.call(self.topic_partition, self._end_turn)
 
     def _end_turn(self) -> None:
-        """Applies the appends of this turn."""
+        """Apply the appends of this turn."""
         has_grown, self._has_grown = self._has_grown, False
         self._is_due = False
         if has_grown:
@@ -318,12 +318,12 @@ class HostedPartition:
             if batches and self.must_flush:
                 self.flush(batches=batches)
         if has_grown:
-            # First: producers wait for them. Those in sync have the same to read.
+            # Followers come first: producers wait for them. Those in sync read the same records.
             self.log.reads.share(self.follower_watches.wake)
         self.data_waiters.wake()
 
     def _carry_out(self, leader: LeaderPartition, effects: list[Effect]) -> None:
-        """Does what follows from a step of the leader's state."""
+        """Carry out the effects of a step of the leader's state."""
         for effect in effects:
             match effect:
                 case HighWatermarkAdvanced():
@@ -344,7 +344,7 @@ class HostedPartition:
     # --- steps of a leader, and who waits for them ---
 
     def note_change(self) -> None:
-        """Tells periodic work that the log was written to."""
+        """Report to periodic work that the log was written to."""
         changes = self.ports.changes
         changes.logs[self.topic_partition] = None
         changes.high_watermarks = True
@@ -397,7 +397,7 @@ class HostedPartition:
         self._carry_out(leader, effects)
 
     def note_follower_log_start(self, replica: int, log_start_offset: int) -> None:
-        """A follower says where it begins."""
+        """Note where a follower's log begins."""
         self.follower_log_starts[replica] = log_start_offset
         self.deletion_waiters.wake()
 
@@ -407,12 +407,12 @@ class HostedPartition:
         self.ports.flush(self, settled, batches)
 
     def flushed(self) -> None:
-        """More of the log is flushed: where that counts, it may be acknowledged."""
+        """Apply a flush: where flushes count, more may be acknowledged."""
         self.step(Flushed(flushed_end_offset=self.flushed_end_offset))
         self.produce_waiters.wake()
 
     def wake_all(self) -> None:
-        """The role changed: everyone who waits has to look again."""
+        """The role changed: check everything that waits."""
         self.produce_waiters.wake()
         self.data_waiters.wake()
         self.follower_watches.wake()
@@ -421,8 +421,8 @@ class HostedPartition:
     # --- roles, which the replica manager gives ---
 
     def lead(self, item: LeaderAndIsrPartition) -> None:
-        """Lead from now on, or under another epoch. KafkaError when the log refuses, which may know
-        a newer epoch; the role is as it was then."""
+        """Lead from now on, or under another epoch. Raises KafkaError when the log refuses, which
+        may know a newer epoch; the role is then unchanged."""
         self.log.leader_appends.start_epoch(item.leader_epoch)
         self._note_order(item)
         leadership = Leadership(
@@ -457,7 +457,7 @@ class HostedPartition:
             self.flush()
 
     def follow(self, item: LeaderAndIsrPartition) -> None:
-        """Follow the leader that is named from now on, or nobody where it is -1."""
+        """Follow the order's leader from now on, or nobody where it is -1."""
         self._note_order(item)
         self.become_follower(item.leader)
         self.wake_all()
@@ -472,24 +472,24 @@ class HostedPartition:
             self.guards = VerificationGuards()
 
     def become_follower(self, leader_id: int) -> None:
-        """Does not wake waiting requests."""
+        """Change the role without waking waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FOLLOWER if leader_id != -1 else Role.IDLE
 
     def fail(self, failure: Exception, of: PartitionLog | None = None) -> None:
-        """The log could not be read or written; see `ReplicaFailures.fail`. `of`: the log on which
-        work took more than a turn of the loop: where it was replaced meanwhile, nothing failed."""
+        """The log could not be read or written; see `ReplicaFailures.fail`. `of`: the log of work
+        that took more than a turn of the loop: if it was replaced meanwhile, nothing failed."""
         if of is None or of is self.log:
             self.ports.on_failure(self, failure)
 
     def take_offline(self) -> None:
-        """Stops serving; does not wake waiting requests."""
+        """Stop serving, without waking waiting requests."""
         self._keep_high_watermark()
         self.role = Role.FAILED
 
     def replace_log(self, log: PartitionLog) -> None:
-        """The replica has this log from now on, with the same records, all of which are on the
-        medium. Work under way on the log before it goes on there."""
+        """Use this log from now on: it has the same records, all of them flushed. Work under way on
+        the former log ends there."""
         self.log = log
         self.mark()
 

@@ -39,13 +39,13 @@ RETRY_MS = 500
 """Pause before an undecided state is read again: ZooKeeper is away or slow."""
 
 RETRY_MAX_MS = 30_000
-"""The same where the state itself is not there, or not the one that was written last: the
-controller is told so each time."""
+"""The longest pause where the state is missing, or not the last one written: the controller is
+notified each time."""
 
 NOTIFY_DELAY_MS = 50
-"""ISR changes of this period are reported to the controller in one notification."""
+"""The time for which ISR changes are gathered into one notification to the controller."""
 PARTITIONS_PER_NOTIFICATION = 3_000
-"""A znode with this many topics of the longest names is smaller than ZooKeeper's limit of 1 MB."""
+"""With this many topics of the longest names a znode is below ZooKeeper's limit of 1 MB."""
 
 
 class IsrWriter:
@@ -72,7 +72,7 @@ class IsrWriter:
     def propose(
         self, partition: HostedPartition, leader: LeaderPartition, effect: ProposeIsr
     ) -> None:
-        """Write the ISR that the leader proposes; what came of it is a step of the partition."""
+        """Write the ISR that the leader proposes; the outcome is a step of the partition."""
         tp, epoch = partition.topic_partition, leader.leader_epoch
         isr = tuple(BrokerId(r) for r in leader.assigned_replicas if r in effect.isr)
         node = PartitionStateZNode(
@@ -137,7 +137,7 @@ class IsrWriter:
     def read_back(
         self, partition: HostedPartition, leader: LeaderPartition, retry_ms: int = RETRY_MS
     ) -> None:
-        """Read the partition's state, and have the partition take a step with it."""
+        """Read the partition's state, and step the partition with it."""
         tp = partition.topic_partition
         epoch = leader.leader_epoch
 
@@ -178,7 +178,7 @@ class IsrWriter:
                 self._notify(tp)
 
         def lost() -> None:
-            """Others removed the state, or put an old one in its place: the controller makes it
+            """Others removed the state, or replaced it by an old one: the controller creates it
             anew, and with it another leadership."""
             self._notify(tp)
             self._scheduler.call_later(retry_ms, lambda: again(min(2 * retry_ms, RETRY_MAX_MS)))

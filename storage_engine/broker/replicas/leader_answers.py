@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 EPOCH_RETRY_MS = 20
 EPOCH_RETRY_MAX_MS = 250
-"""First and longest pause where leader and follower have not heard of the same election yet: a
-matter of moments. It doubles, up to replica.fetch.backoff.ms at most: a leader that is to lead a
-thousand partitions more gets there sooner when it isn't asked for all of them all the time. But
+"""The longest of the pauses where leader and follower do not know of the same election yet: a
+matter of moments. A pause doubles, up to replica.fetch.backoff.ms at most: a leader that is to lead
+a thousand partitions more gets there sooner when it isn't asked for all of them all the time. But
 acks=all waits for a follower that pauses."""
 
 _ELECTION_CODES = frozenset(
@@ -60,12 +60,12 @@ class LeaderAnswers:
         self._throttle = throttle
 
     def take(self, followed: Followed, answer: FetchPartitionResponse) -> int:
-        """Apply one partition's answer; the bytes of the records it brought, 0 where they could
-        not be taken."""
+        """Apply one partition's answer; return the bytes of its records, 0 where they could not be
+        appended."""
         partition = followed.partition
         try:
             if partition.log.is_cut_short:
-                # It was asked for before, from another offset.
+                # The fetch was sent before, from another offset.
                 partition.log.open_again()
                 return 0
             if answer.error_code:

@@ -22,7 +22,7 @@ class LeaderLease:
         return not self.is_fenced and self._session_is_valid()
 
     def check(self) -> None:
-        """Raises KafkaError NOT_LEADER_OR_FOLLOWER where others may lead what this broker led."""
+        """Raises KafkaError NOT_LEADER_OR_FOLLOWER where other brokers may lead by now."""
         if self.is_fenced or not self._session_is_valid():
             raise KafkaError(
                 "this broker lost touch with ZooKeeper and may have been replaced as leader",
@@ -30,10 +30,10 @@ class LeaderLease:
             )
 
     def fence(self) -> None:
-        """The session is lost."""
+        """End the lease: the session is lost."""
         self.is_fenced = True
 
     def unfence(self) -> None:
-        """True when the controller has sent the present incarnation all partitions that it
-        leads."""
+        """Allow the lease again: the controller has sent the present incarnation all partitions
+        that it leads."""
         self.is_fenced = False

@@ -25,23 +25,23 @@ class LogStarts:
         """Partitions whose start has moved and is not written yet."""
 
     def keep(self, moved: Iterable[HostedPartition], done: Callable[[bool], None]) -> None:
-        """Write at the end of this turn; then `done`, which hears False where it lacked descriptors
-        or room. Where it fails otherwise, the partitions have failed."""
+        """Write at the end of this turn; then call `done`, with False where descriptors or room
+        were missing. Where it fails otherwise, the partitions have failed."""
         if not self._waiting:
             self._scheduler.call_soon(self._keep_all)
         self._moved.extend(moved)
         self._waiting.append(done)
 
     def note(self, partition: HostedPartition) -> None:
-        """A log start offset has moved and is to be written; requests wait until it is."""
+        """Note a log start offset that has moved: requests wait until it is written."""
         self._pending.add(partition)
 
     def is_pending(self, partition: HostedPartition) -> bool:
-        """Whether its start is still to be written, though it moved some time ago."""
+        """Whether its start is still to be written, though it may have moved some time ago."""
         return partition in self._pending
 
     def keep_now(self, moved: Iterable[HostedPartition]) -> bool:
-        """Write at once. Where it fails, the partitions have failed; False: for want of descriptors
+        """Write at once. Where it fails, the partitions have failed; False: for lack of descriptors
         or room it is to be tried again."""
         failed = self._logs.write_log_starts()
         is_kept = True

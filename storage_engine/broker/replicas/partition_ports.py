@@ -1,4 +1,4 @@
-"""What all partitions of a broker share."""
+"""The parts of the broker that all of its partitions use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ PartitionT = TypeVar("PartitionT")
 
 @dataclass(slots=True)
 class ReplicaChanges:
-    """What has happened since the periodic work has looked: it passes idle partitions by."""
+    """The changes since the last periodic work, which skips idle partitions."""
 
     logs: dict[TopicPartition, None] = field(default_factory=dict)
     """The partitions whose logs were written to; see `ChangedReplicas`."""
@@ -25,7 +25,7 @@ class ReplicaChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPorts(Generic[PartitionT]):
-    """Clock, lease, and who carries out what a partition can't."""
+    """The clock, the lease, and callbacks to the rest of the broker."""
 
     broker_id: BrokerId
     lag: LagLimits
@@ -33,7 +33,7 @@ class PartitionPorts(Generic[PartitionT]):
     lease: LeaderLease
     end_of_turn: EndOfTurn
     propose_isr: Callable[[PartitionT, LeaderPartition, ProposeIsr], None]
-    """Writes an ISR to ZooKeeper; the answer comes as a step of the partition. So with the next."""
+    """Writes an ISR to ZooKeeper; the partition gets the outcome as a step, as with the next."""
     read_isr: Callable[[PartitionT, LeaderPartition], None]
     flush: Callable[[PartitionT, Callable[[], None] | None, int], None]
     """See `DurableAcks.flush`."""

@@ -160,13 +160,13 @@ class ProducerAppends:
         )
         self._queues.setdefault(waiting.queue, deque()).append(waiting)
         if is_ready:
-            # It only waits for its turn.
+            # It needs no preparation, only its turn.
             waiting.requirement, waiting.prepared = requirement, waiting.records
         else:
             self._have_prepared(waiting)
 
     def _has_waiting(self, tp: TopicPartition, connection: Connection) -> bool:
-        """Whether an append that comes now has to wait behind others."""
+        """Whether a new append has to wait behind others."""
         return bool(self._queues) and (tp, share_of(connection)[:2]) in self._queues
 
     def _append(
@@ -200,14 +200,14 @@ class ProducerAppends:
 
     def _take_room(self, share: Share, size: int) -> None:
         if not self._room.take(share, size):
-            # What every client answers by sending again.
+            # Every client retries this error.
             raise KafkaError(
                 f"{self._room.used} bytes wait to be decompressed or compressed: send again",
                 ErrorCode.NOT_ENOUGH_REPLICAS,
             )
 
     def _have_prepared(self, waiting: _Waiting, *, is_large: bool = False) -> None:
-        """Prepare it in its turn; of a large one, that it is large may show only then."""
+        """Prepare the append in its turn, which may show that it is large."""
         size = len(waiting.records)
         is_large = is_large or size > LARGE_BYTES
         threads = self._threads_for_large if is_large else self._threads
@@ -250,7 +250,7 @@ class ProducerAppends:
                 tp = waiting.partition.topic_partition
                 log.error(tp.topic, "append not prepared partition=%s", tp, exc_info=error)
                 error = _unexpected(tp)
-            # Its frames hold what was decompressed, until a collection finds them.
+            # The error's frames hold the decompressed bytes until a garbage collection.
             self._prepared(waiting, error.as_outcome())
 
         threads.background.submit(work, done, failed)
@@ -260,7 +260,7 @@ class ProducerAppends:
         self._append_in_turn(waiting.queue)
 
     def _append_in_turn(self, key: _Queue) -> None:
-        """Append what is prepared and has nothing before it."""
+        """Append the prepared batches that have nothing before them in the queue."""
         tp, queue = key[0], self._queues.get(key)
         while queue and queue[0].prepared is not None:
             waiting = queue[0]
@@ -289,12 +289,12 @@ class ProducerAppends:
                 log.error(tp.topic, "append not answered partition=%s", tp, exc_info=error)
 
     def _must_be_prepared_anew(self, waiting: _Waiting) -> bool:
-        """Whether the topic's settings ask for something else by now."""
+        """Whether the topic's settings require another preparation by now."""
         requirement = waiting.partition.log.leader_appends.requirement
         return requirement is not None and requirement != waiting.requirement
 
     def _refusal(self, waiting: _Waiting) -> KafkaError | None:
-        """Why the append may not be made any more."""
+        """The error if the append may not be made any more."""
         tp = waiting.partition.topic_partition
         if self._replicas.get(tp) is not waiting.partition or (
             waiting.partition.leader_epoch != waiting.leader_epoch
@@ -324,7 +324,7 @@ class ProducerAppends:
 
 
 def _stored_before(waiting: _Waiting) -> AppendOutcome | None:
-    """Where batches are that can't be prepared now, and were stored when they were sent first."""
+    """The outcome of batches that can't be prepared now, but were stored when first sent."""
     partition = waiting.partition
     try:
         partition.check_writable_by_producers(waiting.acks)

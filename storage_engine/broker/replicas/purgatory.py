@@ -1,5 +1,5 @@
-"""Requests that wait: produces for their followers, fetches for data. Their conditions are looked
-at once at the end of a turn of the event loop, however many requests that turn had.
+"""Requests that wait: produces for their followers, fetches for data. Their conditions are checked
+once at the end of a turn of the event loop, however many requests that turn had.
 
 A waiter is answered exactly once, by whichever comes first: its condition, its time, or the end of
 its partition's role. Callback-driven: no asyncio, no threads. Source: R-NET2.
@@ -54,7 +54,7 @@ class WaitList:
         # A dict keeps the order, and lets one of many leave without a search.
         self._waiters: dict[Waiter, None] = {}
         self._checked = 0
-        """Those that `wake` looks at just now: news that come on the way concern them, too."""
+        """The waiters that `wake` is checking now: they still count."""
 
     def __len__(self) -> int:
         return len(self._waiters) + self._checked
@@ -63,12 +63,12 @@ class WaitList:
         self._waiters[waiter] = None
 
     def discard(self, waiter: Waiter) -> None:
-        """Forget a waiter that was answered elsewhere; harmless when it is not here."""
+        """Remove a waiter that was answered elsewhere; harmless when it is not here."""
         self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
-        """Checks every waiting request; those that are answered leave. One whose check fails leaves
-        too, and is answered when its time is over."""
+        """Check every waiter; those that are answered leave. One whose check fails leaves too, and
+        is answered when its time is over."""
         if not self._waiters:
             return
         waiters, self._waiters = self._waiters, {}
@@ -94,15 +94,15 @@ class Awaited(Protocol):
 
     @property
     def waiters(self) -> WaitList:
-        """The list that is woken when it may be settled."""
+        """The list that is woken when the partition may be settled."""
         ...
 
     def check(self) -> bool:
-        """Whether it is settled by now; it keeps how."""
+        """Whether the partition is settled by now; the outcome is kept."""
         ...
 
     def expire(self) -> None:
-        """The time is over."""
+        """Settle the partition with its timeout."""
         ...
 
 
@@ -120,9 +120,9 @@ class _Open:
 
 
 class DelayedAnswer:
-    """Waits for all partitions of one request, and responds once, when the last of them is settled;
-    those that are not when the time is over expire. News of one partition cost one check, however
-    many others there are."""
+    """Waits for all partitions of one request, and responds once the last of them is settled; at
+    the timeout the open ones expire. News of one partition cost one check, however many others
+    there are."""
 
     __slots__ = ("_deadline", "_open", "_respond")
 
@@ -146,8 +146,7 @@ class DelayedAnswer:
             each.item.waiters.add(each)
 
     def check(self, opened: _Open) -> bool:
-        """Checks whether a partition is settled now; when the last one is, the request is
-        answered."""
+        """Check whether a partition is settled now; when it is the last one, answer the request."""
         if opened not in self._open:
             return True
         if not opened.item.check():
@@ -175,8 +174,8 @@ class EndOfTurn:
         self._due: list[tuple[TopicPartition, Callable[[], None]]] = []
 
     def call(self, tp: TopicPartition, work: Callable[[], None]) -> None:
-        """Do this work at the end of the turn; what fails is reported as that partition's, and does
-        not keep others from being served."""
+        """Do the work at the end of the turn; its failure is reported as that of the partition, and
+        does not affect others."""
         if not self._due:
             self._scheduler.call_soon(self._run)
         self._due.append((tp, work))

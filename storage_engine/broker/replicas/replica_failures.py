@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 LOG_AGAIN_MS = 10_000
-"""The same shortage of a partition is logged only this often."""
+"""The same shortage of a partition is logged at most this often."""
 
 state_change_log = logging.getLogger("headrace.state_change")
 
@@ -45,20 +45,20 @@ class ReplicaFailures:
         notice: LogDirNotice,
         fetchers: FetcherManager,
     ) -> None:
-        """`partitions`: those hosted at any time; not copied."""
+        """`partitions`: the hosted partitions, as they change; not copied."""
         self._partitions = partitions
         self._logs = logs
         self._scheduler = scheduler
         self._notice = notice
         self._fetchers = fetchers
         self._logged: set[TopicPartition] = set()
-        """Partitions whose lack of room or descriptors was logged lately."""
+        """Partitions whose lack of room or descriptors was logged in the last LOG_AGAIN_MS."""
 
     def fail(self, partition: HostedPartition, failure: Exception) -> None:
-        """Take a partition out of service, and with it all others of its log dir where that
-        is what failed: a failed fsync (OSError) always means the directory."""
+        """Take a partition out of service, and with it its whole log dir where the log dir is what
+        failed: a failed fsync (OSError) always means the directory."""
         if self._partitions.get(partition.topic_partition) is not partition:
-            # Stopped or deleted meanwhile; a new replica of that name is another matter.
+            # Stopped or deleted meanwhile; the failure does not concern a new replica of that name.
             log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
             return
         if isinstance(failure, OSError) and reach_of_file_error(failure) is Reach.SHORTAGE:
@@ -72,18 +72,18 @@ class ReplicaFailures:
             self.fail_alone(partition, failure)
 
     def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
-        """Takes one replica out of service, but not the others in its log dir."""
+        """Take one replica out of service, but not the others in its log dir."""
         if partition.role is not Role.FAILED:
             log.error("partition %s is offline: %s", partition.topic_partition, failure)
             self._take_offline(partition)
             self._notice.send()
 
     def notify_controller(self) -> None:
-        """Makes the controller request the state of all replicas of this broker."""
+        """Make the controller request the state of all replicas of this broker."""
         self._notice.send()
 
     def _log_shortage(self, tp: TopicPartition, failure: LogBusyError) -> None:
-        """Logged once in a while only: every request fails as long as the shortage lasts."""
+        """Log once in a while only: every request fails as long as the shortage lasts."""
         if tp in self._logged:
             return
         if not self._logged:
@@ -94,7 +94,7 @@ class ReplicaFailures:
         )
 
     def fail_log_dir(self, path: Path, failure: Exception) -> None:
-        """Leaves a log dir alone, with all replicas in it, until the next start."""
+        """Take a log dir, with all replicas in it, out of service until the next start."""
         if not self._logs.fail_dir(path):
             return
         offline = [
@@ -121,7 +121,7 @@ class ReplicaFailures:
 
 
 RETRY_MS = 1000
-"""Descriptors come back when connections end, which takes seconds rather than milliseconds."""
+"""Pause before another try: descriptors come back when connections end, within seconds."""
 
 
 _Order = tuple[LeaderAndIsrPartition, dict[int, Endpoint]]
@@ -131,14 +131,14 @@ class PostponedRoles:
     """Postponed orders, by partition: at most as many as the controller has sent to this broker."""
 
     def __init__(self, scheduler: Scheduler, apply: Callable[[list[_Order]], None]) -> None:
-        """`apply` carries orders out as if they came now."""
+        """`apply` carries out orders as if they had just come."""
         self._scheduler = scheduler
         self._apply = apply
         self._orders: dict[TopicPartition, _Order] = {}
         self._is_waiting = False
 
     def add(self, tp: TopicPartition, order: _Order, failure: LogBusyError) -> None:
-        """Schedules another attempt."""
+        """Schedule another attempt."""
         log.warning("leadership postponed partition=%s: %s", tp, failure)
         self._orders[tp] = order
         if not self._is_waiting:
@@ -146,11 +146,11 @@ class PostponedRoles:
             self._scheduler.call_later(RETRY_MS, self._try_again)
 
     def forget(self, tp: TopicPartition) -> None:
-        """A newer request for the partition has arrived."""
+        """Drop the order: a newer request for the partition has arrived."""
         self._orders.pop(tp, None)
 
     def forget_all(self) -> None:
-        """An order has come that names all that is to be here."""
+        """Drop all orders: a full order has arrived."""
         self._orders.clear()
 
     def _try_again(self) -> None:

@@ -116,10 +116,10 @@ class ReplicaManager:
         """Orders that wait for descriptors, memory or room."""
         logs.dirs.on_failed = self._failures.fail_log_dir
         self.on_leading: Callable[[HostedPartition], None] = lambda _: None
-        """Hears of every partition that this broker leads from now on, or under another epoch."""
+        """Called with each partition that this broker begins to lead, also under another epoch."""
 
     def start(self) -> None:
-        """Starts the periodic work."""
+        """Start the periodic work."""
         self._every(self._settings.isr_check_interval_ms, self._check_laggards)
         self._every(self._settings.checkpoint_interval_ms, self._checkpoint_what_moved)
         self._every(DURABLE_ACKS_REPORT_MS, self.durable_acks.report)
@@ -163,7 +163,7 @@ class ReplicaManager:
     def apply_leadership(
         self, item: LeaderAndIsrPartition, endpoints: dict[int, Endpoint]
     ) -> ErrorCode:
-        """Take one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked before,
+        """Apply one partition of a LeaderAndIsr (R-CTL3). The controller epoch was checked before,
         and `roles_taken` follows after the last of them."""
         tp = TopicPartition(item.topic, item.partition)
         if self._settings.broker_id not in item.replicas:
@@ -213,7 +213,7 @@ class ReplicaManager:
         item: LeaderAndIsrPartition,
         endpoints: dict[int, Endpoint],
     ) -> None:
-        """A KafkaError when the log refuses; the role is as it was then."""
+        """Raises KafkaError when the log refuses; the role is then unchanged."""
         if item.leader == self._settings.broker_id:
             partition.lead(item)
             self._fetchers.remove(partition.topic_partition)
@@ -235,7 +235,7 @@ class ReplicaManager:
         )
 
     def refresh_endpoint(self, partition: HostedPartition, endpoints: dict[int, Endpoint]) -> None:
-        """The same leadership, said again: a leader that came back elsewhere is followed there."""
+        """Follow a leader that came back at another address, by a repeated order."""
         endpoint = endpoints.get(partition.leader_id)
         if partition.role is Role.FOLLOWER and endpoint is not None:
             self._fetchers.add(partition, endpoint)
@@ -243,8 +243,8 @@ class ReplicaManager:
     def _apply_postponed(
         self, orders: list[tuple[LeaderAndIsrPartition, dict[int, Endpoint]]]
     ) -> None:
-        """The answer to the controller was given when they came: where one can't be carried out,
-        the controller is told that a replica has failed, and asks again."""
+        """Apply orders that were answered when they came: where one can't be carried out, the
+        controller is notified that a replica has failed, and asks again."""
         has_failed = False
         try:
             for item, endpoints in orders:
@@ -262,7 +262,7 @@ class ReplicaManager:
             self.roles_taken()
 
     def roles_taken(self) -> None:
-        """All that an order has to say is applied: what is now followed is fetched."""
+        """Start to fetch the partitions that are followed now: the whole order is applied."""
         self._fetchers.wake()
 
     def _open(self, tp: TopicPartition, item: LeaderAndIsrPartition) -> HostedPartition:
@@ -290,14 +290,14 @@ class ReplicaManager:
         return partition
 
     def _prepare_for(self, config: TopicConfig) -> None:
-        """Before the first topic takes a batch whose records must be looked at."""
+        """Load the codec before the first append that needs it, if the topic checks its records."""
         if requirement_of(config.log) is not None and not self._codec_is_loaded:
             self._codec_is_loaded = True
             self._background.submit(load_codec, lambda _: None, _complain)
 
     def stop(self, tp: TopicPartition, *, delete: bool) -> None:
-        """Stop a replica; with `delete`, remove its files (R-CTL6). LogStorageError when that
-        fails."""
+        """Stop a replica; with `delete`, remove its files (R-CTL6). Raises LogStorageError when
+        that fails."""
         self.postponed.forget(tp)
         self._fetchers.remove(tp)
         self._logs.moves.cancel(tp)
@@ -322,23 +322,23 @@ class ReplicaManager:
             state_change_log.info("deleted partition=%s", tp)
 
     def fail_alone(self, partition: HostedPartition, failure: Exception) -> None:
-        """Takes one partition out of service until the next start."""
+        """Take one partition out of service until the next start."""
         self._failures.fail_alone(partition, failure)
 
     def fail_log_dir(self, path: Path, failure: Exception) -> None:
-        """Takes a log dir out of service until the next start."""
+        """Take a log dir out of service until the next start."""
         self._failures.fail_log_dir(path, failure)
 
     def open_again(self, partition: HostedPartition) -> None:
-        """Ends a change of the log that was cut short. LogStorageError where that is not possible
-        yet."""
+        """End a change of the log that was cut short. Raises LogStorageError where that is not
+        possible yet."""
         partition.log.open_again()
         partition.note_change()
         self._fetchers.look_at(partition.topic_partition)
 
     def replace_log(self, partition: HostedPartition, replaced: PartitionLog) -> None:
-        """The replica lies in another log dir from now on, with the same records, all of
-        which are on the medium there."""
+        """Use a replica's log in another log dir from now on: it has the same records, all of them
+        flushed."""
         tp = partition.topic_partition
         partition.replace_log(replaced)
         self._fetchers.look_at(tp)
@@ -404,13 +404,13 @@ class ReplicaManager:
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermark of every log on this broker, by partition."""
         return {
-            # Not hosted yet: what was known at the start stays true.
+            # Not hosted yet: the high watermark read at the start is still valid.
             **{tp: self._logs.high_watermark(tp) for tp in self._logs.logs},
             **{tp: p.high_watermark for tp, p in self._partitions.items()},
         }
 
     def close(self) -> None:
-        """Stop periodic work, answer who waits, write the high watermarks."""
+        """Stop periodic work, answer waiting requests, write the high watermarks."""
         self._stopped = True
         self.durable_acks.report()
         self.checkpoint_high_watermarks()
@@ -419,7 +419,7 @@ class ReplicaManager:
             partition.wake_all()
 
     def logs_here(self) -> dict[TopicPartition, PartitionLog]:
-        """Every partition of which there are files, hosted or not."""
+        """The logs of all partitions with files here, hosted or not."""
         return dict(self._logs.logs)
 
     def future_of(self, tp: TopicPartition) -> FutureLog | None:

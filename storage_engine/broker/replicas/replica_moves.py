@@ -32,11 +32,11 @@ from storage_engine.log.dirs.log_moves import FutureLog
 from storage_engine.log.files.segment_files import ColdBytesError, LoadJob
 
 PIECE_BYTES = 512 << 10
-"""Copied in one turn: about a millisecond of the loop."""
+"""The bytes copied in one turn: about a millisecond of the loop."""
 
 FLUSHED_AT_ONCE = 4 << 20
-"""A copy that lacks nothing and has at most so much that is not flushed takes the log's place; more
-is flushed beside the loop first."""
+"""A complete copy with at most so many unflushed bytes takes the log's place; more are flushed
+beside the loop first."""
 
 PAUSE_MS = 10_000
 """The pause after an error that may pass, such as a full disk or damage that a scrub repairs."""
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 class _Move:
-    """A replica that is on its way."""
+    """A replica that is being moved."""
 
     __slots__ = ("flushed_bytes", "future", "partition", "written_bytes")
 
@@ -84,12 +84,12 @@ class ReplicaMoves:
         self._closed = False
 
     def start(self) -> None:
-        """Continues the moves that the last run has not completed, as soon as the replicas are
+        """Continue the moves that the last run has not completed, as soon as the replicas are
         loaded."""
         for tp in list(self._logs.moves.interrupted):
             partition = self._replicas.get(tp)
             if self._logs.get(tp) is None:
-                # Of a replica that is gone.
+                # The replica is gone.
                 self._logs.moves.forget_interrupted(tp)
             elif partition is not None and partition.role is not Role.FAILED:
                 log_dir, _ = self._logs.moves.interrupted[tp]
@@ -104,7 +104,7 @@ class ReplicaMoves:
             self._scheduler.call_later(RESUME_MS, self.start)
 
     def close(self) -> None:
-        """Begins no more moves."""
+        """Begin no more moves."""
         self._closed = True
 
     def move(self, tp: TopicPartition, path: Path) -> None:
@@ -179,7 +179,7 @@ class ReplicaMoves:
         except LogBusyError:
             raise
         except LogStorageError as failure:
-            # Of the log dir that it leaves.
+            # The log dir that the replica leaves has failed.
             move.partition.fail(failure)
             self._give_up(move)
             return
@@ -201,7 +201,7 @@ class ReplicaMoves:
             replaced = self._logs.moves.take_over(tp, self._replicas.high_watermarks)
         except LogDirError as failure:
             if self._is_under_way(move):
-                # Of the log dir that it goes to.
+                # The log dir that the replica goes to has failed.
                 raise
             self._replicas.fail_alone(move.partition, failure)
         else:
@@ -209,7 +209,7 @@ class ReplicaMoves:
         self._rest(0)
 
     def _load(self, move: _Move, job: LoadJob) -> None:
-        """Bring what is read into the page cache."""
+        """Read the bytes into the page cache."""
         replica_log = move.partition.log
 
         def done(failure: LogStorageError | None) -> None:
@@ -264,7 +264,7 @@ class ReplicaMoves:
         self._rest(PAUSE_MS if self._moves else 0)
 
     def _give_up(self, move: _Move) -> None:
-        """Gives the move up, unless a newer move of the same replica has replaced it."""
+        """Cancel the move, unless a newer move of the same replica has replaced it."""
         if self._is_under_way(move):
             self._logs.moves.cancel(move.partition.topic_partition)
         self._rest(0)
@@ -273,7 +273,7 @@ class ReplicaMoves:
         return self._logs.moves.under_way.get(move.partition.topic_partition) is move.future
 
     def _rest(self, delay_ms: int) -> None:
-        """The piece is done."""
+        """End the work on a piece; continue with the next move after the pause."""
         self._working = None
         if self._moves:
             self._go_on(delay_ms)
