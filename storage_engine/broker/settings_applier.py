@@ -20,7 +20,7 @@ from storage_engine.core.settings.config_source import ConfigSource
 log = logging.getLogger(__name__)
 
 SHOWN_MAX = 400
-"""As many characters of a setting are logged: a topic's schema may be long."""
+"""The most characters of a setting that are logged: a topic's schema may be long."""
 
 
 class SettingsApplier:
@@ -38,7 +38,7 @@ class SettingsApplier:
         clients: ClientUsage,
         on_broker_changed: Callable[[], None],
     ) -> None:
-        """`on_broker_changed`: settings of this broker, other than of its topics, may differ."""
+        """`on_broker_changed`: called when the broker's own settings may have changed."""
         self._sources = {
             ConfigEntity.broker(broker_id): ConfigSource.BROKER,
             ConfigEntity.all_brokers(): ConfigSource.ALL_BROKERS,
@@ -61,7 +61,7 @@ class SettingsApplier:
         yield from self._clients.known()
 
     def take(self, entity: ConfigEntity, settings: Mapping[str, str]) -> None:
-        """Applies the present settings of an entity."""
+        """Apply the present settings of an entity."""
         if entity.kind is EntityKind.TOPIC:
             self._take_topic(entity.name, settings)
         elif entity in self._sources:
@@ -85,7 +85,7 @@ class SettingsApplier:
         self._config.replace_layer(source, settings)
         if self._config.layer(source) == before:
             return
-        # Not what stands there: others may have written a password.
+        # Not the stored text: others may have written a password.
         log.info("settings taken of=%s settings=%s", entity.path, self._config.layer(source))
         for topic in {partition.topic_partition.topic for partition in self._replicas}:
             self._replicas.apply_topic_config(topic, self._topics.of(topic))

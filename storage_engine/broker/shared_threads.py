@@ -15,15 +15,15 @@ Result = TypeVar("Result")
 
 
 def share_of(connection: Connection, shared_as: str | None = None) -> Share:
-    """The principal of a connection, or `shared_as`; its address; the connection."""
+    """(the connection's principal, or `shared_as`; its address; its number)"""
     return shared_as or connection.principal, connection.peer_host, connection.number
 
 
 class SharedThreads:
-    """So many threads for one kind of work. To be used on the event loop."""
+    """A fixed number of threads for one kind of work. To be used on the event loop."""
 
     def __init__(self, background: Background, *, at_once: int, each: int | None = None) -> None:
-        """`each`: the most works of one principal at a time; None: as many as there are threads."""
+        """`each`: the most threads that one principal uses at a time; None: all of them."""
         self.background = background
         self._at_once = at_once
         self._queue: FairQueue[Callable[[], None]] = FairQueue(each)
@@ -40,8 +40,8 @@ class SharedThreads:
         size: int = 1,
         more: Callable[[Result], int] = lambda _result: 0,
     ) -> None:
-        """Run `work` when it is the turn of its share; one of the callbacks comes back on the loop.
-        `size`: its bytes, as far as they are known, `more`: those that are known at its end."""
+        """Run `work` when it is the turn of its share; one of the callbacks follows on the loop.
+        `size`: its bytes as far as they are known; `more`: the bytes known at its end."""
 
         def done(result: Result) -> None:
             self.ended(share, more(result))
@@ -59,7 +59,7 @@ class SharedThreads:
         self._begin()
 
     def ended(self, share: Share, more: int = 0) -> None:
-        """What had begun uses no thread any more; it has used `more` beside its size."""
+        """Free a thread; the work has used `more` beside its size."""
         self._under_way -= 1
         self._queue.done(share, more)
         self._begin()

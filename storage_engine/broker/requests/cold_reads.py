@@ -29,20 +29,20 @@ from storage_engine.net.limits import SMALL_WRITE_BYTES
 from storage_engine.protocol.apis.fetch import FetchRequest
 
 LOADS_AT_ONCE, LOADS_EACH = 3, 2
-"""The most loads at the same time: of all fetches, and of those of one principal. The others wait;
-the server limits the number of unanswered requests."""
+"""The most loads at a time: of all fetches, and of one principal's. The others wait; the server
+limits the number of unanswered requests."""
 
 MOST_LOADS = 4
-"""The reads of one fetch: to find where the bytes begin, where they end, and for the bytes; two are
-mostly enough. What is cold even then is left to the client's next fetch, or sent from the disk when
-it is all there is: else a machine without memory would load for ever and answer nobody."""
+"""The most loads of one fetch: for the beginning of its bytes, for their end, and for the bytes;
+two mostly suffice. Bytes that are cold even then are left to the client's next fetch, or sent from
+the disk if there are no others: otherwise a machine without memory would load for ever."""
 
 FILES_PER_LOAD = 16
-"""Each is opened once more; a fetch may ask for thousands."""
+"""The most files of one load: each is opened once more, and a fetch may name thousands."""
 
 COLD_FETCH_MAX_BYTES = 4 << 20
-"""A cold fetch brings no more than this, or one batch: so the fetches that wait take turns, and the
-page cache is not filled with what one reader may take much later."""
+"""A cold fetch returns no more than this, or one batch: so waiting fetches take turns, and the page
+cache is not filled with bytes that a reader may receive much later."""
 
 assert COPY_MAX_BYTES >= SMALL_WRITE_BYTES, "what a connection joins must not be a mapping"
 
@@ -69,7 +69,7 @@ class ColdReads:
         self._reader = reader
         self._replicas = replicas
         self.loads = 0
-        """Cold fetches that a thread has worked for so far."""
+        """Loads of cold fetches by a thread so far."""
 
     def answer(
         self,
@@ -91,12 +91,12 @@ class ColdReads:
         self._threads.when_its_turn(share, partial(self._go_on, fetch))
 
     def _go_on(self, fetch: _ColdFetch) -> None:
-        """It has a thread, until it is answered or its client is gone."""
+        """Go on with a fetch that has a thread, until it is answered or its client is gone."""
         if fetch.gone() or guarded("a fetch from the disk", self._look, fetch) is not True:
             self._threads.ended(fetch.share, fetch.loaded_bytes)
 
     def _look(self, fetch: _ColdFetch) -> bool:
-        """Read as things are now; load what is cold, else respond. Whether it loads."""
+        """Read again; load cold bytes, or else respond. Return whether bytes are loaded."""
         while True:
             read = self._reader.read(fetch.request)
             if not _is_cold(read):
@@ -112,15 +112,15 @@ class ColdReads:
                 self._load(fetch, jobs)
                 return True
             if are_busy:
-                # The process lacks descriptors. The loop must not wait for the disk, so that what
-                # is cold is left to the client's next fetch.
+                # The process lacks descriptors. The loop must not wait for the disk, so cold bytes
+                # are left to the client's next fetch.
                 _keep_warm(read)
                 fetch.respond(read)
                 return False
             # Their logs have failed just now, which the next read reports.
 
     def _jobs(self, read: FetchRead) -> tuple[_Jobs, bool]:
-        """The jobs that load what a read needs, and whether some can't have a job now. Logs that
+        """The jobs that load the bytes of a read, and whether some can't have a job now. Logs that
         can never have one have failed."""
         makers: list[tuple[HostedPartition, Callable[[], LoadJob]]] = [
             (partition, partial(cold.load_job, max_bytes))
@@ -162,7 +162,7 @@ def _is_cold(read: FetchRead) -> bool:
 
 
 def _keep_warm(read: FetchRead) -> bool:
-    """Leaves out what is cold; False when that is everything."""
+    """Leave out cold records; return False when nothing is left."""
     read.partitions = [
         answer._replace(records=None) if is_cold_slice(answer.records) else answer
         for answer in read.partitions

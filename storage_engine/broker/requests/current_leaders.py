@@ -1,8 +1,8 @@
-"""Who leads a partition that this broker refused to serve, for the clients of a listener.
+"""The leaders of partitions that this broker refused to serve, for the clients of a listener.
 
 UpdateMetadata comes before LeaderAndIsr, and a replica may know more than the metadata: of the two
-the later leader epoch counts. A leader that can't be told is left out: this broker itself, which
-may have lost its lease, one that is dead or in doubt, and one without that listener. Source:
+the later leader epoch counts. A leader is not named if it is this broker itself, which may have
+lost its lease, if it is dead or in doubt, or if it lacks that listener. Source:
 KIP-951, R-REP12.
 """
 
@@ -23,7 +23,7 @@ _MOVED = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _OLD_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
 
 _NO_REPLICA = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""Of a partition whose leader is known elsewhere it becomes NOT_LEADER_OR_FOLLOWER, as in Kafka."""
+"""Replaced by NOT_LEADER_OR_FOLLOWER where the partition's leader is known, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class CurrentLeaders:
     doubts: LeaderDoubts
 
     def of(self, tp: TopicPartition, listener: str) -> CurrentLeader | None:
-        """None where nobody can be told."""
+        """The leader and its epoch; None where no leader can be named."""
         known = (self.metadata.partitions(tp.topic) or {}).get(tp.partition)
         hosted = self.replicas.get(tp)
         if known is None:
@@ -58,14 +58,14 @@ class CurrentLeaders:
     def nodes(
         self, leaders: Iterable[CurrentLeader | None], listener: str
     ) -> tuple[LeaderNode, ...]:
-        """Where the leaders are, each once."""
+        """The addresses of the leaders, each once."""
         found = (self._node(each, listener) for each in sorted({x[0] for x in leaders if x}))
         return tuple(node for node in found if node is not None)
 
     def in_fetch(
         self, answers: Iterable[FetchPartitionResponse], listener: str
     ) -> Generator[None, None, list[FetchPartitionResponse]]:
-        """The answers, by the names of topics, each refusal with the leader; in steps."""
+        """The answers, named by topic, with the leader in each refusal; in steps."""
         told = []
         for answer in answers:
             code = answer.error_code
@@ -81,7 +81,7 @@ class CurrentLeaders:
     def in_produce(
         self, answers: Sequence[ProducePartitionResponse], listener: str
     ) -> ProduceResponse:
-        """The response, each refusal with the leader."""
+        """The response, with the leader in each refusal."""
         told = []
         for answer in answers:
             if answer.error_code in (_MOVED, _NO_REPLICA):

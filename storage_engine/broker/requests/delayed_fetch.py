@@ -22,15 +22,15 @@ from storage_engine.protocol.apis.fetch import (
 )
 
 LONGEST_WAIT_MS = 60_000
-"""The longest wait of a fetch, whatever it asks for: the client sends another, and the end of its
-connection is noticed."""
+"""The longest wait of a fetch, whatever its request says: the client sends another, and the end of
+its connection is noticed."""
 
 FEW_PARTITIONS = 20
-"""A fetch of at most so many is read at once, and may always wait."""
+"""The most partitions of a fetch that is read at once, and may always wait."""
 
 Finish = Callable[[FetchRequest, FetchRead | None], None]
-"""Called when the wait is over, with the request, of a session with what is due of it by then, and
-what there is; None: it is to be read anew."""
+"""Called at the end of the wait, with the request (of a session: with the partitions due by then)
+and the read; None: it must be read again."""
 
 WAITING_PARTITIONS_MAX = 200_000
 """The most partitions that all waiting fetches of many partitions may name together: some 80 MB."""
@@ -51,7 +51,7 @@ class FetchWait:
         gone: Callable[[], bool],
         on_left: Callable[[], None],
     ) -> None:
-        """`gone`: whether the client's connection is closed. `on_left`: the wait is over."""
+        """`gone`: whether the client's connection is closed. `on_left`: called after the wait."""
         self._request = request
         self._reader = reader
         self._finish = finish
@@ -63,7 +63,7 @@ class FetchWait:
         )
 
     def end_wait(self) -> None:
-        """Answer now, with what there is."""
+        """Answer now, with the records there are."""
         if not self.is_done:
             self._end(self._wanted(), None)
 
@@ -83,7 +83,7 @@ class FetchWait:
         self._on_left()
 
     def _wanted(self) -> FetchRequest:
-        """The request with the partitions that are to be answered."""
+        """The request with the partitions to answer."""
         return self._request
 
     def _stop_listening(self) -> None:
@@ -102,9 +102,9 @@ class _Watched:
         self.wanted = wanted
         self.partition = partition
         self.size = size
-        """Bytes that were readable at the last check."""
+        """The bytes that were readable at the last check."""
         self.seen: _Seen | None = None
-        """What the partition of a consumer was like at its last check."""
+        """The state of a consumer's partition at its last check."""
 
     def try_complete(self) -> bool:
         return self.fetch.check(self)
@@ -114,7 +114,7 @@ class DelayedFetch(FetchWait):
     """A fetch that waits for news of its partitions.
 
     News of one partition cost one read, however many partitions the fetch names: it is answered
-    when what was readable of each, when it was last looked at, is enough together.
+    when the bytes readable in each, at its last read, are enough together.
     """
 
     __slots__ = ("_readable", "_watched")
@@ -131,7 +131,7 @@ class DelayedFetch(FetchWait):
         gone: Callable[[], bool],
         on_left: Callable[[], None] = lambda: None,
     ) -> None:
-        """`read`: what there was of all partitions just now."""
+        """`read`: the read of all partitions just now."""
         super().__init__(
             request, reader=reader, scheduler=scheduler, finish=finish, gone=gone, on_left=on_left
         )
@@ -161,12 +161,12 @@ class DelayedFetch(FetchWait):
             watched.try_complete()
 
     def check(self, watched: _Watched) -> bool:
-        """Called when a partition may have new records."""
+        """Check a partition that may have new records; True when the wait is over."""
         if self._is_over():
             return True
         request = self._request
-        # Most of what wakes a follower's fetch is a high watermark that has moved, which is sent
-        # with other news.
+        # Mostly a high watermark that has moved wakes a follower's fetch; it is sent with other
+        # news.
         partition = watched.partition
         if request.replica_id >= 0:
             if not has_news(watched.wanted, partition):
@@ -191,7 +191,7 @@ class DelayedFetch(FetchWait):
 
 
 class SessionWait(FetchWait):
-    """A follower's fetch that waits for one of the partitions of its session to have news."""
+    """A follower's fetch that waits for news of any partition of its session."""
 
     __slots__ = ("_session",)
 
@@ -213,7 +213,7 @@ class SessionWait(FetchWait):
         session.on_news = self.on_news
 
     def on_news(self) -> None:
-        """Some partition of the session has news: answer, if that is enough."""
+        """Answer if the news of the session's partitions are enough."""
         if self._is_over():
             return
         if len(self._session.due) > FEW_PARTITIONS:
@@ -249,8 +249,8 @@ _Seen = tuple[object, object, int, int, int]
 
 
 def _seen(request: FetchRequest, partition: HostedPartition) -> _Seen:
-    """All that decides on what a consumer gets: the log, role and leader epoch, and the bounds of
-    what it may read. An append alone changes none of them."""
+    """The state that decides on a consumer's records: the log, role and leader epoch, and the
+    bounds of what it may read. An append alone changes none of them."""
     log = partition.log
     is_isolated = request.isolation_level == READ_COMMITTED
     return (
@@ -273,9 +273,9 @@ class WaitingPartitions:
         self.kept = 0
 
     def has_room_for(self, count: int) -> bool:
-        """Whether a fetch of so many partitions may wait."""
+        """Whether a fetch of that many partitions may wait."""
         return count <= FEW_PARTITIONS or self.kept + count <= self._most
 
     def add(self, count: int) -> None:
-        """A fetch waits; to be called with the negative number when it does no more."""
+        """Add the partitions of a waiting fetch; with a negative number, at the end of its wait."""
         self.kept += count

@@ -36,30 +36,30 @@ class AwaitedAppend:
     ) -> None:
         self.partition = partition
         self.leader = partition.leader
-        """The leader at the time of the append; a later one may have something else at these
+        """The leader at the time of the append; a later one may have other records at these
         offsets."""
         self.responses = responses
-        """The responses of the request; an error replaces the one of this partition."""
+        """The responses of the request; an error replaces this partition's response."""
         self.required_offset = required_offset
-        """The end offset that answers it: one above the last offset appended."""
+        """The end offset that must be reached: one above the last offset appended."""
         self.index = index
         """The position of the partition in the response."""
         self.by_all = by_all
-        """Whether all in-sync replicas must have it, or only this one's disk."""
+        """Whether all in-sync replicas must have the records, or only this broker's disk."""
 
     @property
     def waiters(self) -> WaitList:
         return self.partition.produce_waiters
 
     def check(self) -> bool:
-        """Whether it is settled by now."""
+        """Whether the partition is settled by now."""
         outcome = self.outcome()
         if outcome is not None and outcome is not ErrorCode.NONE:
             self._fail(outcome)
         return outcome is not None
 
     def expire(self) -> None:
-        """The time is over."""
+        """Settle the partition with REQUEST_TIMED_OUT."""
         self._fail(ErrorCode.REQUEST_TIMED_OUT)
 
     def _fail(self, outcome: ErrorCode) -> None:
@@ -67,7 +67,7 @@ class AwaitedAppend:
         self.responses[self.index] = response._replace(error_code=int(outcome), base_offset=-1)
 
     def outcome(self) -> ErrorCode | None:
-        """None while it has to wait."""
+        """The outcome; None while it has to wait."""
         partition = self.partition
         leader = partition.leader
         if leader is None or leader is not self.leader:
@@ -96,26 +96,26 @@ class AwaitedDeletion:
         required_offset: int,
         live: Callable[[], Container[int]],
     ) -> None:
-        """`live` gives the brokers that live at present."""
+        """`live` returns the brokers that are alive now."""
         self.partition = partition
         self._live = live
         self.required_offset = required_offset
         """The offset at which all replicas are to begin."""
         self.code: ErrorCode | None = None
-        """None while it has to wait."""
+        """The outcome; None while it has to wait."""
         self.low_watermark = -1
-        """The start offset of that live replica which begins first."""
+        """The smallest log start offset of the live replicas."""
 
     @property
     def waiters(self) -> WaitList:
         return self.partition.deletion_waiters
 
     def expire(self) -> None:
-        """The time is over."""
+        """Settle the partition with REQUEST_TIMED_OUT."""
         self.code = ErrorCode.REQUEST_TIMED_OUT
 
     def check(self) -> bool:
-        """Whether it is settled by now."""
+        """Whether the partition is settled by now."""
         partition = self.partition
         self.low_watermark = _low_watermark(partition, self._live())
         if partition.leader is None:

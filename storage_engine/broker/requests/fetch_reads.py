@@ -1,9 +1,9 @@
 """Reads the partitions of a fetch once, for a consumer or a follower, without waiting.
 
-Records never pass through Python; a read hands on a LogSlice, or of a typed topic what
-`typed_reads` makes of one. Consumers get the records below the
-high watermark, or with read_committed those below the last stable offset and the aborted
-transactions among them. Followers get the whole log, after a check that theirs does not diverge.
+Records never pass through Python; a read returns a LogSlice, or for a typed topic the form that
+`typed_reads` makes of one. Consumers get the records below the high watermark, or with
+read_committed below the last stable offset, and the aborted transactions among them. Followers get
+the whole log, after a check that their own does not diverge.
 Source: R-REP2, R-REP5, R-REP8, KIP-98, KIP-392, KIP-595.
 """
 
@@ -45,26 +45,26 @@ READ_COMMITTED = 1
 
 
 class FetchRead:
-    """Answers to the partitions of a request, and whether they may leave at once."""
+    """The answers for the partitions of a request, and whether they may be sent at once."""
 
     __slots__ = ("bytes_readable", "cold", "failed", "is_cut", "partitions", "room")
 
     def __init__(self, room: int = 0) -> None:
         self.room = room
-        """Bytes that further partitions may bring."""
+        """The bytes left for further partitions."""
         self.partitions: list[FetchPartitionResponse] = []
         self.bytes_readable = 0
         self.failed = False
-        """An error, a divergence or another replica to read from: answer now."""
+        """True after an error, a divergence or a preferred replica: answer now."""
         self.is_cut = False
-        """A filter has skipped so much that the rest is left to the next fetch: answer now."""
+        """True when a filter has skipped so much that the next fetch gets the rest: answer now."""
         self.cold: list[tuple[HostedPartition, ColdBytesError, int]] = []
         """Reads whose beginning or end could not be found without the disk, with the number of
         bytes wanted."""
 
     def is_enough(self, request: FetchRequest) -> bool:
         """Whether the request is to be answered now: it allows no wait, has enough bytes, an error
-        or a cut, or there is data that a disk must give."""
+        or a cut, or must read from a disk."""
         return (
             request.max_wait_ms <= 0
             or self.bytes_readable >= request.min_bytes
@@ -91,10 +91,10 @@ class PartitionReader:
         self._replicas = replicas
         self._clock = clock
         self._is_current = is_current
-        """(broker id, incarnation) -> whether that is the one registered, and not leaving (as which
-        it would call itself another, see `leaving`)."""
+        """(broker id, incarnation) -> whether it is the registered one, and not leaving (an
+        incarnation in controlled shutdown calls itself otherwise, see `leaving`)."""
         self._on_damage = on_damage
-        """Called with a partition that has bad bytes, their offset, and who has met them."""
+        """Called with a partition that has bad bytes, their offset, and how they were found."""
         self._rack_reads = rack_reads
         """None when consumers read only from leaders."""
 
@@ -109,8 +109,8 @@ class PartitionReader:
         """Reads each partition once; the first one with data gets a batch even if it is over the
         limit. Reads that would wait for a disk are left to `FetchRead.cold`, unless `wait`.
 
-        `partitions`: some of the request's; all by default. `result`: that of the partitions before
-        them, which is added to.
+        `partitions`: some of the request's; all by default. `result`: the read of the partitions
+        before them, to which the answers are added.
         """
         result = FetchRead(request.max_bytes) if result is None else result
         budget = LookBudget()
@@ -137,7 +137,7 @@ class PartitionReader:
         partitions: Sequence[FetchPartition],
         session: SessionClock | None = None,
     ) -> bool:
-        """Applies the offsets that a follower's fetch reports for these of its partitions; before
+        """Apply the offsets that a follower's fetch reports for these partitions; called before
         the first read. Only the registered incarnation of a broker may report them: a forged report
         could have records acknowledged that no replica holds.
 
@@ -180,7 +180,7 @@ class PartitionReader:
         return caught_up == len(partitions)
 
     def note_sent(self, request: FetchRequest, answers: Sequence[FetchPartitionResponse]) -> None:
-        """Counts the bytes that are about to be sent, those to a follower for the throttle, too."""
+        """Count the bytes that are about to be sent; bytes to a follower also for the throttle."""
         for answer in answers:
             if answer.records is None:
                 continue
@@ -230,7 +230,7 @@ class PartitionReader:
                 return _read(partition, request, wanted, room, budget, first=first, wait=wait)
             except ColdBytesError as cold:
                 result.cold.append((partition, cold, min(wanted.partition_max_bytes, room)))
-                # As if there were nothing: a follower takes over all but the records.
+                # As if there were no records: a follower applies the rest of the answer.
                 return _read(partition, request, wanted, 0, budget, first=False, wait=wait)
         except CorruptRecordError as damage:
             return self._damaged(wanted, tp, damage)
@@ -243,7 +243,7 @@ class PartitionReader:
             return self._refusal(wanted, tp, failure.code)
 
     def _check_id(self, tp: TopicPartition, topic_id: UUID) -> None:
-        """The topic is the one that the client means. Raises KafkaError."""
+        """Check that the topic has the client's topic id. Raises KafkaError."""
         if not tp.topic:
             raise KafkaError("no topic has that id", ErrorCode.UNKNOWN_TOPIC_ID)
         partition = self._replicas.get(tp)
@@ -276,7 +276,7 @@ class PartitionReader:
     def _damaged(
         self, wanted: FetchPartition, tp: TopicPartition, damage: CorruptRecordError
     ) -> FetchPartitionResponse:
-        """Bytes are bad: have them repaired, unless that is under way already."""
+        """Have bad bytes repaired, unless that is under way already; return the refusal."""
         partition, offset = self._replicas.get(tp), wanted.fetch_offset
         if partition is not None and not any(
             bad.start_offset <= offset < bad.end_offset for bad in partition.log.damaged
@@ -287,13 +287,13 @@ class PartitionReader:
     def note_damage(
         self, partition: HostedPartition, offset: int, damage: CorruptRecordError
     ) -> None:
-        """Has a batch repaired that a reader could not be given."""
+        """Have a batch repaired that a reader could not be given."""
         self._on_damage(partition, offset, f"a reader can't be given a batch: {damage}")
 
     def _refusal(
         self, wanted: FetchPartition, tp: TopicPartition, code: ErrorCode
     ) -> FetchPartitionResponse:
-        """The error, with the bounds of the log where that is what was wrong."""
+        """The answer with the error; OFFSET_OUT_OF_RANGE has the bounds of the log."""
         refusal = FetchPartitionResponse(wanted.topic, wanted.partition, int(code))
         partition = self._replicas.get(tp)
         if partition is None:
@@ -309,7 +309,7 @@ class PartitionReader:
 
 
 def has_news(wanted: FetchPartition, partition: HostedPartition) -> bool:
-    """False where a follower's fetch of a partition, which had no answer, surely has none yet."""
+    """False where a follower's waiting fetch surely has nothing new in the partition."""
     return (
         partition.leader is None
         or wanted.current_leader_epoch != partition.leader_epoch
@@ -318,8 +318,8 @@ def has_news(wanted: FetchPartition, partition: HostedPartition) -> bool:
 
 
 def _is_at_end(partition: HostedPartition, wanted: FetchPartition) -> bool:
-    """Whether a follower has everything, as it mostly has of most partitions. May raise KafkaError,
-    as `_diverging`."""
+    """Whether a follower has everything, as is usual for most partitions. May raise KafkaError, as
+    `_diverging`."""
     return not has_news(wanted, partition) and (
         wanted.last_fetched_epoch == partition.log.latest_epoch
         or _diverging(partition, wanted, is_follower=True) is None
@@ -353,7 +353,7 @@ def _is_of_a_rack(request: FetchRequest) -> bool:
 def _elsewhere(
     partition: HostedPartition, request: FetchRequest, preferred: int
 ) -> FetchPartitionResponse:
-    """Returns no records but the id of another replica to read from."""
+    """The answer without records that names another replica to read from."""
     return FetchPartitionResponse(
         partition.topic_partition.topic,
         partition.topic_partition.partition,
@@ -384,7 +384,7 @@ def _read(
         )
     is_follower = request.replica_id >= 0
     partition.figures.fetches += not is_follower
-    # Followers make out their own.
+    # Followers compute their own.
     last_stable_offset = -1 if is_follower else partition.last_stable_offset
     is_isolated = request.isolation_level == READ_COMMITTED and not is_follower
     diverging = _diverging(partition, wanted, is_follower=is_follower)
@@ -431,7 +431,7 @@ def _diverging(
         return None
     log = partition.log
     if wanted.last_fetched_epoch == log.latest_epoch and wanted.fetch_offset <= log.log_end_offset:
-        # As of nearly every follower: the latest epoch ends where the log does.
+        # The case of nearly every follower: the latest epoch ends where the log does.
         return None
     return divergence(
         log.leader_epochs,

@@ -36,20 +36,20 @@ from storage_engine.protocol.fetch_session import (
 from storage_engine.protocol.typed.projection import TypedWant
 
 EVICTION_MS = 120_000
-"""A session unused for so long makes room for any other; one that is older makes room for a larger
-one. Kafka's min.incremental.fetch.session.eviction.ms, which is no setting there either."""
+"""A session unused for this long makes room for any other; one that is older makes room for a
+larger one. Kafka's min.incremental.fetch.session.eviction.ms, which is no setting there either."""
 
 REMEMBERED_PARTITIONS_MAX = 200_000
 """The most partitions of all sessions together, some 400 bytes each: slots alone would not limit
-the memory, because one request may name a million partitions. One whose client wants many columns
-of a typed topic, or filters by many values, counts as several."""
+the memory, because one request may name a million partitions. A partition with many wanted columns
+of a typed topic, or a filter by many values, counts as several."""
 
 WANTED_PER_PARTITION = 20
-"""So many columns and values take the memory of a partition."""
+"""The number of columns and values that take the memory of a partition."""
 
 SESSION_PARTITIONS_MAX = 15_000
-"""The most partitions of a session: to store them, and to free as many that make room, takes some
-15 ms. A client that fetches more is served without a session."""
+"""The most partitions of a session: to store them, and to free as many to make room, takes some 15
+ms. A client that fetches more is served without a session."""
 
 Key = tuple[str, int]
 
@@ -63,8 +63,8 @@ class _Remembered:
         self.wanted = wanted
         self.weight = weight
         self.sent: tuple[int, int, int] | None = None
-        """High watermark, last stable offset and log start as the client knows them; None: it is
-        to be answered in any case."""
+        """High watermark, last stable offset and log start as the client knows them; None: the
+        partition is answered in any case."""
 
 
 class FetchSession:
@@ -83,7 +83,7 @@ class FetchSession:
 
     def __init__(self, session_id: int, *, is_follower: bool, now_ms: int) -> None:
         self.owner: Share = ()
-        """The principal that opened it, and its address."""
+        """The principal that opened the session, and its address."""
         self.session_id = session_id
         self.epoch = FULL_EPOCH + 1
         """The epoch of the next request."""
@@ -91,23 +91,23 @@ class FetchSession:
         self.created_ms = now_ms
         self.partitions: dict[Key, _Remembered] = {}
         self.weight = 0
-        """The memory that they take, in partitions of the usual size."""
+        """The memory of the partitions, in partitions of the usual size."""
         self._wanted: list[FetchPartition] | None = None
 
     def takes(self, request: FetchRequest) -> bool:
-        """Whether this request may go on with the session."""
+        """Whether this request may continue the session."""
         return True
 
     def used(self, now_ms: int) -> None:
-        """A request goes on with it."""
+        """Note that a request continues the session."""
 
     def close(self) -> None:
-        """The session has ended."""
+        """Release the session's resources: it has ended."""
 
     def update(
         self, named: Iterable[FetchPartition], forgotten: Iterable[tuple[str, Sequence[int]]]
     ) -> None:
-        """Applies the changes that a request contains."""
+        """Apply the changes of partitions in a request."""
         partitions = self.partitions
         for topic, indexes in forgotten:
             for index in indexes:
@@ -134,13 +134,13 @@ class FetchSession:
                 remembered.sent = None
 
     def wanted(self) -> list[FetchPartition]:
-        """All partitions, with those that were served last at the end."""
+        """All partitions, with the most recently served ones at the end."""
         if self._wanted is None:
             self._wanted = [each.wanted for each in self.partitions.values()]
         return self._wanted
 
     def news(self, answers: Iterable[FetchPartitionResponse]) -> list[FetchPartitionResponse]:
-        """The answers that the client can't do without."""
+        """The answers with something new for the client."""
         partitions = self.partitions
         news = []
         for answer in answers:
@@ -148,7 +148,7 @@ class FetchSession:
             remembered = partitions[key]
             watermarks = answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
             if answer.records:
-                # To the end: a full answer serves the others first next time.
+                # Moved to the end: a full answer serves the others first next time.
                 partitions[key] = partitions.pop(key)
                 self._wanted = None
             elif (
@@ -170,13 +170,13 @@ MakeSession = Callable[[int, FetchRequest, int], FetchSession]
 
 
 def plain_session(session_id: int, request: FetchRequest, now_ms: int) -> FetchSession:
-    """A session whose requests look at all of its partitions."""
+    """A session each of whose requests reads all of its partitions."""
     return FetchSession(session_id, is_follower=request.replica_id >= 0, now_ms=now_ms)
 
 
 class SessionFetch:
-    """A fetch request with all partitions of its session that are to be looked at, and the form of
-    its response."""
+    """A fetch request with all partitions of its session that are to be read, and the form of its
+    response."""
 
     __slots__ = ("_open", "epoch", "request", "session")
 
@@ -188,18 +188,18 @@ class SessionFetch:
     ) -> None:
         """`open_`: opens a session with the answer, where there is room."""
         self.request = request
-        """The request as if the client had named everything."""
+        """The request as if the client had named all partitions."""
         self.session = session
-        """The one that it goes on with; None for a request that names all it wants."""
+        """The session that the request continues; None where it names all its partitions."""
         self.epoch = 0 if session is None else session.epoch
         self._open = open_
 
     def response(self, answers: Sequence[FetchPartitionResponse]) -> FetchResponse:
-        """Makes the response from the answers to `request`. To be called once, when it is sent."""
+        """Make the response from the answers to `request`. To be called once, when it is sent."""
         session = self.session
         if session is not None:
             if session.epoch != self.epoch:
-                # A later request of the session has been taken while this one waited.
+                # A later request of the session has arrived while this one waited.
                 return FetchResponse(
                     (), int(ErrorCode.INVALID_FETCH_SESSION_EPOCH), session.session_id
                 )
@@ -228,10 +228,10 @@ class FetchSessions:
         self._clock = clock
         self._partitions_max = partitions_max
         self._used: dict[FetchSession, int] = {}
-        """The time when each session was last used, in that order."""
+        """The monotonic time in ms when each session was last used, in that order."""
         self._by_id: dict[int, FetchSession] = {}
         self._held_by: Counter[Share] = Counter()
-        """How many sessions each owner has."""
+        """The number of sessions of each owner."""
         self.remembered = 0
         """The weight of all sessions."""
 
@@ -242,7 +242,7 @@ class FetchSessions:
         return iter(self._by_id.values())
 
     def begin(self, request: FetchRequest, owner: Share) -> SessionFetch | FetchResponse:
-        """The partitions to read for a request, or an error that is the whole answer. `owner`: the
+        """The partitions to read for a request, or an error as the whole response. `owner`: the
         principal that sends it, and its address."""
         epoch = request.session_epoch
         session = self._by_id.get(request.session_id)
@@ -277,7 +277,7 @@ class FetchSessions:
         return SessionFetch(full, session)
 
     def open(self, owner: Share, request: FetchRequest) -> FetchSession | None:
-        """A session of a request that names all its partitions; None where there is no room."""
+        """A session for a request that names all its partitions; None where there is no room."""
         if len(request.partitions) > SESSION_PARTITIONS_MAX:
             return None
         now_ms = self._clock.monotonic_ms()
@@ -321,12 +321,11 @@ class FetchSessions:
         session.close()
 
     def _may_go_for(self, new: FetchSession, now_ms: int) -> Iterator[FetchSession]:
-        """Yield the sessions that make room: those that are unused for too long, then the least
-        important first of those that may go. A follower's counts more than any client's, then a
-        larger one more than a smaller. An owner with more sessions than the new one's has some to
-        spare for it. All are looked at once, since a large one may need the room of many; the
-        caller ends each before it takes the next.
-        """
+        """Yield the sessions that make room: those unused for too long, then those that may go, the
+        least important first. A follower's session is more important than any client's, then a
+        larger one than a smaller one. An owner with more sessions than the new one's has some to
+        spare. All are collected at once, since a large session may need the room of many; the
+        caller ends each before it asks for the next."""
         for session, used_ms in list(self._used.items()):
             if now_ms - used_ms <= EVICTION_MS:
                 break
@@ -349,7 +348,7 @@ class FetchSessions:
 
 
 def _weight(want: TypedWant | None) -> int:
-    """The memory that a partition takes whose client wants that, in those of others."""
+    """The memory of a partition with this want, in partitions of the usual size."""
     if want is None:
         return 1
     size = len(want.column_ids)

@@ -4,7 +4,7 @@ session. Source: R-NET2, R-REP2.
 Translates the topic ids of a fetch to names for the reader, and back for the answer.
 
 An id is looked up anew for each request, since a topic of the name may have been created again; the
-reader checks that the replica belongs to the topic of that id. Source: KIP-516.
+reader checks that the replica belongs to the topic with that id. Source: KIP-516.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -34,8 +34,8 @@ class FollowerWaits:
     """Followers' fetches that wait here.
 
     A follower that has just got an order to follow more can't wait for the end of its long poll, up
-    to half a second in which acks=all waits for it. It sends a fetch of nothing, and the one that
-    waits is answered.
+    to half a second in which acks=all waits for it. It sends a fetch without partitions, and its
+    waiting fetch is answered.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class FollowerWaits:
             self._waiting.setdefault(replica, []).append(fetch)
 
     def forget_done(self, replica: int) -> None:
-        """Keep only what still waits of this follower, who may be anybody that claims its id."""
+        """Keep only waiting fetches of this replica id, which any client may have claimed."""
         waiting = [each for each in self._waiting.get(replica, ()) if not each.is_done]
         if waiting:
             self._waiting[replica] = waiting
@@ -55,7 +55,7 @@ class FollowerWaits:
             self._waiting.pop(replica, None)
 
     def end(self, replica: int) -> None:
-        """Answer what waits of this follower."""
+        """Answer the waiting fetches of this follower."""
         for fetch in self._waiting.pop(replica, ()):
             fetch.end_wait()
 
@@ -72,7 +72,7 @@ class FetchWaits:
         self._kept = WaitingPartitions()
         self.of_followers = FollowerWaits()
         self.count = 0
-        """The fetches that wait now."""
+        """The number of fetches that wait now."""
 
     def wait(
         self,
@@ -84,7 +84,7 @@ class FetchWaits:
         gone: Callable[[], bool],
     ) -> bool:
         """Have a fetch wait, with `session` for news of the whole session; False when it must not,
-        because it names nothing, or a client's and too much is kept already."""
+        because it names no partition, or is a client's and too many partitions wait already."""
         count = 0 if session is not None else len(request.partitions)
         is_follower = request.replica_id >= 0
         if session is None and not count:
@@ -124,8 +124,8 @@ UNKNOWN = ""
 
 
 def with_names(metadata: MetadataCache, asked: Iterable[FetchPartition]) -> list[FetchPartition]:
-    """The partitions by names, each with the id. ValueError for what can't be an id: a name that a
-    session has from a request of an older version."""
+    """The partitions by name, each with its id. ValueError for a text that is not an id: a session
+    may have a name from a request of an older version."""
     partitions: list[FetchPartition] = []
     text = name = ""
     topic_id = None
@@ -133,7 +133,7 @@ def with_names(metadata: MetadataCache, asked: Iterable[FetchPartition]) -> list
         if wanted.topic != text or topic_id is None:
             text = wanted.topic
             topic_id = id_of_text(text)
-            # A topic without an id, which others would take for that of any other.
+            # Zeros are the id of every topic whose id is lost: they name none of them.
             found = metadata.topic_name(topic_id) if topic_id.int else None
             name = UNKNOWN if found is None else found
         partitions.append(FetchPartition(name, *wanted[1:8], topic_id, wanted.want))
@@ -143,7 +143,7 @@ def with_names(metadata: MetadataCache, asked: Iterable[FetchPartition]) -> list
 def with_ids(
     asked: FetchRequest, answers: Iterable[FetchPartitionResponse]
 ) -> Generator[None, None, list[FetchPartitionResponse]]:
-    """The answers, in the order of the request, as it named the topics; in steps."""
+    """The answers in the order of the request, with its topic ids; in steps."""
     named = []
     for wanted, answer in zip(asked.partitions, answers, strict=True):
         named.append(FetchPartitionResponse(wanted.topic, *answer[1:]))

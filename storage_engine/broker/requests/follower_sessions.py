@@ -4,9 +4,9 @@
     it is settled         the follower has everything, was told so, and counts as in sync
 
 Each partition is one or the other. An append, a high watermark that moves and a new role make it
-due; a look that finds nothing more to tell settles it. So a fetch costs what is due: with a
-thousand idle partitions and a busy one, the busy one. What nobody tells, such as a log start that
-retention has moved, is found by a look at all of them from time to time. Source: R-REP2, R-REP4,
+due; a check that finds nothing new for the follower settles it. So a fetch costs what is due: with
+a thousand idle partitions and a busy one, the busy one. Unreported changes, such as a log start
+moved by retention, are found by a check of all partitions now and then. Source: R-REP2, R-REP4,
 KIP-227.
 """
 
@@ -29,7 +29,7 @@ from storage_engine.protocol.apis.fetch import (
 )
 
 LOOK_AT_ALL_MS = 30_000
-"""How often all partitions of a session are looked at for what nobody has told: 0.5 us each."""
+"""How often all partitions of a session are checked for unreported changes: 0.5 us each."""
 
 Hosted = Callable[[TopicPartition], HostedPartition | None]
 
@@ -54,8 +54,8 @@ class _Watch:
 
 
 class FollowerSession(FetchSession):
-    """The session of one channel of a follower. As long as no fetch of it comes, it costs each
-    partition one look-up for each append."""
+    """The session of one channel of a follower. While no fetch of it arrives, each append to a
+    partition costs one look-up."""
 
     __slots__ = (
         "_hosted",
@@ -78,21 +78,21 @@ class FollowerSession(FetchSession):
         self.replica = BrokerId(request.replica_id)
         self.replica_epoch = request.replica_epoch
         self.clock = SessionClock()
-        """Counts as a fetch of every settled partition."""
+        """Its time counts as a fetch of every settled partition."""
         self.due: dict[Key, None] = {}
-        """Those to look at, in the order in which they are served."""
+        """The partitions to read, in the order in which they are served."""
         self._watches: dict[Key, _Watch] = {}
-        """Of those that were settled once, due or not. Invariant: what is not due is watched."""
+        """The watches of partitions once settled. Invariant: a partition not due is watched."""
         self._looked_at_all_ms = now_ms
         self.on_news: Callable[[], None] | None = None
-        """Answers the fetch that waits; None when none does."""
+        """Answers the fetch that waits; None when none waits."""
         self.has_missed_news = False
-        """True when there was some since this look began, and no fetch waited yet."""
+        """True when news came since the last `wanted`, and no fetch waited yet."""
         self._is_closed = False
 
     def takes(self, request: FetchRequest) -> bool:
-        """Whether the request is of this follower. As another incarnation it has to be told of
-        every partition again, since its place in the ISR belongs to the one before."""
+        """Whether the request is of this follower. Another incarnation must get every partition
+        again, since its place in the ISR belongs to the one before."""
         if request.replica_id != self.replica:
             return False
         if request.replica_epoch != self.replica_epoch:
@@ -122,7 +122,7 @@ class FollowerSession(FetchSession):
                 leader.leave_session(self.replica, self.clock)
 
     def close(self) -> None:
-        """Nobody tells it of changes any more."""
+        """Stop the watches of the partitions."""
         for watch in self._watches.values():
             watch.partition.follower_watches.discard(self.replica, watch)
         self._is_closed = True
@@ -130,7 +130,7 @@ class FollowerSession(FetchSession):
         self.due = dict.fromkeys(self.partitions)
 
     def wanted(self) -> list[FetchPartition]:
-        """Those that are due. A look at them begins: what comes from now on is told."""
+        """The partitions that are due. From this call on, news are noted."""
         self.has_missed_news = False
         for key in self.due:
             if key not in self._watches:
@@ -148,12 +148,12 @@ class FollowerSession(FetchSession):
                 due.pop(key, None)
                 sent[key] = None
         self.settle()
-        # At the end: a full answer serves the others first next time.
+        # Moved to the end: a full answer serves the others first next time.
         due.update(sent)
         return news
 
     def settle(self) -> None:
-        """Leaves out of the next look whatever has nothing more to tell as of now."""
+        """Drop partitions that have nothing new for the follower now."""
         for key in list(self.due):
             watch = self._watched(key)
             if watch is not None and not self._has_more(watch):
@@ -169,18 +169,18 @@ class FollowerSession(FetchSession):
                 due[key] = None
 
     def tell_news(self) -> None:
-        """Some partition has news."""
+        """Pass on that some partition has news."""
         if self.on_news is None:
             self.has_missed_news = True
         else:
             self.on_news()
 
     def has_news(self, watch: _Watch) -> bool:
-        """Whether a fetch that waits is to be answered for the sake of this partition."""
+        """Whether the news of this partition end the wait of a fetch."""
         return has_news(self.partitions[watch.key].wanted, watch.partition)
 
     def _watched(self, key: Key) -> _Watch | None:
-        """The watch on the replica that is here now; None where there is none."""
+        """The watch on the replica that is led here now; None where there is none."""
         watch = self._watches.get(key)
         if watch is not None:
             watches = watch.partition.follower_watches
@@ -197,8 +197,8 @@ class FollowerSession(FetchSession):
         return watch
 
     def _has_more(self, watch: _Watch) -> bool:
-        """Whether the follower does not have everything, or was not told so, or does not count as
-        in sync by this session alone."""
+        """Whether the follower lacks records, or its last answer is out of date, or it does not
+        count as in sync by this session alone."""
         remembered = self.partitions[watch.key]
         wanted, sent = remembered.wanted, remembered.sent
         partition = watch.partition
@@ -217,7 +217,7 @@ class FollowerSession(FetchSession):
 
 
 def session_maker(hosted: Hosted) -> MakeSession:
-    """Sessions of clients, and of followers of the partitions that `hosted` finds."""
+    """Makes plain sessions for clients, and FollowerSessions for followers."""
 
     def make(session_id: int, request: FetchRequest, now_ms: int) -> FetchSession:
         if request.replica_id < 0:

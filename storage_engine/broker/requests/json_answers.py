@@ -3,11 +3,11 @@
     read -> all batches are converted -> answer
          -> some are not -> copied, a thread converts them -> read again -> answer
 
-A batch becomes exactly one batch, at the same offsets; control batches stay as they are. What is
-converted is kept for other clients, up to CACHED_MAX_BYTES, by what its leader has sealed: never by
-its place alone, at which another batch may be after a truncation. As an answer is made of a new
+A batch becomes exactly one batch, at the same offsets; control batches stay as they are.
+Conversions are kept for other clients, up to CACHED_MAX_BYTES, by leader epoch and CRC, too: never
+by offset alone, at which another batch may be after a truncation. As an answer is made of a new
 read, everything is checked again after a wait: leadership, truncation, high watermark; the right to
-read, and whether the client is still there, by who responds.
+read, and whether the client is still there, when the answer is sent.
 
 A fetch's limits count the bytes that are sent: conversion ends where they are reached. Followers,
 and clients that ask for typed batches, never come here.
@@ -43,43 +43,43 @@ from storage_engine.protocol.records.record_batch import BatchHeader, crc_matche
 from storage_engine.protocol.typed.typed_batch import is_typed
 
 CONVERTED_AT_ONCE, CONVERTED_EACH = 3, 2
-"""The fetches that are converted at a time: of all clients, and of one principal."""
+"""The most fetches that are converted at a time: of all clients, and of one principal."""
 
 CACHED_MAX_BYTES = 32 << 20
-"""The limit of the conversions that are kept for other clients."""
+"""The most bytes of conversions that are kept for other clients."""
 
 CACHED_BATCH_MAX_BYTES = CACHED_MAX_BYTES // 4
-"""A larger one would drive out too many others."""
+"""The largest conversion that is kept: a larger one would drive out too many others."""
 
 FETCH_MAX_BYTES = 8 << 20
-"""An answer has no more JSON than this, or one batch, whatever the client asks for."""
+"""The most bytes of JSON in an answer, or one batch, whatever the client's limit."""
 
 STORED_MAX_BYTES = 4 << 20
 """The most stored bytes, or one batch, that are copied to be converted for one fetch."""
 
 BATCHES_MAX = 500
-"""The most batches that an answer is made of: they are looked up one by one."""
+"""The most batches in an answer: they are looked up one by one."""
 
 HELD_MAX_BYTES = 128 << 20
-"""The limit of all conversions in memory, those that slow clients have not taken yet among them:
-beyond it an answer has one batch."""
+"""The most bytes of all conversions in memory, also of those that slow clients have not received
+yet: beyond it an answer has one batch."""
 
 HELD_HARD_MAX_BYTES = 4 * HELD_MAX_BYTES
-"""Beyond it nothing is converted, and clients have to ask again: a batch of a hundred bytes, all
-nulls, may become a hundred megabytes, and each client that takes nothing holds one."""
+"""Beyond this, nothing is converted, and clients have to ask again: a batch of a hundred bytes, all
+nulls, may become a hundred megabytes, and each client that receives nothing holds one."""
 
 MOST_ROUNDS = 3
-"""A fetch is converted for so often at most. After that it is answered with what there is: else a
-log that is compacted or truncated all the time would answer nobody."""
+"""The most conversions of a fetch. After that it is answered with the records there are: otherwise
+a log that is compacted or truncated all the time would answer no fetch."""
 
 _TRY_AGAIN = ErrorCode.REPLICA_NOT_AVAILABLE
-"""A code that every client knows, and tries again after."""
+"""An error that every client knows and retries."""
 
 log = ClientLog(__name__)
 
 
 class _Key(NamedTuple):
-    """Tells a batch from every other that has been, or will be, at its place."""
+    """Distinguishes a batch from all others that were, or will be, at the same offset."""
 
     topic_id: UUID
     partition: int
@@ -87,11 +87,11 @@ class _Key(NamedTuple):
     leader_epoch: int
     crc: int
     schema_version: int
-    """The latest, whose columns the records have."""
+    """The latest version, whose columns the records have."""
 
 
 class JsonBatch(bytearray):
-    """A converted batch. As long as anything refers to it, its memory is counted."""
+    """A converted batch. Its memory is counted for as long as there is a reference to it."""
 
     __slots__ = ("__weakref__",)
 
@@ -99,15 +99,15 @@ class JsonBatch(bytearray):
 _NOT_TYPED = CorruptRecordError(
     "a batch of a typed topic has no columns, and its CRC does not match"
 ).as_outcome()
-"""A marker, or a batch without rows; or one whose header is damaged: not every client looks at the
-CRC of what it would take for a marker."""
+"""A marker, or a batch without rows; or one whose header is damaged: not every client checks the
+CRC of a batch that looks like a marker."""
 
 Converted = JsonBatch | KafkaError
-"""A batch of records, or why it can't be made."""
+"""A batch of records, or the error of its conversion."""
 
 
 class _StoredBatch(NamedTuple):
-    """A batch as it is stored, in memory of its own."""
+    """A batch as it is stored, with memory of its own."""
 
     key: _Key
     header: BatchHeader
@@ -116,20 +116,20 @@ class _StoredBatch(NamedTuple):
 
 
 class _Need(NamedTuple):
-    """The batches of a partition that are to be converted, and the most bytes that are of use."""
+    """The batches of a partition to convert, and the most bytes of JSON that are needed."""
 
     batches: list[_StoredBatch]
     limit: int
 
 
 class ConvertedBatches:
-    """The conversions that are kept, and the memory of all."""
+    """The conversions that are kept, and the memory of all conversions."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[_Key, JsonBatch] = OrderedDict()
         self._kept_bytes = 0
         self._held: weakref.WeakValueDictionary[_Key, JsonBatch] = weakref.WeakValueDictionary()
-        """All that are in memory, those that are not kept among them: they are shared, too."""
+        """All conversions in memory, also those that are not kept: they are shared, too."""
         self.held_bytes = 0
 
     def get(self, key: _Key) -> JsonBatch | None:
@@ -158,18 +158,18 @@ class ConvertedBatches:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _JsonFetch:
-    """A fetch some of whose batches are, or were, to be converted."""
+    """A fetch with batches that are, or were, to be converted."""
 
     request: FetchRequest
     share: Share
     respond: Callable[[FetchRead], None]
     gone: Callable[[], bool]
     has_thread: bool = False
-    """Whether it is its turn to be converted."""
+    """Whether it has a thread for its conversion now."""
     needs: Sequence["_Need"] = ()
-    """What it lacks, as long as the read is new that says so."""
+    """The batches it lacks, valid only for the turn of the read."""
     converted: dict[_Key, Converted] = field(default_factory=dict)
-    """What was converted for it, which the cache may have dropped again."""
+    """The batches converted for it, which the cache may have dropped again."""
     rounds: int = 0
 
 
@@ -190,7 +190,7 @@ class JsonAnswers:
         self._cold_reads = cold_reads
         self._cache = ConvertedBatches()
         self.conversions = 0
-        """Batches that were converted so far."""
+        """The number of batches converted so far."""
 
     def answer(
         self,
@@ -201,13 +201,13 @@ class JsonAnswers:
         gone: Callable[[], bool],
     ) -> None:
         """Respond with `read`, which was just made, or a newer one when its bytes are cold or not
-        converted. `gone`: whether the client's connection is closed; nothing is done for it then.
-        """
+        converted. `gone`: whether the client's connection is closed; nothing is done for it
+        then."""
         fetch = _JsonFetch(request=request, share=share, respond=respond, gone=gone)
         self._cold_reads.answer(request, read, share, partial(self._warm, fetch), gone)
 
     def _warm(self, fetch: _JsonFetch, read: FetchRead) -> None:
-        """Respond, or have converted what is missing. `read` was just made."""
+        """Respond, or have the missing batches converted. `read` was just made."""
         if not any(isinstance(answer.records, UnconvertedSlice) for answer in read.partitions):
             fetch.respond(read)
             return
@@ -223,18 +223,18 @@ class JsonAnswers:
         fetch.respond(making.read)
 
     def _have_converted(self, fetch: _JsonFetch, needs: Sequence[_Need]) -> None:
-        """Convert it in its turn, which may be now."""
+        """Convert the batches when it is the fetch's turn, which may be now."""
         if fetch.has_thread:
             fetch.has_thread = False
             self._convert(fetch, needs)
             return
         fetch.needs = needs
         self._threads.when_its_turn(fetch.share, partial(self._begin, fetch))
-        # They are older than the next turn.
+        # In a later turn they would be out of date.
         fetch.needs = ()
 
     def _begin(self, fetch: _JsonFetch) -> None:
-        """It has a thread, if it still needs one."""
+        """Use the thread, if the fetch still needs it."""
         if fetch.needs:
             self._convert(fetch, fetch.needs)
             return
@@ -279,7 +279,7 @@ class JsonAnswers:
 
 
 class _AnswerInMaking:
-    """A read whose stored batches are replaced by what they were converted to."""
+    """A read whose stored batches are replaced by their conversions."""
 
     def __init__(
         self, fetch: _JsonFetch, read: FetchRead, cache: ConvertedBatches, replicas: ReplicaManager
@@ -291,11 +291,11 @@ class _AnswerInMaking:
         self._stored_left = STORED_MAX_BYTES
         self.needs: list[_Need] = []
         self._waiting: list[int] = []
-        """The places of partitions that have nothing yet."""
+        """The positions of partitions that have no records yet."""
         self.damaged: list[tuple[HostedPartition, int, CorruptRecordError]] = []
         self.is_empty = True
-        """Whether no partition up to here has records. Those behind it don't count: a batch that is
-        larger than the limit would never come beside a topic that always has some."""
+        """Whether no partition so far has records. Later ones don't count: otherwise a batch that
+        is larger than the limit would never come beside a topic that always has some."""
         self.read = read
         for place, wanted in enumerate(fetch.request.partitions):
             answer = read.partitions[place]
@@ -312,7 +312,7 @@ class _AnswerInMaking:
                 self.is_empty = False
 
     def refuse_the_rest(self) -> None:
-        """Answer that what is not converted can't be had now."""
+        """Answer the partitions without conversions with a retriable error."""
         for place in self._waiting:
             answer = self.read.partitions[place]
             self.read.partitions[place] = FetchPartitionResponse(
@@ -326,10 +326,10 @@ class _AnswerInMaking:
         answer: FetchPartitionResponse,
         stored: UnconvertedSlice,
     ) -> FetchPartitionResponse:
-        """The answer with what is converted, up to the first batch that is not; that and those
-        after it are added to `needs`."""
+        """The answer with the conversions up to the first missing batch; that and the missing
+        batches after it are added to `needs`."""
         if self._stored_left <= 0 or self._batches_left <= 0:
-            # It is first in the client's next fetch.
+            # The partition is first in the client's next fetch.
             return answer._replace(records=None)
         data = stored.copy()
         self._stored_left -= len(data)
@@ -366,7 +366,7 @@ class _AnswerInMaking:
     def _batches(
         self, partition: HostedPartition, stored: UnconvertedSlice, data: memoryview
     ) -> Iterator["_StoredBatch"]:
-        """The next batches, as many as may still be looked at."""
+        """The next batches, as many as may still be looked up."""
         for position, header in iter_headers(data):
             if self._batches_left <= 0:
                 return
@@ -383,7 +383,7 @@ class _AnswerInMaking:
             yield _StoredBatch(key, header, batch, stored.schema)
 
     def _found(self, each: "_StoredBatch") -> JsonBatch | memoryview | KafkaError | None:
-        """What is to be sent for a batch; None until it is converted."""
+        """The bytes or error for a batch; None until it is converted."""
         if not is_typed(each.header):
             return each.batch if crc_matches(each.batch, 0, len(each.batch)) else _NOT_TYPED
         found = self._fetch.converted.get(each.key)
@@ -406,7 +406,7 @@ class _AnswerInMaking:
 
 
 def _converted(needs: Sequence[_Need], limit: int) -> dict[_Key, Converted]:
-    """Convert batches until they are enough, at least one. Runs on any thread."""
+    """Convert batches up to the limits, at least one. Runs on any thread."""
     # The import is here: it loads Arrow, which a broker without such clients saves.
     from storage_engine.protocol.typed.json_rows import as_json_batches
 

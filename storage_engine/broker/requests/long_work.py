@@ -19,14 +19,14 @@ from storage_engine.core.fair_queue import FIRST, FairQueue, Share
 from storage_engine.core.ports import Background, Scheduler
 
 INLINE_ITEMS = 500
-"""Items of all lists of a request that are decoded at once: two milliseconds at most."""
+"""The most items in all lists of a request that is decoded in its turn: two milliseconds."""
 
 REQUEST_ITEMS_MAX = 100_000
-"""Items of all lists of a client's request: what is done for all of them in one go, such as to copy
-a list, stays far below a turn's share. Orders of a controller may have more."""
+"""The most items in all lists of a client's request: work on all of them in one go, such as a copy
+of a list, stays far below a turn's share. Orders of a controller may have more."""
 
 INLINE_BYTES = 1 << 20
-"""Requests but Produce that are decoded at once: their strings and bytes are copied."""
+"""The largest request, other than Produce, that is decoded in its turn: its strings are copied."""
 
 INLINE_NS = 2_000_000
 """The time that a request may use in the turn in which it arrived."""
@@ -35,18 +35,17 @@ SLICE_NS = 4_000_000
 """The time that all long work together may use in each turn."""
 
 RUNNING_MAX = 8
-"""Decoded requests that are worked on in turns; the others wait as the bytes that they came as."""
+"""The most decoded requests that are worked on in turns; others wait undecoded."""
 
 RUNNING_EACH_MAX = 6
-"""How many of them may be of one principal: another one's request waits for none of its long ones.
-"""
+"""The most of them of one principal: other principals need not wait for all of its long ones."""
 
 URGENT_MAX = 64
-"""Up to this many requests of brokers do not wait for those of clients to be done."""
+"""The most requests of brokers that do not wait for clients' requests to be done."""
 
 Steps = Generator[Callable[[], Any] | None, Any, None]
-"""Work that may be interrupted where it yields. What is yielded is None, or a function to run
-beside the loop, whose result (or error) is that of the yield."""
+"""Work that may be interrupted where it yields. It yields None, or a function to run beside the
+loop, whose result (or error) the yield returns (or raises)."""
 
 
 class Metered(Protocol):
@@ -59,23 +58,23 @@ class LongRequest(Protocol):
     """A request with long work, as this module needs it: an `ApiCall`."""
 
     def hold(self) -> None:
-        """Stops reading requests of this connection until `release`."""
+        """Stop reading requests of this connection until `release`."""
         ...
 
     def release(self) -> None: ...
 
     def failed(self, error: Exception) -> None:
-        """Called when the work raised; nothing more of it will be done."""
+        """Called with the error of the work, which has ended."""
         ...
 
     @property
     def quota(self) -> "Metered | None":
-        """What counts the time of each part of its work; None where nothing does."""
+        """The quota that counts the time of its work; None where none does."""
         ...
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client is gone, so that nobody waits for the answer."""
+        """Whether the client is gone, so that the answer is not needed."""
         ...
 
     is_long: bool
@@ -83,7 +82,7 @@ class LongRequest(Protocol):
 
     @property
     def share(self) -> Share:
-        """Whose turn it uses."""
+        """The share whose turn it uses."""
         ...
 
 
@@ -99,20 +98,20 @@ class _Job:
         size: int = 1,
         end: Callable[[], None] = lambda: None,
     ) -> None:
-        """`share`: of its request by default. `end`: called when it has ended; it gives its place
-        to others."""
+        """`share`: the request's by default. `end`: called at the end of the work, to free its
+        place."""
         self.request = request
         self._share = share
         self.steps = steps
         self.size = size
         self.end = end
-        # What the yield that it stands at is to give back, or to raise.
+        # The result of the present yield, or the error that it raises.
         self.value: Any = None
         self.error: Exception | None = None
 
     @property
     def share(self) -> Share:
-        """Whose turn it uses. It stays as it is when it is first needed."""
+        """The share whose turn it uses, fixed when it is first needed."""
         if self._share is None:
             self._share = self.request.share
         return self._share
@@ -131,17 +130,17 @@ class LongWork:
         self.work_ns = work_ns
         self._running: FairQueue[_Job] = FairQueue()
         self._admitted = self._urgent = 0
-        """Requests that have been, or are being, decoded here: of all, and of brokers without a
-        wait. What came short is not among them, however long the work for it takes."""
+        """Requests decoded here that have not ended: of all senders, and of brokers without a wait.
+        Short requests are not counted, however long their work takes."""
         self._waiting: FairQueue[tuple[LongRequest, Callable[[], Steps], int]] = FairQueue(
             RUNNING_EACH_MAX
         )
-        """Requests that are not decoded yet, with their bytes."""
+        """Requests that are not decoded yet, with their sizes in bytes."""
         self._is_scheduled = False
 
     def run(self, request: LongRequest, steps: Steps, begun_ns: int | None = None) -> None:
-        """Work on `steps`: now, and in later turns where that takes too long. `begun_ns`: the time
-        when work for the request began in this turn; now, by default."""
+        """Do the steps: now, and in later turns if they take too long. `begun_ns`: the time when
+        work for the request began in this turn; now, by default."""
         job = _Job(request, steps)
         if self._advance(job, INLINE_NS, begun_ns):
             request.is_long = True
@@ -149,7 +148,7 @@ class LongWork:
             self._go_on(job)
 
     def run_later(self, request: LongRequest, begin: Callable[[], Steps], *, size: int = 1) -> None:
-        """Work on a request that is not decoded yet, when it is its turn. `size`: its bytes."""
+        """Work on an undecoded request when it is its turn. `size`: its bytes."""
         request.is_long = True
         request.hold()
         share = request.share
@@ -169,8 +168,8 @@ class LongWork:
         size: int = 1,
         more: Callable[[Result], int] = lambda _result: 0,
     ) -> None:
-        """Runs `work` in the background thread, when it is the turn of its share. `size`: its
-        bytes, as far as they are known, `more`: those that are known from the result."""
+        """Run `work` in the background thread when it is the turn of its share. `size`: its bytes
+        as far as they are known; `more`: the bytes known from the result."""
         self._thread.submit(
             share,
             partial(_outcome, work),
@@ -209,7 +208,7 @@ class LongWork:
             self._scheduler.call_soon(self._slice)
 
     def _slice(self) -> None:
-        """Uses one turn's time for one job; the next turn is for the next job."""
+        """Use one turn's time for one job; the next turn is for the next job."""
         self._is_scheduled = False
         taken = self._running.take()
         if taken is not None:
@@ -224,13 +223,13 @@ class LongWork:
     def _advance(
         self, job: _Job, most_ns: int, begun_ns: int | None = None, *, is_admitted: bool = False
     ) -> bool:
-        """Some steps; whether there are more to be done by the loop."""
+        """Do some steps; return whether the loop has to do more."""
         work_ns = self.work_ns
         started_ns = work_ns() if begun_ns is None else begun_ns
         end_ns = started_ns + most_ns
         steps = job.steps
         try:
-            # Whoever has just come is there.
+            # The client of a request that has just arrived is there.
             while not is_admitted or not job.request.is_gone:
                 error, job.error = job.error, None
                 value, job.value = job.value, None
@@ -262,7 +261,7 @@ class LongWork:
 
 
 def _outcome(work: Callable[[], Result]) -> tuple[Result, None] | tuple[None, Exception]:
-    """The result of `work`, or what it raises, even if no thread is expected to raise it."""
+    """The result of `work`, or the error that it raises, whatever it is."""
     try:
         return work(), None
     except Exception as error:  # noqa: BLE001 - raised again at the step that waits for it

@@ -20,11 +20,11 @@ from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.ports import Clock
 
 NO_PREFERENCE = -1
-"""Read from the leader."""
+"""In place of a replica: read from the leader."""
 
 
 class RackReads:
-    """Chooses the replica that answers a consumer which names its rack."""
+    """Chooses the replica that answers a consumer with a rack."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class RackReads:
         has_lease: Callable[[], bool],
         leader_heard_ms: Callable[[TopicPartition], int | None],
     ) -> None:
-        """`leader_heard_ms`: when the leader of a partition that is followed here answered last, in
-        monotonic ms."""
+        """`leader_heard_ms`: the monotonic time in ms of the last answer of a followed partition's
+        leader."""
         self._broker_id = broker_id
         self._rack = rack
         self._metadata = metadata
@@ -48,9 +48,8 @@ class RackReads:
         self._leader_heard_ms = leader_heard_ms
 
     def preferred(self, partition: HostedPartition, rack: str, fetch_offset: int) -> int:
-        """For a partition that this broker leads: the replica in `rack` with the most records,
-        among those that are in sync and have `fetch_offset`; NO_PREFERENCE for the leader itself.
-        """
+        """For a partition that this broker leads: the in-sync replica in `rack` with the most
+        records, among those that have `fetch_offset`; NO_PREFERENCE for the leader itself."""
         leader = partition.leader
         if leader is None or rack == self._rack:
             return NO_PREFERENCE
@@ -76,7 +75,7 @@ class RackReads:
         return frozenset() if state is None else frozenset(state.isr)
 
     def check_follower(self, partition: HostedPartition, rack: str, fetch_offset: int) -> None:
-        """Raises KafkaError where this follower must not, or can't, answer a consumer."""
+        """Raises KafkaError when this follower must not, or can't, answer a consumer."""
         tp = partition.topic_partition
         if rack != self._rack or not self._may_serve(partition):
             raise KafkaError(f"this broker does not lead {tp}", ErrorCode.NOT_LEADER_OR_FOLLOWER)

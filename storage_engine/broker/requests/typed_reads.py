@@ -27,25 +27,25 @@ UNCONVERTED_MAX_BYTES = 1 << 20
 they may be ten times as many."""
 
 VALUES_PER_BATCH = 100
-"""So many values of a filter cost as much as all else that is done for a batch."""
+"""The number of filter values that cost as much as all other work for a batch."""
 
 
 class LookBudget:
-    """The batches that the reads of one turn may look at."""
+    """The batches that the reads of one turn may examine."""
 
     __slots__ = ("is_used_up", "left")
 
     def __init__(self) -> None:
         self.left: float = BATCHES_MAX
         self.is_used_up = False
-        """True when a read has ended because of it: what it has found is to be sent."""
+        """True when a read has ended because of the budget: what it has found is to be sent."""
 
     def batches_max(self, want: TypedWant) -> int:
-        """The most batches for a read; 0 when there is no more time for it."""
+        """The most batches for a read; 0 when the budget is used up."""
         return int(self.left / _cost(want)) if self.left < BATCHES_MAX else _most(want)
 
     def spend(self, batches: int, most: int, want: TypedWant) -> None:
-        """A read was allowed `most` batches and has looked at that many."""
+        """Count `batches` examined by a read that was allowed `most`."""
         self.left -= batches * _cost(want)
         if batches >= most:
             self.is_used_up = True
@@ -80,7 +80,7 @@ class UnconvertedSlice(SlicedRecords):
         return self.records.load_job()
 
     def copy(self) -> memoryview:
-        """The bytes, in memory of their own; from the page cache, unless they were evicted just
+        """The bytes, with memory of their own; from the page cache, unless they were evicted just
         now."""
         records = self.records
         cached = records.read_cached(0, len(records))

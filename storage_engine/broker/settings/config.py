@@ -53,7 +53,7 @@ OVERRIDES_KEY = "max.connections.per.ip.overrides"
 
 
 def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
-    """Host or address -> connections. ConfigError for another form, and for a host given twice."""
+    """Host or address -> connections. ConfigError for another form, and for a repeated host."""
     found: dict[str, int] = {}
     for entry in entries:
         host, _, number = entry.rpartition(":")
@@ -67,8 +67,7 @@ def parse_overrides(entries: Iterable[str]) -> dict[str, int]:
 
 
 def by_address(overrides: dict[str, int]) -> dict[str, int]:
-    """Replaces each host name by all of its addresses. Raises ConfigError for a name without
-    any."""
+    """Replace each host name by all of its addresses. Raises ConfigError for a name without one."""
     found = {}
     for host, number in overrides.items():
         try:
@@ -90,12 +89,12 @@ class MetricsConfig:
     port: int
     """0: any free port."""
     names: tuple[str, ...]
-    """By which it may be called, beside addresses and localhost."""
+    """The host names that requests may use, beside addresses and localhost."""
 
     @classmethod
     def of(cls, text: str, *, is_remote_allowed: bool, names: tuple[str, ...]) -> "MetricsConfig":
-        """ConfigError for what is no address, or one that other machines reach where that is not
-        allowed."""
+        """Raises ConfigError for anything but an address, or for one that other machines reach
+        where that is not allowed."""
         match = _ADDRESS_FORM.fullmatch(text.strip())
         if match is None or int(match["port"]) > 65535:
             raise ConfigError(f"{METRICS_LISTENER}={text}: must be HOST:PORT, e.g. 127.0.0.1:9308")
@@ -129,14 +128,14 @@ _EMPTY_IS_ABSENT = frozenset({SettingType.STRING, SettingType.LIST, SettingType.
 
 
 class TypedReads(ABC):
-    """The table of settings says which type a value has; to ask for another is a mistake here."""
+    """Typed access to settings: to ask for another type than the table has is a mistake."""
 
     __slots__ = ()
 
     @abstractmethod
     def get(self, key: str) -> SettingValue:
-        """KeyError for a key that is in no table. With a listener's prefix: what counts for that
-        one."""
+        """Raises KeyError for a key that is in no table. With a listener's prefix: the value for
+        that listener."""
 
     def integer(self, key: str) -> int:
         value = self.get(key)
@@ -154,7 +153,7 @@ class TypedReads(ABC):
         return value
 
     def items(self, key: str) -> tuple[str, ...]:
-        """The items of a list; none when it is not set."""
+        """The items of a list; empty when it is not set."""
         value = self.get(key)
         assert value is None or isinstance(value, tuple), key
         return value or ()
@@ -166,7 +165,7 @@ class TypedReads(ABC):
 
 
 class BrokerConfig(TypedReads):
-    """All settings of a broker, by their names in `server.properties`. Does not change."""
+    """All settings of a broker, by their names in `server.properties`. Immutable."""
 
     __slots__ = (
         "_given",
@@ -184,7 +183,7 @@ class BrokerConfig(TypedReads):
     )
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """`given` as in the file, aliases allowed."""
+        """`given`: the texts in the file, aliases allowed."""
         self._values = MappingProxyType(_values(given))
         self._given = frozenset(
             ALIASES[key][0].broker_key if key in ALIASES else key for key in given
@@ -198,16 +197,16 @@ class BrokerConfig(TypedReads):
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.metrics = self._metrics()
-        """None: no metrics are given."""
+        """None: no metrics listener."""
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))
         self.zookeeper_tls = ZooKeeperTls.of({key: self.get(key) for key in ZOOKEEPER_TLS_KEYS})
-        """None: ZooKeeper is spoken to in the clear."""
+        """None: connections to ZooKeeper are not encrypted."""
         check_access(self)
         check_relations(self)
 
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, str] | None = None) -> "BrokerConfig":
-        """Reads a file; `overrides` (`--set`) take precedence."""
+        """Read a file; `overrides` (`--set`) take precedence."""
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
@@ -217,7 +216,7 @@ class BrokerConfig(TypedReads):
         given = parse_properties(text, source=str(path))
         for key, value in (overrides or {}).items():
             check_broker_setting(key, value)
-            # Also an override of the same thing by its other name must win.
+            # An override must also win over another name of the same setting.
             for other in _names(key, given):
                 given.pop(other, None)
             given[key] = value
@@ -231,8 +230,8 @@ class BrokerConfig(TypedReads):
         return cls(given)
 
     def get(self, key: str) -> SettingValue:
-        """The value, given or default; KeyError for a key that is in no table. With the name of a
-        listener before it: what counts for that one."""
+        """The value, given or default; KeyError for a key that is in no table. With the prefix of a
+        listener: the value for that listener."""
         if is_listener_key(key):
             parsed = ListenerKey.parse(key)
             return self.of_listener(parsed.listener, parsed.key, parsed.mechanism)
@@ -248,12 +247,11 @@ class BrokerConfig(TypedReads):
 
     @property
     def listener_keys(self) -> list[str]:
-        """The settings that listeners have of their own."""
+        """The keys of settings that listeners have of their own."""
         return [str(key) for key in self._of_listeners]
 
     def of_listener(self, listener: str, key: str, mechanism: str = "") -> SettingValue:
-        """The value for a listener, and for one of its SASL mechanisms; the broker's where they
-        have none of their own."""
+        """The value for a listener, and for one of its SASL mechanisms; by default the broker's."""
         for which in (mechanism, ""):
             own = ListenerKey(listener=listener, mechanism=which, key=key)
             if own in self._of_listeners:
@@ -261,7 +259,7 @@ class BrokerConfig(TypedReads):
         return self._values[key]
 
     def is_set(self, key: str) -> bool:
-        """`is_given`, under the name that it has where settings may change."""
+        """The same as `is_given`, under the name in DynamicConfig."""
         return self.is_given(key)
 
     @property
@@ -270,7 +268,7 @@ class BrokerConfig(TypedReads):
         return self._given
 
     def is_given(self, key: str) -> bool:
-        """Whether the file or an override has it, rather than its default counting."""
+        """Whether the file or an override sets it, so that its default does not count."""
         if is_listener_key(key):
             return ListenerKey.parse(key) in self._of_listeners
         return key in self._given
@@ -303,7 +301,7 @@ class BrokerConfig(TypedReads):
 
 
 def check_broker_setting(key: str, text: str) -> SettingValue:
-    """The value of one setting of `server.properties`; ConfigError when it is not possible."""
+    """The parsed value of one setting of `server.properties`. Raises ConfigError if not valid."""
     if is_listener_key(key):
         return ListenerKey.parse(key).setting.parse(text, key=key)
     if key in ALIASES:
@@ -359,7 +357,7 @@ def _aliased(setting: Setting, value: SettingValue, factor: int) -> SettingValue
 
 
 def _names(key: str, given: Iterable[str] = ()) -> tuple[str, ...]:
-    """All names of the setting that has this name; of a listener's setting those in `given`."""
+    """All names of the same setting; for a listener's setting only those in `given`."""
     if is_listener_key(key):
         same = ListenerKey.parse(key)
         return tuple(
@@ -376,7 +374,7 @@ def _missing(key: str) -> ConfigError:
 
 
 def check_access(config: BrokerConfig) -> None:
-    """ConfigError for super users that are none, or without an authorizer that knows them."""
+    """Raises ConfigError for invalid super users, or for them without an authorizer."""
     users = config.get(SUPER_USERS)
     if isinstance(users, str):
         super_users_of(users, key=SUPER_USERS)
@@ -388,13 +386,13 @@ def check_access(config: BrokerConfig) -> None:
 
 
 class Integers(Protocol):
-    """Settings by name, wherever they come from."""
+    """A source of integer settings by name."""
 
     def integer(self, key: str) -> int: ...
 
 
 def check_relations(config: Integers) -> None:
-    """Limits between settings, each with its reason. ConfigError where one is broken."""
+    """Check limits between settings, each with its reason. Raises ConfigError."""
     # A fetch that waits as long as a lagging follower may would make every idle follower lag.
     _check_below(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
     # A batch that is allowed must fit into a request.
@@ -408,7 +406,7 @@ def _check_below(config: Integers, lower: str, upper: str) -> None:
 
 
 def log_without_effect(names: Iterable[str], table: Mapping[str, Setting], *, where: str) -> None:
-    """`where` the settings are given: "server.properties", "topic 't'"."""
+    """Log the given settings without effect; `where`: "server.properties", "topic 't'"."""
     for name in sorted(names):
         setting = table.get(name)
         if setting is not None and setting.without_effect:

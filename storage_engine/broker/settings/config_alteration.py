@@ -41,19 +41,19 @@ class Rules(Protocol):
     """The rules for settings of one kind of entity."""
 
     def setting(self, name: str) -> Setting:
-        """ConfigError when there is none of that name, or none that may be set."""
+        """Raises ConfigError when there is no such setting, or it may not be set."""
         ...
 
     def underneath(self, setting: Setting) -> SettingValue:
-        """The values that are in effect where the entity sets nothing."""
+        """The value in effect where the entity does not set it."""
         ...
 
     def check_together(self, values: Mapping[str, str]) -> None:
-        """ConfigError when settings of the entity contradict each other."""
+        """Raises ConfigError when settings of the entity contradict each other."""
         ...
 
     def check_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """ConfigError when what is set now forbids the change."""
+        """Raises ConfigError when the present settings forbid the change."""
         ...
 
 
@@ -77,8 +77,8 @@ class TopicRules:
 
 
 class BrokerRules:
-    """The rules for settings of one broker or of all; `broker` is the one that got the request. The
-    others check the settings themselves when they read them."""
+    """The rules for settings of one broker or of all; `broker` is the one that got the request.
+    Other brokers check the settings themselves when they read them."""
 
     def __init__(self, broker: DynamicConfig, source: ConfigSource, *, is_own: bool) -> None:
         self._broker = broker
@@ -100,7 +100,7 @@ class BrokerRules:
             self._broker.check_layer(self._source, values)
 
     def check_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Brokers' settings may become what they were not."""
+        """Allow every change of a broker's settings."""
 
 
 def altered(current: Mapping[str, str], changes: Sequence[Change], rules: Rules) -> dict[str, str]:
@@ -111,7 +111,7 @@ def altered(current: Mapping[str, str], changes: Sequence[Change], rules: Rules)
 def replaced(
     current: Mapping[str, str], values: Sequence[tuple[str, str | None]], rules: Rules
 ) -> dict[str, str]:
-    """The settings after an AlterConfigs, which names all there shall be. Raises KafkaError."""
+    """The settings after an AlterConfigs, which names all settings to keep. Raises KafkaError."""
     changes = [Change(name, Operation.SET, value) for name, value in values]
     return _changed(current, {}, changes, rules)
 
@@ -119,7 +119,7 @@ def replaced(
 def _changed(
     current: Mapping[str, str], result: dict[str, str], changes: Sequence[Change], rules: Rules
 ) -> dict[str, str]:
-    """`result` with the changes made to it, in place of `current`."""
+    """Make the changes to `result`, which replaces `current`. Raises KafkaError."""
     _refuse_repeated(change.name for change in changes)
     try:
         for change in changes:

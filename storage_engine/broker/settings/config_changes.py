@@ -49,8 +49,8 @@ class ConfigChanges:
         known: Callable[[], Iterable[ConfigEntity]],
         take: Callable[[ConfigEntity, Mapping[str, str]], None],
     ) -> None:
-        """`known`: whose settings this broker uses, beside those of all clients, whom ZooKeeper
-        lists. `take` gets them each time they were read."""
+        """`known`: the entities whose settings this broker uses, without clients, which are listed
+        in ZooKeeper. `take` receives the settings each time they are read."""
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._clock = clock
@@ -60,13 +60,13 @@ class ConfigChanges:
         self._take = take
         self._on_ready: Callable[[], None] | None = None
         self._seen: dict[str, int] = {}
-        """Notification -> when it was seen first."""
+        """Notification -> monotonic time in ms when it was first seen."""
         self._read_everything = True
         self._watch_number = 0
         self._closed = False
 
     def start(self, on_ready: Callable[[], None]) -> None:
-        """Watch, and read what is known; then `on_ready`, once."""
+        """Watch, and read the settings of all known entities; then call `on_ready`, once."""
         self._on_ready = on_ready
         self._metadata_store.add_state_listener(self._on_state)
         self._list()
@@ -76,7 +76,7 @@ class ConfigChanges:
         self._clients.close()
 
     def refresh(self, entity: ConfigEntity, done: Callable[[], None]) -> None:
-        """Read and take the settings of one entity; `done` when that has succeeded."""
+        """Read and apply the settings of one entity; `done` once that has succeeded."""
 
         def on_read(settings: Mapping[str, str] | None) -> None:
             if self._closed:

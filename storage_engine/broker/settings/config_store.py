@@ -54,7 +54,7 @@ class ConfigEntity:
 
     kind: EntityKind
     name: str
-    """The path, of QUOTA."""
+    """For QUOTA the path below /config."""
 
     @classmethod
     def topic(cls, topic: str) -> "ConfigEntity":
@@ -80,7 +80,7 @@ class ConfigEntity:
 
     @classmethod
     def parse(cls, path: str) -> "ConfigEntity | None":
-        """The entity of `topics/<topic>`; None for what has no settings here."""
+        """The entity of a path such as `topics/<topic>`; None for one without settings here."""
         folder, _, name = path.partition("/")
         kinds = {kind.value: kind for kind in EntityKind}
         kind = kinds.get(folder)
@@ -94,7 +94,7 @@ class ConfigEntity:
 
     @classmethod
     def of_resource(cls, resource_type: int, name: str) -> "ConfigEntity":
-        """The entity as requests name it. Raises KafkaError."""
+        """The entity of a resource in a request. Raises KafkaError."""
         if resource_type == TOPIC_RESOURCE:
             problem = topic_name_problem(name)
             if problem is not None:
@@ -120,7 +120,7 @@ class ConfigEntity:
 
     @property
     def quota(self) -> QuotaEntity | None:
-        """Whose quotas stand there; None of topics and brokers."""
+        """The entity whose quotas are in the settings; None for topics and brokers."""
         return QuotaEntity.parse(self.path) if self.kind in OF_CLIENTS else None
 
     @property
@@ -142,11 +142,11 @@ class ConfigEntity:
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 BROKER_LOGGER_RESOURCE = 8
-"""Resource types of the protocol."""
+"""The resource types of the protocol."""
 
 
 MAX_TRIES = 20
-"""Attempts at a change that others' changes of the same settings overtake."""
+"""The most attempts at a change while others keep changing the same settings."""
 
 Compute = Callable[[Mapping[str, str]], dict[str, str]]
 """Computes the new settings from the present ones; raises KafkaError."""
@@ -161,7 +161,7 @@ class ConfigStore:
         self._metadata_store = metadata_store
 
     def read(self, entity: ConfigEntity, done: Callable[[Mapping[str, str] | None], None]) -> None:
-        """The settings of the entity; None when ZooKeeper does not answer."""
+        """Read the settings of the entity; None when ZooKeeper does not answer."""
 
         def on_reply(reply: ZkReply) -> None:
             if reply.is_absent:
@@ -182,8 +182,8 @@ class ConfigStore:
         validate_only: bool,
         is_told_anyway: bool = False,
     ) -> None:
-        """Replace the settings by what `compute` makes of them. `is_told_anyway`: brokers are told
-        also when that is what they were: a file that they name may be another."""
+        """Replace the settings by what `compute` makes of them. `is_told_anyway`: notify the
+        brokers of unchanged settings, too: a file that they name may be another."""
         _Alteration(
             self._metadata_store,
             entity,
@@ -254,8 +254,8 @@ class _Alteration:
             self._write(wanted, None)
 
     def _make_parent(self, wanted: Mapping[str, str]) -> None:
-        """The folders of topics and brokers are there from the start; those of clients are made
-        with the first of them."""
+        """Make the folder: those of topics and brokers exist from the start, those of clients are
+        made with their first settings."""
 
         def on_made(reply: ZkReply) -> None:
             if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
@@ -309,8 +309,8 @@ class _Alteration:
 
 
 def _decoded(entity: ConfigEntity, reply: ZkReply) -> Mapping[str, str]:
-    """The settings in a node; none if it can't be read, and the next change repairs it. A node may
-    be empty that was made as the folder of others."""
+    """The settings in a node; none if it can't be read, and the next change repairs it. A node that
+    was made as the folder of others may be empty."""
     if not reply.data:
         return {}
     try:
@@ -342,7 +342,7 @@ class ClientEntities:
         self._flows = Flows()
 
     def read(self, done: Callable[[Found], None]) -> None:
-        """None when ZooKeeper does not answer."""
+        """List all entities; None when ZooKeeper does not answer."""
         self._flows.start(self._read(), done)
 
     def close(self) -> None:
@@ -376,13 +376,13 @@ class ClientEntities:
 
 
 def _entities(folder: str, names: Iterable[str]) -> list[ConfigEntity]:
-    """Without nodes that no client has, since nobody would escape a name like theirs."""
+    """The entities without invalid names: no client can have an unescaped name like theirs."""
     parsed = [ConfigEntity.parse(f"{folder}/{name}") for name in names]
     return [entity for entity in parsed if entity is not None]
 
 
 class Gather:
-    """Calls back once, when every one of a number of replies has come."""
+    """Calls back once, when a given number of replies have come."""
 
     __slots__ = ("_done", "_open")
 

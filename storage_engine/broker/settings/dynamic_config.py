@@ -2,8 +2,8 @@
 brokers, overridden by those for this broker.
 
 Only settings that a running broker can change are overridden (`Setting.changes_live`); an invalid
-stored value is logged and counts as absent. What one listener has (`listener_key`) is changed for
-one broker only, and is no password: whoever reads ZooKeeper would read it. Source: KIP-226.
+stored value is logged and counts as absent. A listener's settings (`listener_key`) are changed for
+one broker only, without passwords: every reader of ZooKeeper would see them. Source: KIP-226.
 
 The values that the settings of a topic have, and where each comes from.
 """
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class SourcedValue(NamedTuple):
-    """A value of a setting, and where it stands."""
+    """A value of a setting, and its source."""
 
     value: SettingValue
     source: ConfigSource
@@ -53,13 +53,13 @@ class DynamicConfig(TypedReads):
         }
         """The layers of settings in their order of precedence."""
         self.checks: list[Callable[[DynamicConfig], None]] = []
-        """Each raises ConfigError for settings that would not work, before they are stored."""
+        """Functions that raise ConfigError for settings that would not work once stored."""
         self.on_read: list[Callable[[], None]] = []
-        """Each is called when settings were read, also when they are what they were."""
+        """Functions that are called when settings were read, also without a change."""
 
     def get(self, key: str) -> SettingValue:
-        """KeyError for a key that is in no table. With a listener's prefix: what counts for that
-        one."""
+        """Raises KeyError for a key that is in no table. With a listener's prefix: the value for
+        that listener."""
         return self.chain(key)[0].value
 
     def is_set(self, key: str) -> bool:
@@ -84,16 +84,16 @@ class DynamicConfig(TypedReads):
         return values
 
     def listener_keys(self) -> list[str]:
-        """The settings that listeners have for themselves, by their names with the prefix."""
+        """The keys, with prefix, of settings that listeners have of their own."""
         layers = (self.static.listener_keys, *self._layers.values())
         return sorted({key for layer in layers for key in layer if is_listener_key(key)})
 
     def layer(self, source: ConfigSource) -> Mapping[str, SettingValue]:
-        """The settings that stand for this broker, or for all."""
+        """The stored settings for this broker, or for all."""
         return self._layers[source]
 
     def replace_layer(self, source: ConfigSource, stored: Mapping[str, str]) -> None:
-        """Replaces the settings that ZooKeeper has for this broker, or for all."""
+        """Replace the settings that ZooKeeper has for this broker, or for all."""
         before = self._layers[source]
         values: dict[str, SettingValue] = {}
         for key, text in stored.items():
@@ -113,7 +113,7 @@ class DynamicConfig(TypedReads):
             act()
 
     def check_layer(self, source: ConfigSource, values: Mapping[str, str]) -> None:
-        """ConfigError when these would not go together with the other settings."""
+        """Raises ConfigError when the values contradict the other settings."""
         trial = DynamicConfig(self.static)
         trial._layers.update(self._layers)
         trial._layers[source] = {
@@ -125,8 +125,8 @@ class DynamicConfig(TypedReads):
 
 
 def live_setting(key: str, source: ConfigSource = ConfigSource.BROKER) -> Setting:
-    """The broker's setting of that name, to be set for one broker or for all. ConfigError when
-    there is none that changes at run time."""
+    """The broker's setting of that name, for one broker or for all. Raises ConfigError when it does
+    not exist or change at run time."""
     if is_listener_key(key):
         return _live_of_listener(key, source)
     if key in ALIASES:
@@ -169,7 +169,7 @@ def _live_of_listener(key: str, source: ConfigSource) -> Setting:
 
 
 class EffectiveSetting(NamedTuple):
-    """One setting of a topic, in the form of a file of settings."""
+    """One setting of a topic, as a line in a file of settings."""
 
     setting: Setting
     name: str
@@ -178,8 +178,8 @@ class EffectiveSetting(NamedTuple):
 
 
 def effective_settings(config: DynamicConfig, own: Mapping[str, str]) -> Iterator[EffectiveSetting]:
-    """All settings of a topic that has these of its own, and the broker's or the default otherwise.
-    The schema of a topic that has none is left out: clients compare what topics have."""
+    """All settings of a topic with these own ones, and the broker's or the default otherwise. A
+    missing schema is left out: clients compare the settings of topics."""
     for name, setting in BY_TOPIC_KEY.items():
         if name in own:
             yield EffectiveSetting(setting, name, own[name], ConfigSource.TOPIC)

@@ -47,7 +47,7 @@ class Listener:
     """An address of this broker."""
 
     name: str = SecurityProtocol.PLAINTEXT.name
-    """In upper case."""
+    """The name in upper case."""
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     host: str
     """Empty: all addresses of the machine."""
@@ -60,7 +60,7 @@ class Listener:
 
     @classmethod
     def parse(cls, text: str, protocols: Protocols, *, key: str) -> "Listener":
-        """ConfigError that names `key` when `text` is not of the form, or when the listener has no
+        """Raises ConfigError, naming `key`, when `text` has another form, or the listener has no
         protocol."""
         match = _FORM.fullmatch(text.strip())
         if match is None:
@@ -78,19 +78,19 @@ class Listener:
 
     @property
     def advertised(self) -> "Listener":
-        """The listener to advertise when only `listeners` is given: its host, or this machine's
-        name."""
+        """The listener to advertise when only `listeners` is given: with its host, or this
+        machine's name."""
         return replace(self, host=socket.gethostname()) if self.host in ANY_ADDRESS else self
 
     def check_advertised(self, *, key: str) -> None:
-        """ConfigError for an address that nobody can connect to."""
+        """Raises ConfigError for an address that no client can connect to."""
         if self.host in ANY_ADDRESS:
             raise ConfigError(f"{key}={self}: nobody can connect to that host, name this machine")
         if self.port == 0:
             raise ConfigError(f"{key}={self}: nobody can connect to port 0")
 
     def collides_with(self, other: "Listener") -> bool:
-        """Whether both can't listen on one machine."""
+        """Whether only one of the two can listen on one machine."""
         same_host = self.host == other.host or bool({self.host, other.host} & ANY_ADDRESS)
         return self.port == other.port != 0 and same_host
 
@@ -116,13 +116,13 @@ class ListenerMap:
 
     listening: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
-    """A listener that is not among them is served, but named to nobody."""
+    """The listeners named to clients; others are served, but not named."""
     inter_broker: Listener
     """The advertised listener that other brokers connect to."""
 
     @classmethod
     def of(cls, settings: ListenerSource) -> "ListenerMap":
-        """ConfigError when they contradict each other."""
+        """Raises ConfigError when the settings contradict each other."""
         protocols = _protocols(settings.items(PROTOCOL_MAP))
         listening = _parsed(settings.items(LISTENERS), protocols, key=LISTENERS)
         _refuse_collisions(listening)
@@ -138,7 +138,7 @@ class ListenerMap:
         return tuple(listener.name for listener in self.listening)
 
     def named(self, name: str) -> Listener:
-        """The listener of that name as it listens; KeyError when there is none."""
+        """The listener of that name in `listening`; KeyError when there is none."""
         return {listener.name: listener for listener in self.listening}[name]
 
 
@@ -221,17 +221,17 @@ _KEY_FORM = re.compile(rf"{re.escape(PREFIX)}(?P<listener>{NAME})\.(?P<rest>.+)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerKey:
-    """The key of such a setting, taken apart."""
+    """The parsed key of a listener's setting."""
 
     listener: str
-    """In upper case."""
+    """The name in upper case."""
     mechanism: str = ""
     """Empty: all mechanisms of the listener."""
     key: str
 
     @classmethod
     def parse(cls, text: str) -> "ListenerKey":
-        """ConfigError when there is no such setting, or none that a listener may have."""
+        """Raises ConfigError when there is no such setting, or listeners can't have it."""
         match = _KEY_FORM.fullmatch(text)
         if match is None:
             raise ConfigError(f"'{text}' must be {PREFIX}<name of the listener>.<setting>")

@@ -1,7 +1,7 @@
-"""The TLS of listeners, as the `ssl.` settings describe it: those of the listener, else those of
-all.
+"""The TLS of listeners, as the `ssl.` settings describe it: the listener's own, otherwise the
+broker's.
 
-Certificates are renewed while the broker runs, and their ends are told in good time.
+Certificates are renewed while the broker runs, and their expiry is logged in good time.
 
     a setting of a listener was read  -> its files are read beside the loop
     they, or the settings, differ     -> connections from then on are made with the new ones
@@ -45,7 +45,7 @@ class TlsSource(Protocol):
 
 
 def load_profile(settings: TlsSource, listener: str, protocol: SecurityProtocol) -> TlsProfile:
-    """Reads the listener's files. ConfigError of one line, with its name, for what does not go."""
+    """Read the listener's files. Raises ConfigError of one line, with the listener's name."""
     prefix = f"{PREFIX}{listener.lower()}."
     try:
         key_store = load_key_store(_key_store_settings(settings, prefix))
@@ -71,8 +71,8 @@ def load_profile(settings: TlsSource, listener: str, protocol: SecurityProtocol)
 
 
 def _client_auth(settings: TlsSource, prefix: str, protocol: SecurityProtocol) -> str:
-    """Where clients log in by SASL, certificates are asked for only if the listener's own setting
-    says so: what stands for all listeners is meant for those without a log-in (KIP-684)."""
+    """`ssl.client.auth`; where clients log in by SASL, only the listener's own: the setting for all
+    listeners is meant for those without a log-in (KIP-684)."""
     own = f"{prefix}ssl.client.auth"
     return "none" if protocol.uses_sasl and not settings.is_set(own) else settings.text(own)
 
@@ -104,11 +104,11 @@ def _text(settings: TlsSource, key: str) -> str | None:
 
 TOLD_EVERY_MS = 24 * 60 * 60 * 1000
 WARN_DAYS = 30
-"""From so many days before its end on a certificate is told as a warning."""
+"""The days before its expiry from which a certificate is logged as a warning."""
 
 
 class TlsRenewal:
-    """Looks after the TLS of all listeners."""
+    """Renews the TLS of all listeners, and logs when certificates expire."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class TlsRenewal:
         scheduler: Scheduler,
         clock: Clock,
     ) -> None:
-        """`listeners`: those with TLS, by their names."""
+        """`listeners`: the listeners with TLS, by name."""
         self._listeners = listeners
         self._config = config
         self._background = background
@@ -135,7 +135,7 @@ class TlsRenewal:
         self._tell()
 
     def check(self, trial: DynamicConfig) -> None:
-        """ConfigError when the listeners' TLS would not work under these settings."""
+        """Raises ConfigError when the listeners' TLS would not work with these settings."""
         for name in self._listeners:
             ListenerTls(name, self._load(trial, name))
 
@@ -143,7 +143,7 @@ class TlsRenewal:
         return load_profile(config, name, config.static.listeners.named(name).protocol)
 
     def read_again(self) -> None:
-        """Take up what the settings name now."""
+        """Read the files of all listeners again."""
         if self._is_reading:
             self._is_to_read_again = True
             return

@@ -1,4 +1,4 @@
-"""How clients log in at each listener, and how this broker logs in at others, as the settings say.
+"""The settings for log-ins: of clients at each listener, and of this broker at other brokers.
 
 Each mistake is a ConfigError of one line, which names the setting and holds no secret.
 """
@@ -23,7 +23,7 @@ REAUTH = "connections.max.reauth.ms"
 JWKS = "sasl.oauthbearer.jwks.endpoint.url"
 
 _USER_OPTION = "user_"
-"""Of PLAIN: user_alice="secret" is alice's password."""
+"""The prefix of options of PLAIN: user_alice="secret" is alice's password."""
 _MODULES = {PLAIN: "PlainLoginModule"} | dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule")
 
 
@@ -39,15 +39,15 @@ class SaslListener:
     """The log-ins of one listener."""
 
     max_reauth_ms: Mapping[str, int]
-    """The mechanisms, each with the time after which a client logs in again; 0: never."""
+    """Mechanism -> the time in ms after which a client logs in again; 0: never."""
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """User -> password, of sasl.jaas.config."""
+    """User -> password, from sasl.jaas.config."""
     plain_users_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLogIn:
-    """Who this broker is for the others."""
+    """The credentials with which this broker logs in to other brokers."""
 
     mechanism: str
     username: str
@@ -59,13 +59,13 @@ class SaslConfig:
     """All log-ins of a broker."""
 
     listeners: Mapping[str, SaslListener]
-    """By name; those that ask for a log-in."""
+    """By name, the listeners that require a log-in."""
     inter_broker: BrokerLogIn | None = None
-    """None: the listener for brokers asks for none."""
+    """None: the listener for brokers requires no log-in."""
 
     @classmethod
     def of(cls, settings: SaslSource, listeners: ListenerMap) -> "SaslConfig":
-        """ConfigError when somebody could not log in by these settings."""
+        """Raises ConfigError when these settings would make a log-in impossible."""
         return cls(
             listeners={
                 each.name: _listener(settings, each)

@@ -7,9 +7,9 @@ Source: R-TOOL1; the table is `core.settings.settings`.
 The settings of topics on this broker: the broker's own defaults, overridden by those in
 ZooKeeper for the topic.
 
-A topic's settings are read before its first log is opened here. One that is impossible counts as
-absent, but for the schema of a typed topic: that one stays what it was, or makes producers and
-clients wait that need it. Source: R-TOOL1.
+A topic's settings are read before its first log is opened here. An invalid one counts as absent,
+except for the schema of a typed topic: the previous one stays, or the producers and clients that
+need it have to wait. Source: R-TOOL1.
 
 When a topic's schema may be set: at its creation, and later only with versions appended.
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerValues(Protocol):
-    """A broker's settings for topics without overrides: of its file, or as changed at run time."""
+    """A broker's settings for topics without overrides: from its file, or changed at run time."""
 
     def get(self, key: str) -> SettingValue: ...
 
@@ -59,7 +59,7 @@ class TopicConfig:
 
     @classmethod
     def of(cls, broker: BrokerValues, overrides: Mapping[str, str]) -> "TopicConfig":
-        """ConfigError when an override is unknown or impossible."""
+        """Raises ConfigError when an override is unknown or not valid."""
         values: dict[str, Any] = dict(topic_values(broker, overrides))
         return cls(
             log=_log_config(broker, values),
@@ -72,7 +72,7 @@ class TopicConfig:
 
 
 def topic_values(broker: BrokerValues, overrides: Mapping[str, str]) -> dict[str, SettingValue]:
-    """Every topic setting by the topic's name for it."""
+    """Every topic setting, by the topic's name for it."""
     given = parse_topic_overrides(overrides)
     return {
         name: given[name] if name in given else value_underneath(broker, setting)
@@ -81,19 +81,19 @@ def topic_values(broker: BrokerValues, overrides: Mapping[str, str]) -> dict[str
 
 
 def value_underneath(broker: BrokerValues, setting: Setting) -> SettingValue:
-    """The value for topics that set nothing."""
+    """The value for topics that don't set it."""
     return broker.get(setting.broker_key) if setting.for_brokers else setting.default
 
 
 def validate_topic_config(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The overrides in their usual form (`TRUE` is `true`); ConfigError for an impossible one."""
+    """The overrides in their usual form (`TRUE` is `true`). ConfigError for an invalid one."""
     values = parse_topic_overrides(overrides)
     check_together(overrides)
     return {name: str(BY_TOPIC_KEY[name].format(value)) for name, value in values.items()}
 
 
 def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, SettingValue]:
-    """Name -> value; ConfigError for an unknown or impossible one."""
+    """Name -> value. Raises ConfigError for an unknown or invalid one."""
     result: dict[str, SettingValue] = {}
     for name, text in overrides.items():
         result[name] = topic_setting(name).parse(text)
@@ -101,21 +101,20 @@ def parse_topic_overrides(overrides: Mapping[str, str]) -> dict[str, SettingValu
 
 
 def topic_setting(name: str) -> Setting:
-    """ConfigError, with the nearest name, when topics have none of that name."""
+    """Raises ConfigError, with the nearest name, when topics have no such setting."""
     if name not in BY_TOPIC_KEY:
         raise unknown_key_error(name, BY_TOPIC_KEY, what="topic setting")
     return BY_TOPIC_KEY[name]
 
 
 def log_config_for(broker: BrokerValues, overrides: Mapping[str, str]) -> LogConfig:
-    """The part of the settings that the log itself needs."""
+    """The part of a topic's settings that the log needs."""
     return TopicConfig.of(broker, overrides).log
 
 
 def check_together(overrides: Mapping[str, str]) -> None:
-    """ConfigError when a topic's own settings contradict each other. (Where they contradict the
-    broker's, the smaller promise counts: records younger than the minimum lag stay.)
-    """
+    """Raises ConfigError when a topic's own settings contradict each other. (Where they contradict
+    the broker's, the smaller promise counts: records younger than the minimum lag stay.)"""
     values = parse_topic_overrides(overrides)
     least, most = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
     if isinstance(least, int) and isinstance(most, int) and least > most:
@@ -163,29 +162,29 @@ class TopicConfigs:
         self._scheduler = scheduler
         self._overrides: dict[str, Mapping[str, str]] = {}
         self._unreadable: dict[str, UnreadableSchema] = {}
-        """By topic; of others the schema is among the overrides, if they have one."""
+        """Topics with an unreadable schema; the schemas of others are among their overrides."""
 
     def known(self) -> tuple[str, ...]:
-        """Topics whose overrides are kept here."""
+        """The topics whose overrides are cached."""
         return tuple(self._overrides)
 
     def overrides(self, topic: str) -> Mapping[str, str] | None:
-        """What a topic sets itself; None for a topic without a replica here."""
+        """The overrides of a topic; None for a topic without a replica here."""
         return self._overrides.get(topic)
 
     def of(self, topic: str) -> TopicConfig:
-        """Settings of a topic that `ensure` has read. An impossible override counts as absent."""
+        """The settings of a topic that `ensure` has read. An invalid override counts as absent."""
         config = TopicConfig.of(self._broker, self._overrides.get(topic, {}))
         schema = self._unreadable.get(topic)
         return config if schema is None else replace(config, log=replace(config.log, schema=schema))
 
     def unreadable_schema(self, topic: str) -> UnreadableSchema | None:
-        """Why the schema of a topic with a replica here can't be read; None when it can, or there
-        is none."""
+        """The reason why the schema of a topic with a replica here can't be read; None when it can,
+        or there is none."""
         return self._unreadable.get(topic)
 
     def update(self, topic: str, overrides: Mapping[str, str]) -> bool:
-        """Replaces the overrides of a topic that this broker hosts; returns whether they have
+        """Replace the overrides of a topic that this broker hosts; return whether they have
         changed."""
         if topic not in self._overrides:
             return False
@@ -228,8 +227,8 @@ class TopicConfigs:
 
 
 def unreadable_schema(overrides: Mapping[str, str]) -> UnreadableSchema | None:
-    """What stands for the schema among a topic's overrides; None when it can be read, or there is
-    none."""
+    """The stand-in for an unreadable schema among the overrides; None if it can be read, or there
+    is none."""
     text = overrides.get(SCHEMA_SETTING)
     if text is not None:
         try:
@@ -240,7 +239,7 @@ def unreadable_schema(overrides: Mapping[str, str]) -> UnreadableSchema | None:
 
 
 def possible_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Drops overrides that are unknown or not possible; the others take effect all the same."""
+    """The valid overrides, without those that are unknown or invalid, which are logged."""
     possible = {}
     for name, text in overrides.items():
         try:
@@ -256,7 +255,7 @@ _POLICY = "cleanup.policy"
 
 
 def check_new_topic(broker: BrokerValues, settings: Mapping[str, str]) -> None:
-    """ConfigError where a new topic with these settings can't be as its schema wants it."""
+    """Raises ConfigError when a new topic's settings contradict its schema."""
     text = settings.get(SCHEMA_SETTING)
     if text is not None and not schema_of(text).key and _compacts(broker, settings):
         raise ConfigError(
@@ -266,7 +265,7 @@ def check_new_topic(broker: BrokerValues, settings: Mapping[str, str]) -> None:
 
 
 def check_change(broker: BrokerValues, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """ConfigError for a change of a topic's settings that its schema forbids."""
+    """Raises ConfigError for a change of a topic's settings that its schema forbids."""
     old, new = before.get(SCHEMA_SETTING), after.get(SCHEMA_SETTING)
     if old == new:
         if new is not None and _compacts(broker, after) and not _compacts(broker, before):
@@ -284,7 +283,7 @@ def check_change(broker: BrokerValues, before: Mapping[str, str], after: Mapping
     try:
         present = schema_of(old)
     except ConfigError:
-        # Somebody else has written it. What can be read now is better.
+        # Another program has written it. A readable schema is better.
         return
     try:
         present.check_successor(schema_of(new))
