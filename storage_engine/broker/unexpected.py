@@ -15,7 +15,7 @@ from storage_engine.net.client_log import ClientLog
 log = ClientLog(__name__)
 
 is_fatal = False
-"""Set where a fault of this project must be found, not survived: by its tests and simulation."""
+"""True where a fault of this project must be found, not survived: in its tests and simulation."""
 
 Args = ParamSpec("Args")
 ResultT = TypeVar("ResultT")

@@ -58,7 +58,7 @@ PLAN = StateTopicPlan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkerPorts:
-    """The parts of the broker that are needed to send markers."""
+    """The parts of the broker that the sending of markers needs."""
 
     broker_id: int
     writes: MarkerWrites

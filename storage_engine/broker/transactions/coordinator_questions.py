@@ -53,8 +53,8 @@ def enlist(
     by_leader: bool = False,
     refusal: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
 ) -> None:
-    """Enlist partitions, which exist; `by_leader`: for a client that does not do it itself.
-    `refusal` is asked when it is done, which may be after a wait."""
+    """Enlist existing partitions; `by_leader`: for a client that does not enlist them itself.
+    `refusal` is checked at the step, which may follow a wait."""
 
     def event_of(request: int) -> AddPartitions | EnlistPartitions | ErrorCode:
         refused = refusal()
@@ -94,7 +94,7 @@ def answer_leaders(
     refusal: Callable[[], ErrorCode] = lambda: ErrorCode.NONE,
 ) -> Generator[None, None, None]:
     """Enlist or verify the partitions of transactions as in a request of version 4; the outcomes
-    come in their order. `refused`: those among partitions that can't be enlisted; `refusal`: as in
+    are in their order. `refused` returns the partitions that can't be enlisted; `refusal` as in
     `enlist`."""
     outcomes: list[Outcomes] = [{} for _ in transactions]
     verified = [i for i, each in enumerate(transactions) if each.verify_only]
@@ -138,7 +138,7 @@ def answer_leaders(
 
 
 def not_attempted(partitions: Sequence[TopicPartition], refused: Outcomes) -> Outcomes:
-    """The outcomes of all partitions when some are refused: no partition is enlisted."""
+    """The outcomes of all partitions when some are refused: none is enlisted."""
     return {tp: refused.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions}
 
 
@@ -205,14 +205,14 @@ def _verify(
 CHANNEL = "verification"
 TIMEOUT_MS = 5_000
 STEPS_A_TURN = 200
-"""Questions to the coordinator here, some 15 µs each."""
+"""Questions to this broker's own coordinator in one turn, some 15 µs each."""
 VERSION = 4
-"""The first one between brokers."""
+"""The first version for requests between brokers."""
 
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 
 OnOutcomes = Callable[[list[Outcomes] | str], None]
-"""Hears the outcomes by place in the request, perhaps fewer, or why there is no answer."""
+"""Called with the outcomes in the request's order, perhaps fewer, or why there is no answer."""
 
 
 class CoordinatorQuestions:
@@ -239,7 +239,7 @@ class CoordinatorQuestions:
         request: AddPartitionsToTxnRequest,
         on_outcomes: OnOutcomes,
     ) -> None:
-        """Ask once; it is answered once."""
+        """Send one request; `on_outcomes` is called once."""
 
         def on_reply(reply: AddPartitionsToTxnResponse | TransportError) -> None:
             if isinstance(reply, TransportError):
@@ -262,7 +262,7 @@ class CoordinatorQuestions:
         )
 
     def _ask_here(self, request: AddPartitionsToTxnRequest, on_outcomes: OnOutcomes) -> None:
-        """The coordinator may wait for its replicas for as long as these are away."""
+        """Ask the coordinator here with a timeout: it may wait for its replicas for any time."""
 
         def expire() -> None:
             on_outcomes(f"the coordinator here has not answered in {TIMEOUT_MS} ms")
@@ -276,8 +276,8 @@ class CoordinatorQuestions:
         self._go_on(answer_leaders(self._coordinators, request.transactions, self._clock, on_time))
 
     def _go_on(self, steps: Iterator[None]) -> None:
-        """Ask some, and the others in later turns: about hanging transactions there may be as many
-        as the state log has partitions for each."""
+        """Ask some, and the others in later turns: about each hanging transaction there may be as
+        many questions as the state log has partitions."""
         if len(list(islice(steps, STEPS_A_TURN))) == STEPS_A_TURN:
             self._scheduler.call_soon(partial(self._go_on, steps))
 

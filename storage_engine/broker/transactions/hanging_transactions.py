@@ -14,11 +14,11 @@ asked about. Then nobody can commit it any more:
   lost it.
 - A commit needs that record: a coordinator without it refuses EndTxn and CommitBatch.
 - A transaction that begins after the question has another first offset here, and one that goes on
-  here under the same epoch another last one.
+  here under the same epoch another last offset.
 
 Where the lost record was the marker of a commit, its rows are lost with it, as all that was not
-flushed may be. They are not committed here: under one epoch they may as well be those of an older
-transaction, that was aborted. Kafka leaves this to an operator (KIP-664, `kafka-transactions`).
+flushed may be. They are not committed here: under one epoch they may also be rows of an older,
+aborted transaction. Kafka leaves this to an operator (KIP-664, `kafka-transactions`).
 """
 
 import logging
@@ -52,12 +52,12 @@ from storage_engine.protocol.messages.add_partitions_to_txn import (
 log = logging.getLogger(__name__)
 
 PARTITIONS_A_TURN = 1_000
-"""The most partitions that are looked at in one turn of the event loop."""
+"""The most partitions that are checked in one turn of the event loop."""
 ASKED_AT_ONCE = 20
-"""The most transactions of one round of questions; each is asked about once for every partition of
-the state log."""
+"""The most transactions of one round of questions; each leads to one question for every partition
+of the state log."""
 LONGEST_PAUSE = 30
-"""The longest pause between two questions about one transaction, in looks."""
+"""The longest pause between two questions about one transaction, in intervals."""
 
 NOTHING_WRITTEN = -1
 
@@ -101,8 +101,8 @@ class HangingTransactions:
         clock: Clock,
         interval_ms: int,
     ) -> None:
-        """`interval_ms` lies between two looks; a transaction is asked about when two in a row have
-        seen it, and then less and less often."""
+        """`interval_ms` lies between two checks; a transaction is asked about when two in a row
+        have found it, and then less and less often."""
         self._topic = topic
         self._questions = questions
         self._replicas = replicas
@@ -127,7 +127,7 @@ class HangingTransactions:
             self._look_on(iter(list(self._replicas)), {})
 
     def _look_on(self, left: Iterator[HostedPartition], found: dict[_Key, _Open]) -> None:
-        """Look at the next partitions, and the others in later turns."""
+        """Check the next partitions, and the others in later turns."""
         if self._closed:
             return
         some = list(islice(left, PARTITIONS_A_TURN))
@@ -155,7 +155,7 @@ class HangingTransactions:
     # --- questions ---
 
     def _ask_next(self, due: Iterator[_Open]) -> None:
-        """Ask about the next ones; when none is left, look again later."""
+        """Ask about the next transactions; when none is left, check again later."""
         if self._closed:
             return
         some = list(islice(due, ASKED_AT_ONCE))
@@ -178,7 +178,7 @@ class HangingTransactions:
             nonlocal left
             left -= 1
             if not isinstance(outcomes, str):
-                # By place: the name is that of the coordinator, for all producers.
+                # By position: all producers have the coordinator's name as transactional id.
                 for place, codes in enumerate(outcomes):
                     producer_id = list(partitions_of)[place % len(partitions_of)]
                     for tp, code in codes.items():
@@ -196,8 +196,7 @@ class HangingTransactions:
             self._questions.ask(coordinator, _request(numbers, partitions_of), on_outcomes)
 
     def _coordinators(self) -> dict[BrokerInfo, list[int]]:
-        """The partitions of the state log by the brokers that lead them; empty while not all of
-        them are led."""
+        """The partitions of the state log by leader; empty while some have no leader."""
         found: dict[BrokerInfo, list[int]] = {}
         for number in range(self._topic.partitions or 0):
             coordinator = self._topic.coordinator_of(search_name(number))
@@ -221,7 +220,7 @@ class HangingTransactions:
         if partition is None or not hanging.is_in(partition):
             return
         if self._last_offset(tp, producer_id) != hanging.asked_with:
-            # It goes on: its coordinator may know it by now.
+            # The transaction goes on: its coordinator may know it by now.
             return
         entry = partition.log.producer_state.get(producer_id)
         epoch, coordinator_epoch = 0, NO_COORDINATOR_EPOCH
@@ -234,7 +233,7 @@ class HangingTransactions:
         )  # fmt: skip
         self.ended += 1
         marker = TransactionMarker(commits=False, coordinator_epoch=coordinator_epoch)
-        # One that is refused is tried again after the next look.
+        # A refused marker is tried again after the next check.
         self._writes.write([MarkerTarget(producer_id, epoch, marker, tp)], lambda _codes: None)
 
     def _last_offset(self, tp: TopicPartition, producer_id: int) -> int:

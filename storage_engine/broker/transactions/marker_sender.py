@@ -34,17 +34,17 @@ log = logging.getLogger(__name__)
 
 CHANNEL = "markers"
 RETRY_MS = 100
-"""A leader that has moved is mostly known by then."""
+"""The pause before another try: the new leader is mostly known by then."""
 TIMEOUT_MS = 15_000
-"""Longer than a leader waits for its followers."""
+"""The timeout of a request: longer than a leader waits for its followers."""
 TARGETS_PER_REQUEST = 5_000
-"""The leader appends them in one turn of its event loop."""
+"""The most markers of one request: the leader appends them in one turn of its event loop."""
 
 WRITTEN = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
-"""A partition that knows a newer epoch has had a marker since: nothing older is open there."""
+"""The codes of a written marker: where a newer epoch is known, a marker has come since."""
 
 OnWritten = Callable[[int, int, frozenset[TopicPartition]], None]
-"""(producer id, epoch, partitions) whose markers are written, or that are no more."""
+"""Called with (producer id, epoch, partitions) whose markers are written, or that are gone."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Ending:
     """The end of one transaction. Invariant: `under_way` is part of `left`."""
 
     marker: TransactionMarker
-    """An object of its own: by it the targets of this end are told from those of the next."""
+    """Its identity distinguishes the targets of this end from those of the producer's next one."""
     left: set[TopicPartition]
     under_way: set[TopicPartition] = field(default_factory=set)
 
@@ -62,7 +62,7 @@ Producer = tuple[int, int]
 
 
 class MarkerSender:
-    """Sends the markers of one coordinator until that ends."""
+    """Sends the markers of one coordinator until the coordinator ends."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class MarkerSender:
         self._pump_soon()
 
     def close(self) -> None:
-        """Send and hear nothing more."""
+        """Send nothing more, and ignore later answers."""
         self._closed = True
         self._endings.clear()
 
@@ -148,7 +148,7 @@ class MarkerSender:
         for target in targets:
             self._endings[target.producer_id, target.producer_epoch].under_way.add(target.partition)
         if guarded("the sending of markers", self._hand_over, leader, targets) is FAILED:
-            # What of it went out is sent again, which is harmless.
+            # Markers that were sent already are sent again, which is harmless.
             self._answered(targets, [ErrorCode.UNKNOWN_SERVER_ERROR] * len(targets))
 
     def _hand_over(self, leader: BrokerInfo, targets: list[MarkerTarget]) -> None:
@@ -182,8 +182,8 @@ class MarkerSender:
             producer = target.producer_id, target.producer_epoch
             ending = self._endings.get(producer)
             if ending is None or ending.marker is not target.marker:
-                # It was of a topic that is no more; the producer's next transaction may have one
-                # of the same name.
+                # Its topic is gone; the producer's next transaction may have a topic of the same
+                # name.
                 continue
             ending.under_way.discard(target.partition)
             if code in WRITTEN:

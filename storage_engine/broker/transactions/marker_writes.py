@@ -42,7 +42,7 @@ class MarkerTarget(NamedTuple):
 
 
 OnWritten = Callable[[list[ErrorCode]], None]
-"""Hears what became of each target, in their order."""
+"""Called with the code of each target, in their order."""
 
 
 class MarkerWrites:
@@ -55,14 +55,13 @@ class MarkerWrites:
         *,
         on_appended: Callable[[MarkerTarget], None],
     ) -> None:
-        """`on_appended` gets each marker that was appended, before anything is appended behind
-        it."""
+        """`on_appended` receives each appended marker, before anything is appended behind it."""
         self._replicas = replicas
         self._scheduler = scheduler
         self._on_appended = on_appended
 
     def write(self, targets: Sequence[MarkerTarget], on_written: OnWritten) -> None:
-        """Append them to partitions led here, and wait for the followers."""
+        """Append the markers to partitions led here, and wait for the followers."""
         outcomes = [
             ProducePartitionResponse(*target.partition, int(ErrorCode.NONE), -1, -1, -1)
             for target in targets
@@ -110,7 +109,7 @@ _Row = _TopicResult.WritableTxnMarkerPartitionResult
 
 
 def request_of_targets(targets: Sequence[MarkerTarget]) -> WriteTxnMarkersRequest:
-    """The request for targets that are grouped by producer."""
+    """The request for these targets, grouped by producer."""
     markers: dict[tuple[int, int, TransactionMarker], dict[str, list[int]]] = {}
     for producer_id, epoch, marker, tp in targets:
         topics = markers.setdefault((producer_id, epoch, marker), {})
@@ -154,7 +153,7 @@ def targets_of_request(request: WriteTxnMarkersRequest) -> Iterator[MarkerTarget
 def response_of_codes(
     targets: Sequence[MarkerTarget], codes: Sequence[ErrorCode]
 ) -> Generator[None, None, WriteTxnMarkersResponse]:
-    """A result a producer, in the order in which they come first."""
+    """The response with one result for each producer, in order of first appearance."""
     results: dict[int, dict[str, list[_Row]]] = {}
     for target, code in zip(targets, codes, strict=True):
         yield None

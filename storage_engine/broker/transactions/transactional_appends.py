@@ -39,12 +39,12 @@ ASK_AGAIN = (
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
 """Errors that no client expects in answer to a produce: they are replaced by NOT_ENOUGH_REPLICAS,
-which every client retries. A coordinator that does not know a new topic yet refuses everything in
-the same request."""
+which every client retries. A coordinator that does not know a new topic yet refuses the whole
+request."""
 
 
 class TransactionalAppends:
-    """The way into the logs of one broker for requests with a transactional id."""
+    """Appends the batches of requests with a transactional id to the logs of one broker."""
 
     def __init__(
         self, replicas: ReplicaManager, appends: ProducerAppends, verifier: Verifier
@@ -66,11 +66,11 @@ class TransactionalAppends:
         refusal: Callable[[], KafkaError | None] = lambda: None,
     ) -> None:
         """Append what a request (of that version) with a transactional id has for one partition.
-        `refusal`: why the producer may not write to the topic any more; asked after a wait."""
+        `refusal` returns why the producer may no longer write to the topic; called after a wait."""
         try:
             producer = _producer_of(records)
             if producer is None:
-                # Outside a transaction all the same, or damaged: the log says what is wrong.
+                # Not transactional all the same, or damaged: the log's append reports the error.
                 self._appends.append(
                     partition,
                     records,
@@ -143,7 +143,7 @@ class _TransactionalAppend:
         on_outcome: Callable[[AppendOutcome], None],
         lost: Callable[[], KafkaError | None],
     ) -> None:
-        """`lost`: why the producer may not write to the topic any more."""
+        """`lost` returns why the producer may no longer write to the topic."""
         self._replicas = replicas
         self._appends = appends
         self._tp = partition.topic_partition
@@ -156,8 +156,8 @@ class _TransactionalAppend:
         self._lost = lost
 
     def on_verified(self, records: memoryview, code: ErrorCode) -> None:
-        """The transaction is open, with this partition, or the code says why the batches can't be
-        appended."""
+        """Append if the transaction is open, with this partition; otherwise answer with the
+        code."""
         lost = self._lost()
         if lost is not None:
             self._on_outcome(lost)
@@ -181,7 +181,7 @@ class _TransactionalAppend:
         records: memoryview,
         verification: TransactionVerification,
     ) -> None:
-        """Append; the records may have to be prepared, and a marker may come in the meantime."""
+        """Append; the batches may have to be prepared, and a marker may come in the meantime."""
 
         def refusal() -> KafkaError | None:
             if self._is_valid(self._replicas.get(self._tp), verification):
@@ -201,7 +201,7 @@ class _TransactionalAppend:
     def _is_valid(
         self, partition: HostedPartition | None, verification: TransactionVerification
     ) -> bool:
-        """Whether nothing has happened to the transaction since it was verified, under the same
+        """Whether nothing has happened to the transaction since its verification, under the same
         leader epoch."""
         return (
             partition is not None
@@ -211,8 +211,8 @@ class _TransactionalAppend:
 
 
 def _producer_of(records: memoryview) -> tuple[int, int] | None:
-    """Id and epoch of the producer whose transactional batches these are; None when none is
-    transactional. Raises InvalidRecordError when there are several."""
+    """Id and epoch of the producer of the transactional batches; None when none is transactional.
+    Raises InvalidRecordError when there are several producers."""
     try:
         producers = {
             (header.producer_id, header.producer_epoch)

@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 
 AGAIN_MS = 10
 TIMES_AGAIN = 40
-"""Longer than markers take; clients ask again after that, about every 100 ms."""
+"""The most repetitions: longer than markers take; then clients ask again, about every 100 ms."""
 WAITING_MAX_BYTES = 64 << 20
-"""Limit for all batches that wait for an answer together, which producers share: a client that
-sends again after its own timeout waits with another copy. One batch is always let in, however
-large."""
+"""The most bytes of all batches that wait for an answer, which producers share: a client that sends
+again after its own timeout waits with another copy. One batch is always admitted, whatever its
+size."""
 WAITER_BYTES = 1 << 10
 """Roughly what a waiting batch takes besides its own bytes."""
 
@@ -57,7 +57,7 @@ class _Waiter(NamedTuple):
 
 @dataclass(slots=True)
 class _Asked:
-    """A question, and who waits for its answer."""
+    """A question, and the batches that wait for its answer."""
 
     partition: TopicPartition
     transactional_id: str
@@ -108,9 +108,9 @@ class Verifier:
         enlists: bool = False,
         size: int = 0,
     ) -> None:
-        """NONE when the coordinator says that the transaction is open, with this partition; else
-        its code, or why it can't be asked. `enlists`: have it so. `share`, `size`: whose the batch
-        is that waits for it, and how large."""
+        """Report NONE when the coordinator confirms that the transaction is open, with this
+        partition; otherwise its code, or why it can't be asked. `enlists`: enlist the partition.
+        `share`, `size`: the waiting batch's share, and its bytes."""
         size += WAITER_BYTES
         if not self._room.take(share, size):
             on_verified(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -162,7 +162,7 @@ class Verifier:
                 for asked in questions:
                     self._settle(asked, ErrorCode.NETWORK_EXCEPTION)
                 return
-            # By place: the members of a sink have one transactional id.
+            # By position: the members of a sink have one transactional id.
             for place, group in enumerate(groups.values()):
                 codes = outcomes[place] if place < len(outcomes) else {}
                 for asked in group:
@@ -173,12 +173,12 @@ class Verifier:
 
     def _settle(self, asked: _Asked, code: ErrorCode) -> None:
         if self._asked.get(asked.key) is not asked:
-            # It was answered before what it was asked with has failed.
+            # It was answered before the rest of its request failed.
             return
         del self._asked[asked.key]
         counts = asked.guards.note_answer(asked.question, enlisted=code is ErrorCode.NONE)
         if code is ErrorCode.NONE and not counts:
-            # A marker has come meanwhile: what the coordinator says now may be another thing.
+            # A marker has come meanwhile: the coordinator's answer may be another by now.
             code = ErrorCode.CONCURRENT_TRANSACTIONS
         if code is ErrorCode.CONCURRENT_TRANSACTIONS and asked.enlists and asked.times_again:
             self._ask_again(asked)
@@ -188,8 +188,8 @@ class Verifier:
             guarded("a batch that was verified", waiter.on_verified, code)
 
     def _ask_again(self, asked: _Asked) -> None:
-        """Verifies once more: queued at once, so that later batches wait behind these, and sent in
-        a moment."""
+        """Verify once more: queued at once, so that later batches wait behind these, and sent after
+        AGAIN_MS."""
         asked.times_again -= 1
         asked.question = asked.guards.ask(asked.question.producer_id, asked.question.epoch)
         newer = self._asked.get(asked.key)

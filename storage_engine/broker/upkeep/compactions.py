@@ -1,8 +1,8 @@
 """Compaction of this broker's logs. One pass runs at a time, so that a broker needs the memory of
-one; the log that needs it most comes first.
+one; the most urgent log comes first.
 
-Leaders and followers compact each their own log. While there is something to do one pass follows
-another; else, and after a failure, logs are looked through again in `log.cleaner.backoff.ms`.
+Leaders and followers each compact their own log. While there is something to do one pass follows
+another; otherwise, and after a failure, logs are checked again after `log.cleaner.backoff.ms`.
 Source: R-LOG10.
 """
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class _Pass(NamedTuple):
-    """A pass over a log, which its replica may lose meanwhile."""
+    """A compaction of a log, whose replica may get another log meanwhile."""
 
     partition: HostedPartition
     log: PartitionLog
@@ -57,7 +57,7 @@ class Compactions:
         self._background = background
         self._running: _Pass | None = None
         self._resting: set[HostedPartition] = set()
-        """A pass over them has failed: others come first."""
+        """Partitions whose compaction has failed: others come first."""
         self._closed = False
 
     @property
@@ -66,7 +66,7 @@ class Compactions:
         return self._running is not None
 
     def begin_due(self) -> None:
-        """Begins the most urgent pass, unless one is under way."""
+        """Begin the most urgent pass, unless one is under way."""
         if self._closed or self._running is not None:
             return
         now_ms = self._clock.wall_ms()
@@ -80,7 +80,7 @@ class Compactions:
                 plan, keys_max_bytes=self._keys_max_bytes(), now_ms=now_ms
             )
         except LogStorageError as failure:
-            # It may serve on, and be the most urgent one again: others come first.
+            # The partition may stay online, and be the most urgent one again: others come first.
             self._resting.add(partition)
             partition.fail(failure)
             return
@@ -88,7 +88,7 @@ class Compactions:
         self._work(self._running)
 
     def close(self) -> None:
-        """Begins nothing more; the work under way stops at its next step."""
+        """Begin no more passes; the work under way stops at its next step."""
         self._closed = True
         if self._running is not None:
             try:
@@ -104,7 +104,7 @@ class Compactions:
             if partition.role is Role.FAILED or partition in self._resting:
                 continue
             if partition.log.unfollowed_cuts is not None:
-                # It is being copied to another log dir: a key's older record may be there
+                # The log is being copied to another log dir: a key's older record may be there
                 # already, and its tombstone must follow.
                 continue
             try:

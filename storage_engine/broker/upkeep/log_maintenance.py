@@ -4,7 +4,7 @@ Only replicas whose settings are known (hosted ones) are touched, so that a log 
 to a default that its topic overrides. Long work runs in the background. Source: R-LOG4, R-LOG8,
 R-LOG9.
 
-`Rhythm`: work that is done again and again, at an interval that may change.
+`Rhythm`: periodic work, at an interval that may change.
 """
 
 import logging
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Rhythm:
-    """Calls `work` each time when the interval is over."""
+    """Calls `work` at the end of each interval."""
 
     def __init__(
         self, scheduler: Scheduler, interval_ms: Callable[[], int], work: Callable[[], None]
@@ -41,18 +41,18 @@ class Rhythm:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Begins a whole interval."""
+        """Begin a whole interval."""
         self._began_with_ms = self._interval_ms()
         self._timer = self._scheduler.call_later(self._began_with_ms, self._is_due)
 
     def stop(self) -> None:
-        """Calls no more."""
+        """Call `work` no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def interval_may_have_changed(self) -> None:
-        """Begins anew where it has."""
+        """Begin a new interval if its length has changed."""
         if self._timer is not None and self._interval_ms() != self._began_with_ms:
             self._timer.cancel()
             self.start()
@@ -70,7 +70,7 @@ FREE_SPACE_INTERVAL_MS = 1000
 """How long appends rely on the last measurement of free space."""
 
 LOOK_AROUND_INTERVAL_MS = 1000
-"""How often the broker looks at some of the replicas of which nobody has told; see
+"""How often the broker checks a part of the replicas for unreported changes; see
 `ChangedReplicas`."""
 
 MAKE_GOOD_INTERVAL_MS = 1000
@@ -80,7 +80,7 @@ PRODUCERS_INTERVAL_MS = 60_000
 """How often the broker looks for producers whose expiration time is over."""
 
 FORGOTTEN_A_TURN = 10_000
-"""Producers that are forgotten in one turn of the event loop, of however many logs."""
+"""The most producers that are removed in one turn of the event loop, in however many logs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class MaintenanceIntervals:
 
 
 class LogMaintenance:
-    """Walks over the hosted replicas, each kind of work in its own rhythm."""
+    """Does each kind of work on the hosted replicas at its own interval."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class LogMaintenance:
             self._compactions.close()
 
     def settings_may_have_changed(self) -> None:
-        """Applies other intervals at once."""
+        """Apply changed intervals at once."""
         for rhythm in self._rhythms:
             rhythm.interval_may_have_changed()
 
@@ -162,7 +162,7 @@ class LogMaintenance:
         self._changed.look_around(self._replicas, LOOK_AROUND_INTERVAL_MS)
 
     def _present(self) -> list[HostedPartition]:
-        """Of thousands of logs few have something to do: the question would be the work."""
+        """The replicas with something to do, few of thousands: to ask each would be the work."""
         return self._changed.present(self._replicas.get)
 
     def _each(
@@ -170,7 +170,7 @@ class LogMaintenance:
         work: Callable[[HostedPartition], None],
         due: Iterable[HostedPartition] | None = None,
     ) -> None:
-        """Work on each replica, or each that is due."""
+        """Do the work on each replica, or on each that is due."""
         for partition in list(self._replicas) if due is None else due:
             if partition.role is Role.FAILED:
                 continue
@@ -192,7 +192,7 @@ class LogMaintenance:
                     now_ms, partition.high_watermark, self._deletion_policy
                 )
             except DeletionPolicyError:
-                # Of this log the round is over; the others have theirs.
+                # The round is over for this log; it continues with the others.
                 log.exception("no segment deleted partition=%s", partition.topic_partition)
             if partition.log.log_start_offset != start_offset:
                 partition.note_change()
@@ -203,7 +203,7 @@ class LogMaintenance:
         self._forget_some(iter(list(self._replicas)), is_crowded)
 
     def _forget_some(self, left: Iterator[HostedPartition], is_crowded: bool) -> None:
-        """Forget producers of the next replicas, and those of the others in later turns."""
+        """Remove expired producers of the next replicas, and of the others in later turns."""
         now_ms = self._clock.wall_ms()
         gone = 0
         for partition in left:

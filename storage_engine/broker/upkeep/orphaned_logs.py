@@ -1,6 +1,6 @@
 """Finds the logs of deleted topics. When a broker was away from the end of a reassignment to the
-end of the topic's deletion, nobody asks it to delete its former replica; and a power failure undoes
-a deletion that was not on the disk yet.
+end of the topic's deletion, it gets no order to delete its former replica; and a power failure
+undoes a deletion that was not on the disk yet.
 
 A log is put aside, never removed, and only when ZooKeeper itself says that there is no such
 partition: a topic that the controller does not name may be one that it can't read. A ZooKeeper that
@@ -46,7 +46,7 @@ class OrphanedLogs:
         self._scheduler = scheduler
 
     def put_aside_deleted(self, partitions: Iterable[TopicPartition]) -> None:
-        """Sets aside the logs of partitions that don't exist, as soon as ZooKeeper confirms it."""
+        """Put aside the logs of partitions that don't exist, as soon as ZooKeeper confirms it."""
         by_topic: defaultdict[str, list[TopicPartition]] = defaultdict(list)
         for tp in partitions:
             by_topic[tp.topic].append(tp)

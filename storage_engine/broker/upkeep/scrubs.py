@@ -31,15 +31,15 @@ CHECK_INTERVAL_MS = 1000
 
 LOOK_AGAIN_MS = 5000
 LOOK_AGAIN_MAX_MS = 30_000
-"""All logs are looked at again when the next one is due, but not before the first and not after
-the second of these times; what becomes due in between waits for the next look."""
+"""All logs are checked again when the next one is due, but not before LOOK_AGAIN_MS and not after
+this time; logs that become due in between wait for the next check."""
 
 RETRY_MS = 30_000
 """The delay before replicas are asked again for a range that none of them could provide."""
 
 REPORT_PAUSE_MS = 10_000
-"""A follower that is stuck reports with every fetch; its segment is checked so often at most, and
-so is one that a coordinator can't read."""
+"""The shortest pause between checks of a reported segment: a follower that is stuck reports with
+every fetch, and so does a coordinator that can't read its log."""
 
 log = logging.getLogger(__name__)
 
@@ -83,16 +83,16 @@ class _Pass:
         self.stop_offset = stop_offset
         self.reason = reason
         self.left: tuple[int, int] | None = None
-        """The range of offsets that contains what could not be repaired."""
+        """The range of offsets whose damage could not be repaired."""
 
     def leave(self, scrub: SegmentScrub) -> None:
-        """Called when the segment stays damaged."""
+        """Note that the segment stays damaged."""
         first = scrub.base_offset if self.left is None else self.left[0]
         self.left = first, scrub.end_offset
 
 
 class _Retry(NamedTuple):
-    """Damage that is left between two offsets, and when it is gone through again."""
+    """Damage that is left between two offsets, and when it is to be repaired again."""
 
     due_ms: int
     start_offset: int
@@ -126,24 +126,24 @@ class Scrubs:
         self._is_compacting = is_compacting
         self._current: _Pass | None = None
         self._reported: dict[TopicPartition, int] = {}
-        """Offsets whose segments are to be checked at once."""
+        """Partition -> an offset whose segment is to be checked at once."""
         self._report_due_ms: dict[TopicPartition, int] = {}
         self._retries: dict[TopicPartition, _Retry] = {}
         self._seen_left_alone: set[HostedPartition] = set()
-        """Compaction leaves them alone, and a pass has been through them since."""
+        """Partitions that compaction leaves alone, and that a pass has checked since."""
         self._look_again_ms = 0
         self._due: deque[HostedPartition] = deque()
-        """Those that were due when all were looked at last, the longest first."""
+        """Partitions that were due at the last check of all, the longest due first."""
         self._closed = False
 
     def close(self) -> None:
-        """Begins nothing more; a repair under way stops with its log."""
+        """Begin no more passes; a repair under way stops with its log."""
         self._closed = True
 
     def report(
         self, partition: HostedPartition, offset: int, what: str = "a follower was sent a bad batch"
     ) -> None:
-        """A reader has found a bad batch at or after `offset`."""
+        """Have a segment checked: a reader has found a bad batch at or after `offset`."""
         tp = partition.topic_partition
         now_ms = self._clock.monotonic_ms()
         if tp in self._reported or self._report_due_ms.get(tp, now_ms) > now_ms:
@@ -162,7 +162,7 @@ class Scrubs:
         self._reported[tp] = offset
 
     def begin_due(self) -> None:
-        """Begins the pass that is due longest, unless one is under way."""
+        """Begin the pass that is due longest, unless one is under way."""
         if self._closed or self._current is not None:
             return
         found = self._reported_pass() or self._due_pass()
@@ -196,7 +196,7 @@ class Scrubs:
         return _Pass(partition, start, stop, _Reason.RETRY)
 
     def _look_at_all(self, now_ms: int) -> None:
-        """After an unclean stop all are due: a look at all after each pass would be quadratic."""
+        """List the due logs; after an unclean stop all are, so not after each pass."""
         self._forget_who_is_gone()
         due = []
         next_due_ms: int | None = None
@@ -207,7 +207,7 @@ class Scrubs:
                 continue
             due_ms = self._due_ms(partition)
             if partition.role is Role.IDLE or (due_ms is not None and due_ms <= now_ms):
-                # An idle one may get its role at any moment, and be due then.
+                # An idle replica may get its role at any moment, and be due then.
                 next_due_ms = now_ms
             if due_ms is None:
                 continue
@@ -263,7 +263,7 @@ class Scrubs:
         return False
 
     def _go_on(self, current: _Pass) -> None:
-        """Continues with the next segment."""
+        """Continue with the next segment."""
         if self._is_over(current):
             return
         if self._must_yield(current):
@@ -290,7 +290,7 @@ class Scrubs:
         self._scheduler.call_soon(self.begin_due)
 
     def _note_end(self, current: _Pass, now_ms: int) -> None:
-        """Notes when this log is due again."""
+        """Note when this log is due again."""
         partition, left = current.partition, current.left
         tp, replica_log = partition.topic_partition, partition.log
         former = self._retries.get(tp)
@@ -305,13 +305,13 @@ class Scrubs:
         if left is not None:
             start_offset, stop_offset = left
             if current.reason is _Reason.REPORT and former is not None:
-                # This pass did not come by what the former one is for.
+                # This pass did not check the former one's damage.
                 start_offset = min(start_offset, former.start_offset)
                 stop_offset = max(stop_offset, former.stop_offset)
             pause_ms = self._settings.interval_ms if _is_alone(partition) else 0
             due_ms = now_ms + max(pause_ms, RETRY_MS)
             self._retries[tp] = _Retry(due_ms, start_offset, stop_offset, whole_due_ms)
-            # Also after a restart it is looked for first.
+            # Also after a restart the damage is looked for first.
             replica_log.scrubbed_ms = 0
         elif current.reason is not _Reason.REPORT:
             self._retries.pop(tp, None)
@@ -375,7 +375,7 @@ class Scrubs:
 
     def _repair(self, current: _Pass, scrub: SegmentScrub) -> None:
         partition = current.partition
-        # Each retry finds what could not be repaired again, which is no news.
+        # Each retry finds again what could not be repaired, which is not logged again.
         known = frozenset(partition.log.damaged)
         for bad in [bad for bad in scrub.bad_ranges if bad not in known]:
             log.error(
@@ -408,7 +408,7 @@ class Scrubs:
         )
 
     def _sources(self, partition: HostedPartition) -> list[Endpoint]:
-        """The leader, then the others."""
+        """The live replicas to fetch from: the leader, then the others."""
         others = [b for b in partition.assigned_replicas if b != self._settings.broker_id]
         others.sort(key=lambda broker: broker != partition.leader_id)
         known = [self._metadata.brokers.get(BrokerId(broker)) for broker in others]

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 CHANNEL = "repair"
 FETCH_VERSION = 12
 ANSWER_BYTES = 1 << 20
-"""Asked for at a time: written on the event loop, like an append."""
+"""The bytes of one request: they are written on the event loop, like an append."""
 
 TIMEOUT_MS = 30_000
 
@@ -58,9 +58,8 @@ class RepairFetch:
         on_done: Callable[[], None],
         on_failed: Callable[[str], None],
     ) -> None:
-        """`sources` in the order in which they are asked; not empty. One of the two callbacks comes
-        once, with why nobody could help.
-        """
+        """`sources` in the order in which they are asked; not empty. One of the callbacks is called
+        once; `on_failed` with the reason."""
         self._partition = partition
         self._ranges: list[BadRange] = scrub.bad_ranges
         self._replacements = replacements
@@ -74,7 +73,7 @@ class RepairFetch:
         self._next_offset = self._start()
 
     def start(self) -> None:
-        """Requests the first range, or the next piece of the present one."""
+        """Request the first range, or the next piece of the present one."""
         while self._next_offset >= self._ranges[self._range].end_offset:
             self._replacements.end_range()
             self._range += 1
@@ -109,7 +108,7 @@ class RepairFetch:
         )
 
     def _start(self) -> int:
-        """Records below the log's start are gone for readers, here and elsewhere."""
+        """The first offset to fetch: records below the log's start are gone for readers."""
         return max(self._ranges[self._range].start_offset, self._partition.log.log_start_offset)
 
     def _take(self, reply: FetchResponse | TransportError) -> None:
@@ -160,7 +159,7 @@ class RepairFetch:
 
 
 YIELD_MS = 500
-"""How long a pass waits each time that compaction is running."""
+"""The pause before another try while compaction is running."""
 
 
 class RepairEnd(enum.Enum):
@@ -168,15 +167,15 @@ class RepairEnd(enum.Enum):
 
     REPAIRED = "repaired"
     LEFT = "left"
-    """The segment is as damaged as it was."""
+    """The segment is as damaged as before."""
     OUTDATED = "outdated"
-    """The segment was cut or replaced before: it is to be checked anew."""
+    """The segment was cut or replaced meanwhile: it is to be checked anew."""
     GONE = "gone"
-    """The replica is, or its folder failed, or the broker closes."""
+    """The replica is gone, its log dir failed, or the broker closes."""
 
 
 class SegmentRepair:
-    """The repair of what a scrub has found. `begin` is called once."""
+    """The repair of the damage that a scrub has found. `begin` is called once."""
 
     def __init__(
         self,
@@ -191,9 +190,8 @@ class SegmentRepair:
         on_end: Callable[[RepairEnd], None],
         on_failure: Callable[[LogStorageError], None],
     ) -> None:
-        """`is_over`: the replica is gone, or the broker closes. `on_failure` comes before `on_end`
-        when the log failed half-way.
-        """
+        """`is_over`: the replica is gone, or the broker closes. `on_failure` is called before
+        `on_end` when the log failed half-way."""
         self._partition = partition
         self._scrub = scrub
         self._transport = transport
@@ -206,7 +204,7 @@ class SegmentRepair:
         self._replacements: Replacements
 
     def begin(self, sources: Sequence[Endpoint], no_sources: str) -> None:
-        """`no_sources`: why there are none, if so."""
+        """`no_sources`: the reason if `sources` is empty."""
         try:
             self._replacements = Replacements(self._partition.log.disk, self._scrub)
         except OSError as error:
@@ -258,7 +256,7 @@ class SegmentRepair:
                 job = self._partition.log.repair.begin(self._scrub, self._replacements)
             except LogStorageError as failure:
                 self._on_failure(failure)
-                # Nothing is replaced yet: the damage is gone through again after a while.
+                # Nothing is replaced yet: the repair is tried again after a while.
                 self._end(RepairEnd.LEFT)
                 return
             self._work(job)
@@ -314,7 +312,7 @@ class SegmentRepair:
         try:
             self._replacements.remove()
         except OSError as error:
-            # Whoever opens the folder next removes it.
+            # The next opening of the folder removes it.
             log.warning(
                 "good bytes of a repair stay partition=%s: %s",
                 self._partition.topic_partition,

@@ -1,5 +1,4 @@
-"""Builds the part of a broker that keeps clients to what they may do, where there is an
-authorizer."""
+"""Builds the authorization of a broker's clients, where there is an authorizer."""
 
 import logging
 from collections.abc import Collection, Iterable
@@ -38,7 +37,7 @@ class AccessParts:
         self.changes.close()
 
     def is_granted_to_act_as_broker(self, connection: Connection) -> bool:
-        """Whether a rule says so, or it is a super user."""
+        """Whether a rule grants it, or the principal is a super user."""
         return self.control.authorizer.is_granted(
             connection.principal,
             connection.peer_host,
@@ -48,7 +47,7 @@ class AccessParts:
         )
 
     def may_act_as_broker(self, connection: Connection, request: str) -> bool:
-        """Whether its principal may; a refusal of that request is logged."""
+        """Whether the connection's principal may act as a broker; a refusal is logged."""
         return self.control.allows_or_logs(
             connection,
             AclOperation.CLUSTER_ACTION,
@@ -60,7 +59,7 @@ class AccessParts:
     def may_still_write(
         self, call: ApiCall[Resp], transactional_id: str | None, topic: str
     ) -> ErrorCode:
-        """For batches that are appended after a wait: NONE, or what the producer gets instead."""
+        """Check a batch that is appended after a wait: NONE, or the error for the producer."""
         asks, connection = (
             partial(self.control.allows_or_logs, request=call.spec.name),
             call.connection,
@@ -75,7 +74,7 @@ class AccessParts:
         return ErrorCode.NONE
 
     def may_create(self, call: ApiCall[MetadataResponse], topic: str) -> bool:
-        """For topics that are created because a client asks for them."""
+        """Whether the client may create the topic by asking for it."""
         create, connection = AclOperation.CREATE, call.connection
         return self.control.allows(
             connection, create, ResourceType.CLUSTER, CLUSTER_NAME
@@ -86,8 +85,8 @@ class AccessParts:
     def unreadable(
         self, call: ApiCall[Resp], replica_id: int, topics: Iterable[str]
     ) -> Collection[str]:
-        """For fetches: those of the topics that the consumer may not read. A broker that repairs a
-        log asks any replica, and may do that with ClusterAction, as when it fetches as a
+        """Check a fetch: the topics that the consumer may not read. A broker that repairs a log
+        fetches from any replica, and may do that with ClusterAction, as when it fetches as a
         replica."""
         allows, connection = self.control.allows, call.connection
         read, kind = AclOperation.READ, ResourceType.TOPIC
@@ -105,7 +104,7 @@ class AccessParts:
 
 
 def build_access(ports: BrokerPorts) -> AccessParts | None:
-    """None where everybody may do everything."""
+    """The authorizer; None where it is not configured, and every client may do everything."""
     config = ports.config
     if config.get(AUTHORIZER) is None:
         return None
@@ -131,10 +130,10 @@ def build_access(ports: BrokerPorts) -> AccessParts | None:
 
 
 def guard_all(table: HandlerTable, access: AccessParts | None, cluster: ClusterForClients) -> None:
-    """Puts before each handler what its API asks for, where there is an authorizer."""
+    """Put the guard of its API before each handler, where there is an authorizer."""
     if access is None:
         return
-    # The table of guards is long, and most brokers of open clusters do without.
+    # The table of guards is long, and brokers without an authorizer don't need it.
     from storage_engine.broker.guards.client import GuardParts
     from storage_engine.broker.guards.cluster import BROKERS_ONLY
     from storage_engine.broker.guards.table import guarded

@@ -18,7 +18,7 @@ from storage_engine.zookeeper.flow import Flows, ZookeeperFlows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationParts:
-    """The gate and what it asks."""
+    """The gate of log-ins, and the users and mechanisms that it uses."""
 
     ports: BrokerPorts
     gate: SaslGate
@@ -27,8 +27,8 @@ class AuthenticationParts:
     flows: Flows = field(default_factory=Flows)
 
     def start(self, then: Callable[[], None]) -> None:
-        """`then`: when what is no user's is known. Log-ins begin with `gate.open`, when the users
-        are known, too."""
+        """Call `then` when everything but the users is known. Log-ins begin with `gate.open`, when
+        the users are known, too."""
         for each in self.offered:
             each.start()
         if not self.ports.config.sasl.uses_scram:
@@ -49,7 +49,7 @@ class AuthenticationParts:
 
 
 def build_authentication(ports: BrokerPorts) -> AuthenticationParts:
-    """ConfigError where a file that settings name is not of its form."""
+    """Raises ConfigError where a file that settings name has the wrong format."""
     config = ports.config
     scram_users = ScramUsers(ScramDecoys(secrets.token_bytes(32)))
     mechanism_parts = MechanismParts(

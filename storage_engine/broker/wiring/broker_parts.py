@@ -37,11 +37,11 @@ class BrokerParts:
     coordinators: CoordinatorParts
     authentication: AuthenticationParts
     access: AccessParts | None
-    """None where everybody may do everything."""
+    """None without an authorizer: every client may do everything."""
     table: HandlerTable
     quotas: RequestQuotas
     dispatcher: Dispatcher = field(init=False)
-    """Made when the table is full."""
+    """Set when the table of handlers is complete."""
 
     def join_cluster(self, on_refused: Callable[[BrokerIdInUseError], None]) -> None:
         """Register and stand for controller. `on_refused`: the id belongs to another live
@@ -77,7 +77,7 @@ class BrokerParts:
         self.when_access_is_known(partial(self.authentication.start, read_settings))
 
     def when_access_is_known(self, act: Callable[[], None]) -> None:
-        """Call back when the access rules were read. Who is served before is refused everything."""
+        """Call `act` once the access rules are read. Earlier requests are all refused."""
         if self.access is None:
             act()
         else:

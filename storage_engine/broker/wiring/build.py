@@ -34,7 +34,7 @@ def _config_changes(
     upkeep: UpkeepParts,
     users: AuthenticationParts,
 ) -> ConfigChanges:
-    """Settings are taken as they are changed, by those who work by them."""
+    """Build the reader of changed settings, and connect it to the parts that use them."""
     config = settings.config
     applier = SettingsApplier(
         ports.broker_id,

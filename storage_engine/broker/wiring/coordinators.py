@@ -49,7 +49,7 @@ def build_coordinators(
     replicas: ReplicaParts,
     scrubs: Scrubs,
 ) -> CoordinatorParts:
-    """Coordinators for the partitions of their topics that this broker will lead."""
+    """Build the coordinators for the partitions of their topics that this broker will lead."""
     manager = replicas.manager
     group_topic = _state_topic(groups.PLAN, ports, config, cluster)
     transaction_topic = _state_topic(transactions.PLAN, ports, config, cluster)

@@ -74,7 +74,7 @@ from storage_engine.broker.wiring.broker_parts import BrokerParts
 
 
 def add_handlers(parts: BrokerParts) -> None:
-    """Fills the table: all APIs, each behind what it asks for."""
+    """Fill the table: all APIs, each behind its guard."""
     parts.authentication.gate.add_apis(parts.table)
     _add_record_apis(parts)
     _add_transaction_apis(parts)
@@ -329,7 +329,7 @@ def _add_controller_apis(parts: BrokerParts) -> None:
 
 
 def _add_order_apis(parts: BrokerParts) -> None:
-    """The orders of the controller."""
+    """Registers the orders of the controller."""
     ports, settings = parts.ports, parts.settings
     cluster, replicas, coordinators = parts.cluster, parts.replicas.manager, parts.coordinators
     orders = Orders(settings.topics, ports.scheduler)

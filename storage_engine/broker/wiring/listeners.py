@@ -1,6 +1,6 @@
 """The listeners of a broker as its server serves them, all over one dispatcher, and their TLS.
 
-How many connections an address may have, as the settings say while the broker runs.
+The limits of connections for each address, as the settings change while the broker runs.
 """
 
 import logging
@@ -34,11 +34,11 @@ TlsByListener = Mapping[str, ListenerTls]
 
 
 def load_tls(config: BrokerConfig) -> TlsByListener:
-    """Reads all key stores and trust stores. ConfigError of one line for what is wrong with one."""
+    """Read all key stores and trust stores. Raises ConfigError of one line for a faulty one."""
     found = {}
     for listener in config.listeners.listening:
         if listener.protocol.uses_tls:
-            # Only these load the libraries.
+            # Imported here, since only TLS needs the libraries.
             from storage_engine.broker.settings.listener_tls import load_profile
 
             profile = load_profile(config, listener.name, listener.protocol)
@@ -47,13 +47,13 @@ def load_tls(config: BrokerConfig) -> TlsByListener:
 
 
 def tls_to_others(config: BrokerConfig, tls: TlsByListener) -> Callable[[], ssl.SSLContext] | None:
-    """What connections to other brokers are encrypted with; None where they are not."""
+    """Makes the TLS context of connections to other brokers; None where they don't use TLS."""
     own = tls.get(config.listeners.inter_broker.name)
     return None if own is None else lambda: own.client
 
 
 def served_listeners(parts: BrokerParts, tls: TlsByListener) -> list[ServedListener[Connection]]:
-    """What the settings name."""
+    """The listeners in the settings, ready for the server."""
     listeners = parts.ports.config.listeners.listening
     rate = ConnectionRate(parts.settings.clients, parts.ports.scheduler)
     created = CreationRates(parts.settings.config, parts.ports.clock)
@@ -61,7 +61,7 @@ def served_listeners(parts: BrokerParts, tls: TlsByListener) -> list[ServedListe
 
 
 def look_after_tls(parts: BrokerParts, tls: TlsByListener) -> None:
-    """Renew the certificates while the broker runs, and tell their ends."""
+    """Renew the certificates while the broker runs, and log their expiry."""
     if tls:
         TlsRenewal(
             tls,
@@ -115,7 +115,7 @@ def _one_after_the_other(
 
 
 def _identify(tls: ListenerTls, connection: Connection) -> None:
-    """The client is whom its certificate names."""
+    """Set the connection's principal to that of its certificate."""
     assert connection.tls is not None
     principal = tls.principal_of(connection.tls)
     if principal is None:
@@ -130,12 +130,12 @@ PER_IP_KEY = "max.connections.per.ip"
 class _Limits(NamedTuple):
     per_ip: int
     overrides: Mapping[str, int]
-    """By the hosts that are named."""
+    """The limit of each host name or address in `max.connections.per.ip.overrides`."""
 
 
 class AddressLimits:
-    """Gives a server the limits of addresses anew whenever they are others. Who has more
-    connections than that keeps them."""
+    """Gives a server the limits of addresses whenever they change. Connections above a lowered
+    limit stay open."""
 
     def __init__(self, server: Server, config: DynamicConfig, background: Background) -> None:
         self._server = server
@@ -150,7 +150,7 @@ class AddressLimits:
         self._read_again()
 
     def _check(self, trial: DynamicConfig) -> None:
-        """ConfigError for overrides of another form."""
+        """Raises ConfigError for overrides of another form."""
         self._wanted(trial)
 
     def _wanted(self, config: DynamicConfig) -> _Limits:
@@ -162,7 +162,7 @@ class AddressLimits:
         if wanted == self._taken:
             return
         self._taken = wanted
-        # A name is looked up, which may take long.
+        # Host names are looked up, which may take long.
         self._background.submit(
             lambda: by_address(dict(wanted.overrides)),
             lambda overrides: self._take(wanted, overrides),

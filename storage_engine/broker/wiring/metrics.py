@@ -1,4 +1,4 @@
-"""Builds what gives a broker's metrics to Prometheus, where settings ask for it."""
+"""Builds the parts that export a broker's metrics to Prometheus, where they are configured."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ PATH = "/metrics"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsParts:
-    """The listener, and what looks by itself."""
+    """The listener, and the parts with periodic work of their own."""
 
     listener: HttpListener
     scheduler: Scheduler
@@ -40,8 +40,8 @@ class MetricsParts:
     disk_figures: DiskFigures
 
     async def start(self) -> None:
-        """HeadraceError when the address can't be had."""
-        # A tenth of a second, in which the loop serves on.
+        """Raises HeadraceError when the address can't be listened on."""
+        # The import takes a tenth of a second, in which the loop goes on.
         await self.listener.loop.run_in_executor(None, prepare)
         await self.listener.start()
         self.counts.start(self.scheduler)
@@ -59,7 +59,7 @@ def build_metrics(
     session: ZooKeeperSession,
     config: MetricsConfig,
 ) -> MetricsParts:
-    """Requests are counted from now on; nothing listens yet."""
+    """Build the parts; requests are counted from now on, but nothing listens yet."""
     ports, replicas = parts.ports, parts.replicas
     counts = RequestCounts(ports.work_ns)
     counts.count_all(parts.table)

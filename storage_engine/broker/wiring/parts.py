@@ -69,7 +69,7 @@ from storage_engine.zookeeper.znodes.cluster_znodes import NO_PORT, BrokerIdZNod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Settings, logs and the outside world, for one broker."""
+    """The settings, the logs and the outside world of one broker."""
 
     config: BrokerConfig
     cluster_id: str
@@ -80,7 +80,7 @@ class BrokerPorts:
     clock: Clock
     background: Background
     work_ns: Callable[[], int]
-    """A clock in nanoseconds, to bound what one turn of the event loop does."""
+    """A clock in nanoseconds, which bounds the work of one turn of the event loop."""
     lease_valid: Callable[[], bool]
     """Whether the session with ZooKeeper is surely alive, by this broker's clock."""
     processes: Processes
@@ -101,7 +101,7 @@ class ClusterParts:
     probes: LeaderProbes
     registration: Registration
     dead_sessions: DeadSessions | None
-    """None where a dead broker's session is always waited for."""
+    """None where the broker never ends the sessions of dead brokers."""
     order_gate: OrderGate
     controller: ControllerRunner
     topic_admin: TopicAdmin
@@ -110,7 +110,7 @@ class ClusterParts:
 
 
 def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
-    """Registration, controller and metadata."""
+    """Build registration, controller and metadata."""
     metadata = MetadataCache(ports.config.listeners.inter_broker.name)
     registration = _registration(ports)
     order_gate = OrderGate(ports.metadata_store, lambda: registration.broker_epoch)
@@ -219,17 +219,17 @@ def _controller(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsParts:
-    """The settings as they are."""
+    """The current settings, and the quotas."""
 
     config: DynamicConfig
     store: ConfigStore
     topics: TopicConfigs
     clients: ClientUsage
-    """The quotas of clients, and what they use."""
+    """The quotas of clients, with their usage."""
 
 
 def build_settings(ports: BrokerPorts) -> SettingsParts:
-    """The settings of the broker and of its topics."""
+    """Build the settings of the broker and of its topics."""
     config = DynamicConfig(ports.config)
     store = ConfigStore(ports.metadata_store)
     return SettingsParts(
@@ -242,7 +242,7 @@ def build_settings(ports: BrokerPorts) -> SettingsParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaParts:
-    """The replicas, and what works on them."""
+    """The replicas, and the parts that work on them."""
 
     manager: ReplicaManager
     log_starts: LogStarts
@@ -256,7 +256,7 @@ class ReplicaParts:
 def build_replicas(
     ports: BrokerPorts, settings: SettingsParts, cluster: ClusterParts
 ) -> ReplicaParts:
-    """The replicas with their fetchers."""
+    """Build the replicas with their fetchers."""
     config = settings.config
     log_starts = LogStarts(ports.logs, ports.scheduler)
     throttle = ReplicationThrottle(
@@ -334,7 +334,7 @@ def _fetcher_settings(ports: BrokerPorts) -> FetcherSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestParts:
-    """Reads and waits."""
+    """The parts for reads, waits and long work of requests."""
 
     reader: PartitionReader
     cold_reads: ColdReads
@@ -348,7 +348,7 @@ class RequestParts:
 def build_requests(
     ports: BrokerPorts, *, replicas: ReplicaParts, cluster: ClusterParts, scrubs: Scrubs
 ) -> RequestParts:
-    """Reads of what the replicas have."""
+    """Build the reads of the replicas."""
     manager, metadata = replicas.manager, cluster.metadata
     is_rack_aware = ports.config.get(REPLICA_SELECTOR) in RACK_AWARE_SELECTORS
     reader = PartitionReader(

@@ -15,7 +15,7 @@ from storage_engine.log.log_config import KEY as DELETION_POLICY_KEY
 from storage_engine.log.log_config import load_policy
 
 FINISHED_SEGMENTS_MS = 1000
-"""A finished segment is flushed this soon, whatever flush.ms says, so that recovery skips it."""
+"""How soon a finished segment is flushed, whatever flush.ms is, so that recovery skips it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ def build_upkeep(
     metadata: MetadataCache,
     new_producers: NewProducers,
 ) -> UpkeepParts:
-    """The periodic work, not yet begun."""
+    """Build the periodic work; it is not started yet."""
     config = ports.config
     compactions = None
     if config.flag("log.cleaner.enable"):
