@@ -10,7 +10,7 @@ nothing else; an ApiVersions of an unknown version has an answer of its own (KIP
 
 The right to send a request for brokers alone is checked before the request is decoded: by its
 claims alone, a request gets no precedence, no larger limit and no exemption from quotas.
-Where there is no authorizer, everybody counts as a broker, as in Kafka, but takes turns with the
+Where there is no authorizer, each client counts as a broker, as in Kafka, but takes turns with the
 others. Source: R-NET1, R-NET3.
 """
 

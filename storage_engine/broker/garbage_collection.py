@@ -1,7 +1,7 @@
 """Makes full garbage collections rare, because the event loop stands still during one.
 
 The memory of a request is freed as it ends, since its objects form no cycle (tested for every API);
-the collector is there for cycles that nobody foresaw. A full collection looks at all that is alive:
+the collector is there for unforeseen cycles. A full collection looks at all that is alive:
 with a thousand logs, or with eight requests of 100,000 items under way, 60 to 180 ms.
 """
 

@@ -81,7 +81,7 @@ def run(config: BrokerConfig) -> int:
 
 
 class Broker:
-    """The life of one broker."""
+    """Runs one broker from its start to its stop."""
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self._config = config

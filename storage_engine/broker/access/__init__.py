@@ -1,1 +1,1 @@
-"""The access rules of the cluster: read, watched and changed in ZooKeeper; who was refused."""
+"""The access rules of the cluster, read, watched and changed in ZooKeeper; the log of refusals."""

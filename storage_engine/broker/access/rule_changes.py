@@ -45,7 +45,7 @@ class RuleOutcome(NamedTuple):
 
 
 class RuleChanges:
-    """The way to change rules through this broker."""
+    """Changes access rules for the clients of this broker."""
 
     def __init__(self, metadata_store: MetadataStore, watch: RuleWatch) -> None:
         self._zookeeper = ZookeeperFlows(metadata_store)

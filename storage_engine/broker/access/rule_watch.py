@@ -6,7 +6,7 @@ rules that a notice names.
 
 The watch is set before anything is read, and after a lost session everything is read again. So a
 broker that was away, or that was notified twice, has the rules that ZooKeeper has. Answers of
-ZooKeeper come in the order of the questions: what is put last is what was read last. Every broker
+ZooKeeper come in the order of the questions: the newest rules are applied last. Every broker
 removes notices that it has known for long enough, by its own clock, as with settings.
 
 The znodes of access rules, as Kafka's AclAuthorizer has them.
@@ -18,7 +18,7 @@ The znodes of access rules, as Kafka's AclAuthorizer has them.
 
 Brokers delete the notices of changes after a while. Source: KIP-290.
 
-Reads the rules about one pattern, so that what can't be read permits nothing.
+Reads the rules about one pattern, so that unreadable rules permit nothing.
 """
 
 import logging
@@ -249,7 +249,7 @@ class RuleWatch:
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            # It may last until notices have come and gone.
+            # The loss may last until notices have come and gone.
             self._is_all_to_read = True
             self._wake()
 

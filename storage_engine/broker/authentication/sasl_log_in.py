@@ -92,7 +92,7 @@ class SaslLogIn:
         self._divert(SMALL_FRAME_BYTES)
 
     def lost(self) -> None:
-        """The connection is closed."""
+        """The connection is closed: stop the timer."""
         self._set_timer(None)
 
     # Frames.
@@ -184,7 +184,7 @@ class SaslLogIn:
         )
         self._go_on(answer.session_lifetime_ms)
 
-    # What follows.
+    # After a token.
 
     def _go_on(self, session_lifetime_ms: int | None) -> None:
         """Continue after the answer to a token: the client may be logged in now."""

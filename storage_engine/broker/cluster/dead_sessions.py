@@ -305,7 +305,7 @@ class DeadSessions:
                 return
             if listed.ok:
                 if self._own_name not in listed.children:
-                    # The session has ended, or somebody has removed the znode.
+                    # The session has ended, or its znode was removed.
                     self._published = 0
                     yield from pause(self._scheduler, RETRY_MS)
                     if not self._is_old(number):

@@ -122,7 +122,7 @@ class LeaderDoubts:
                 if gone_ms > since_ms and broker not in known
             }
         if not self._gone_ms and self._replaced:
-            # Not cleared: an answer that is being made may still look at it.
+            # Not cleared: an answer in the making may still read it.
             self._replaced = {}
         return frozenset(self._gone_ms)
 
@@ -133,7 +133,7 @@ class LeaderDoubts:
             # No answer since then has named it as a doubtful one.
             self._told.clear()
         self._gone_ms[broker.broker_id] = now_ms
-        # What it led an earlier time is no news.
+        # Partitions that it led before its last departure are no news.
         led_before = self._replaced.items()
         self._replaced = {tp: former for tp, former in led_before if former != broker.broker_id}
 

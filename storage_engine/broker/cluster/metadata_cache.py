@@ -44,7 +44,7 @@ class _Topics:
             self._forget_id(item.topic)
             self.ids[item.topic] = item.topic_id
             if item.topic_id.int:
-                # Else it is that of all topics whose ids are lost: it names none of them.
+                # Zeros are the id of all topics whose ids are lost: they name none of them.
                 self.names[item.topic_id] = item.topic
 
     def _forget_id(self, topic: str) -> None:

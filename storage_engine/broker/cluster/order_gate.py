@@ -11,7 +11,7 @@ ever. While one order waits, all later ones wait too, so that they keep
 their order. Conditions that were checked before a wait are checked again after it.
 
 An order is old when its own connection, or one that was opened later, has brought a higher number:
-its controller has given the connection up, and said anew what it had said. It is refused, and its
+its controller has given the connection up, and repeated its orders. It is refused, and its
 connection closed. So a forged number holds up the true controller until it has connected again, and
 not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
 
@@ -124,7 +124,7 @@ class OrderNumbers:
 
 
 class OrderGate:
-    """The gate of one broker."""
+    """Admits or refuses the orders that reach one broker."""
 
     def __init__(
         self, metadata_store: MetadataStore, broker_epoch: Callable[[], BrokerEpoch]
@@ -225,7 +225,7 @@ class OrderGate:
         code = ErrorCode.STALE_CONTROLLER_EPOCH if is_old else ErrorCode.REQUEST_TIMED_OUT
         _call(lambda: waiting.refuse(code))
 
-    # --- what ZooKeeper says ---
+    # --- the controller in ZooKeeper ---
 
     def _ask(self) -> None:
         self._flows.start(self._read_named(), partial(self._answered, self._arrived))
@@ -334,7 +334,7 @@ def _advance(steps: Iterator[None]) -> bool:
 
 
 class OrderPart(Order, Protocol):
-    """A request that may be one of several."""
+    """A request that may be one part of an order."""
 
     @property
     def part(self) -> int: ...

@@ -170,7 +170,7 @@ class Registration:
             return False
         return True
 
-    # --- what becomes of the node ---
+    # --- changes of the node ---
 
     def _look_after(self) -> None:
         """Read the node, and again whenever it changes, as long as it is this registration's."""

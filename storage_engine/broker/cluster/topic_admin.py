@@ -2,7 +2,7 @@
 
 A topic exists once /brokers/topics/<topic> is written, its settings in the same multi; the
 controller does the rest. After a write without an answer the node is read and the write tried
-again, for as long as somebody waits for it; the topic's id shows whether the first write was done.
+again, for as long as a client waits for it; the topic's id shows whether the first write was done.
 Source: R-CTL6, R-CTL11, R-REP1.
 
 Asks ZooKeeper which partitions a topic has: this broker's view may be behind. A topic is gone
@@ -205,7 +205,7 @@ class TopicAdmin:
         topic, path = planned.info.topic, TopicZNode.path(planned.info.topic)
         creation = ZkOp(kind=ZkOpKind.CREATE, path=path, data=_node_of(planned.info).encode())
         exists = KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
-        # Whether it may have been created, though no answer says so.
+        # Whether a write without an answer may have created the topic.
         lost = False
         while True:
             found = yield from self._zookeeper.get(path)
@@ -225,7 +225,7 @@ class TopicAdmin:
                         return None
                     if written.status is ZkStatus.NODE_EXISTS and not lost:
                         return exists
-                    # What is there may be of this creation: a server behind the others did not
+                    # The topic may be of this creation: a server behind the others did not
                     # show it.
                     lost |= written.status is ZkStatus.UNKNOWN
             if not waits():
@@ -481,5 +481,5 @@ def _named(data: bytes) -> tuple[str, ...]:
     try:
         return DeleteTopicsZNode.decode(data).topics
     except ZnodeFormatError:
-        # The controller ignores it, and says so.
+        # The controller ignores it, and logs that.
         return ()

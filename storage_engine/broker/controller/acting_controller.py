@@ -196,7 +196,7 @@ class ActingController:
         for on_progress in shutdowns:
             on_progress(None)
 
-    # --- what handlers ask ---
+    # --- requests of handlers ---
 
     @property
     def core(self) -> Controller:
@@ -223,7 +223,7 @@ class ActingController:
         self._untold.append(waiter)
         self._answer_told()
         if self._untold:
-            # Nobody came after it, so it waits, too.
+            # It is the last of them, so it waits, too.
             self._scheduler.call_later(TELL_MS, partial(self._tell_no_longer, waiter))
 
     def _answer_told(self) -> None:
@@ -396,7 +396,7 @@ class ActingController:
         for topic in topics:
             log.warning("request to delete topic=%s dropped: it does not exist or may not", topic)
             self._watches.drop_deletion_request(topic)
-            # Whoever asked has what he wanted: somebody else's deletion was faster.
+            # The requested deletion is done: somebody else's was faster.
             self._deletion_over(topic)
 
     def _delete_topic_nodes(self, effect: DeleteTopicNodes) -> Flow[None]:

@@ -451,7 +451,6 @@ class DeletionRequests:
         return turned.ok
 
     def drop(self, topic: str) -> None:
-        """Removes a request."""
         path = DeleteTopicsZNode.topic_path(topic)
         # Even with nodes below it: a request that stays would delete a later topic of that name.
         self._flows.start(remove_subtree(self._zookeeper, path))

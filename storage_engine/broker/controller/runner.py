@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class ControllerRunner:
-    """Candidate and, at times, controller."""
+    """This broker as a candidate and, while it is elected, as the controller."""
 
     def __init__(
         self,

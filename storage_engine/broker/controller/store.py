@@ -267,7 +267,7 @@ class ControllerStore:
 
 
 def _endpoints(node: BrokerIdZNode) -> tuple[BrokerEndpoint, ...]:
-    """The listeners of the broker; none where the only one is what `host` and `port` say."""
+    """The broker's listeners; none where `host` and `port` are the address of the only one."""
     only = BrokerEndpoint(ONLY_LISTENER, node.host or "", node.port)
     return () if node.listeners in ((), (only,)) else node.listeners
 

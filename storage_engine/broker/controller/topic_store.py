@@ -184,7 +184,7 @@ class TopicStore:
             if given.status not in (ZkStatus.BAD_VERSION, ZkStatus.NO_NODE):
                 batch.failed = True
                 return
-            # Somebody else wrote the node meanwhile.
+            # The node was written by others meanwhile.
             del batch.read[topic]
             yield from self._read_nodes(batch, [topic], {})
 

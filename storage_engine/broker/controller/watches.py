@@ -220,7 +220,7 @@ class ControllerWatches:
         if self.loaded or self._topics is None:
             self._read_topics(new)
         else:
-            # Nobody leads them yet. Where others make topics time and again, loading is not to wait
+            # No broker leads them yet. Where others make topics all the time, loading must not wait
             # for the last of them.
             self._reread_once_loaded.update(new)
 
@@ -237,7 +237,7 @@ class ControllerWatches:
     def _read_all_of(self, topics: list[str], *, is_awaited: bool) -> Flow[None]:
         topics, found = yield from self._read_what_is_there(topics)
         self._reading -= is_awaited
-        # One that is gone may come again under the same name.
+        # A topic that is gone may be created again under its name.
         self._watched.difference_update(topic for topic in topics if topic not in found)
         if self.loaded:
             self._submit_topics(topics, found)
@@ -245,7 +245,7 @@ class ControllerWatches:
         before = self._topics or {}
         for topic, info in found.items():
             if topic in before and before[topic].topic_id != info.topic_id:
-                # Made again: what was read is of the old one.
+                # Created again: the states that were read are the old topic's.
                 for tp in [tp for tp in self._states if tp.topic == topic]:
                     del self._states[tp]
         self._topics = {**before, **found}
@@ -390,7 +390,7 @@ class ControllerWatches:
             self._read_topics(sorted(self._reread_once_loaded))
             self._reread_once_loaded.clear()
 
-    # --- what else is asked for, or has happened ---
+    # --- deletions, ISR changes and failures ---
 
     def _on_deletions(self, topics: tuple[str, ...]) -> None:
         if not self.loaded:
@@ -404,7 +404,6 @@ class ControllerWatches:
         self._submit(TopicDeletionRequested(topics=topics))
 
     def drop_deletion_request(self, topic: str) -> None:
-        """Remove a request for deletion."""
         self._deletion_requests.drop(topic)
 
     def _on_isr_changes(self, notices: Mapping[str, bytes]) -> None:

@@ -8,13 +8,13 @@ are carried out in their order, and only by the leader that the core was restore
 Before each step that may write, the runner makes sure that this broker leads, and that enough
 replicas are in sync. So only the disk can refuse an append; this ends the runner, and the next one
 reads the log. Records that take long to encode are encoded in the background, and the next step
-waits for them. Events that nobody would send again (written markers, replicated records) wait until
+waits for them. Events that are not sent again (written markers, replicated records) wait until
 a step is possible. An event that may not write needs no replicas, and waits only for the load. The
 event of a request is made when it is stepped, however long it has waited: there its handler checks
 again what may have changed since it came.
 
-A broker that leads on under the next leader epoch goes on with the same state: nobody else can have
-written to the log. After an epoch that it has not heard of another may have, and the log is read.
+A broker that leads on under the next leader epoch goes on with its state: no other broker can have
+written to the log. After an unknown epoch in between another may have, and the log is read again.
 Source: KIP-98, R-SPARK2.
 """
 
@@ -62,7 +62,7 @@ LOAD_WAIT_MS = 5_000
 retries only twice within 300 ms, and the first load of a process imports Arrow."""
 
 BATCH_HEADER_BYTES = 1024
-"""Room for a batch's header, and more."""
+"""The bytes reserved for a batch's header, with some to spare."""
 
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -456,7 +456,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             done += count
             self._appended.append((records[done - 1].number, result.last_offset + 1))
 
-    # --- what is heard from elsewhere ---
+    # --- replication and retries ---
 
     def _note_replicated(self) -> None:
         """Submit Replicated for the records below the high watermark, while enough replicas are in
@@ -464,7 +464,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         leader = self.partition.leader
         if leader is None or not self._appended or self._appended[0][1] > leader.high_watermark:
             return
-        # What was restored is read with whatever replicas are in sync.
+        # Restored records count with any number of replicas in sync.
         counts_replicas = self._appended[0][0] > 0
         refusal = self._refusal_where(writes=counts_replicas)
         if refusal is not ErrorCode.NONE:

@@ -2,8 +2,8 @@
 neither waits for the disk nor decodes.
 
 Pieces are brought into memory and replayed in the background, one after the other, from the log's
-start to where it ended when the load began. Meanwhile nobody else appends anything but ends of
-transactions, which the new coordinator gets once it is made.
+start to where it ended when the load began. Meanwhile only ends of transactions are appended, which
+the new coordinator gets once it is made.
 
 Every byte counts: with a skipped batch, acknowledged state would be lost. A batch's length, magic
 and offset lie outside its CRC, so each batch has to begin where the one before it ends, in bytes;
@@ -12,14 +12,14 @@ in offsets not before that, since compaction leaves some out. Source: KIP-98.
 Handles logs of coordinators that can't be read. Damage is repaired from a replica; where that
 does not help, or the disk fails, a sound replica becomes leader.
 
-    damaged bytes      told to the scrubber, which fetches them from a replica; read again after a
+    damaged bytes      left to the scrubber, which fetches them from a replica; read again after a
                        pause that grows; after some tries at the same place leadership is given to
                        another in-sync replica, if one lives: this one is offline until its broker
                        is restarted
     the medium fails   the log dir is offline at once, as for any reader; a failure of one
                        file gives the replica away when a second load, begun anew, ends by such a
                        failure, too: compaction may have replaced the segment that was read
-    any other failure  read again after a pause that grows: the others would fail just so
+    any other failure  read again after a pause that grows: others would fail, too
 """
 
 import logging
@@ -62,7 +62,7 @@ LOG_EVERY_MS = 60_000
 
 
 class DamagedLogError(CorruptRecordError):
-    """Bytes of the log are not what was appended, from `offset` on."""
+    """The bytes of the log from `offset` on are not those that were appended."""
 
     def __init__(self, offset: int, text: str) -> None:
         super().__init__(text)
@@ -230,7 +230,7 @@ class StateLoad(Generic[EntryT, ContentT]):
         """The real offset of the next batch: later than `_offset` when compaction has left a gap.
         Damage is reported at this offset, because it may be in another segment."""
         self.end_offset = log.log_end_offset
-        """The end of what is read, exclusive."""
+        """The end offset of the load, exclusive."""
         self._ends_with_a_batch = log.ends_with_a_batch
         self._cancelled = False
 

@@ -118,5 +118,5 @@ class Carrier(Protocol[EffectT_contra]):
         ...
 
     def close(self) -> None:
-        """Do and hear nothing more."""
+        """Stop for good, and ignore later answers."""
         ...

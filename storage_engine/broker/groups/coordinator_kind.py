@@ -127,7 +127,7 @@ def group_coordinators(
         new_core=lambda _max_message_bytes: GroupCoordinator(settings),
         new_carrier=lambda runner: _GroupCarrier(runner, topics, scheduler, clock),
         tick=lambda at: ExpireOffsets(at=at),
-        # What waits for replicas is only answered then.
+        # Replicated only answers the requests that wait for it.
         writes=lambda event: not isinstance(event, Replicated) and event.writes,
         answer_type=Answer,
         refusal=refusal,

@@ -5,7 +5,7 @@
               request, the handler answers the others, and the refusals are added to its answer
 
 The work for many items is done in steps. A refused resource is answered alike whether it exists or
-not, since nobody looks.
+not, since it is not looked up.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence

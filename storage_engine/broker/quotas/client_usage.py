@@ -1,10 +1,10 @@
-"""The usage of each client of this broker, with its quotas.
+"""The usage of each client of this broker, and its quotas.
 
 A broker counts by itself: a quota of 1 MB/s allows that much from each broker, as in Kafka.
 
-The quotas that one request counts for, and what follows for its connection (KIP-219).
+The quotas that one request counts for, and the throttling of its connection (KIP-219).
 
-An answer tells the client how long to wait, and no request of its connection is taken meanwhile:
+An answer tells the client how long to wait, and no request of its connection is read meanwhile:
 clients that do not wait are held back as well. No request is refused for its size: the next ones
 wait for it.
 """

@@ -85,6 +85,5 @@ class ListenerRate:
         )
 
     def count(self) -> None:
-        """Count a new connection."""
         for who, bound in self._rates.bounds(self._key).items():
             self._rates.take(who, bound, 1)

@@ -50,5 +50,5 @@ class FollowerWatches:
     def wake(self) -> None:
         if self._by_replica:
             for watch in list(self._by_replica.values()):
-                # One that fails is answered when its time is over; the others are now.
+                # A fetch that fails is answered when its time is over; the others now.
                 guarded("a follower's fetch", watch.wake)

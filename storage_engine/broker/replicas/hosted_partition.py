@@ -1,9 +1,9 @@
 """One replica on this broker: its log, its role, and the requests that wait for it.
 
 Only a leader that holds its lease appends, with acks=all only where enough replicas are in sync;
-only the coordinator writes to its own log. What follows from an append is done at the end of the
-turn of the event loop, however many appends it had: the high watermark moves, those who wait are
-woken, and what must be flushed is. Only the replica manager changes the role. Source: R-REP2 to
+only the coordinator writes to its own log. Appends take effect at the end of their event loop
+turn, however many it had: the high watermark moves, waiting requests are woken, and logs that must
+be flushed are. Only the replica manager changes the role. Source: R-REP2 to
 R-REP6, R-REP11, R-CTL3, KIP-98.
 """
 
@@ -206,7 +206,7 @@ class HostedPartition:
     def append_marker(
         self, producer_id: int, producer_epoch: int, marker: TransactionMarker
     ) -> AppendResult:
-        """End a transaction in this partition, as its coordinator says; with acks=all, since
+        """End a transaction in this partition, as its coordinator orders; with acks=all, since
         anything less can be lost. Raises KafkaError."""
         if self.topic_partition.topic == GROUP_OFFSETS_TOPIC:
             self.check_writable(-1)
@@ -231,7 +231,7 @@ class HostedPartition:
     def append_state(
         self, leader_epoch: int, records: memoryview, *, producer: tuple[int, int] | None = None
     ) -> AppendResult:
-        """Append what a coordinator keeps, if this broker leads under that leader epoch, with
+        """Append a coordinator's state, if this broker leads under that leader epoch, with
         acks=all. Raises KafkaError.
 
         `producer`: id and epoch, when it is part of a transaction; its sequence goes on from batch
@@ -341,7 +341,7 @@ class HostedPartition:
         if self.data_waiters:
             self._end_turn_soon()
 
-    # --- steps of a leader, and who waits for them ---
+    # --- steps of a leader, and the requests that wait ---
 
     def note_change(self) -> None:
         """Report to periodic work that the log was written to."""
@@ -367,7 +367,7 @@ class HostedPartition:
         broker_epoch: BrokerEpoch,
         session: SessionClock | None = None,
     ) -> None:
-        """A follower's fetch tells the leader that it holds all below that offset."""
+        """Apply a follower's fetch: the follower holds all records below the offset."""
         now_ms = self.ports.clock.monotonic_ms()
         leader, log_end_offset = self.leader, self.log.log_end_offset
         if leader is None:

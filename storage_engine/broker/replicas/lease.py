@@ -11,7 +11,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 
 
 class LeaderLease:
-    """Held while the session is surely alive and the broker is not fenced."""
+    """The right to lead, held while the session is surely alive and the broker is not fenced."""
 
     def __init__(self, session_is_valid: Callable[[], bool]) -> None:
         self._session_is_valid = session_is_valid

@@ -33,21 +33,21 @@ from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 
 PREPARED_AT_ONCE = 2
-"""The number of appends that are prepared at a time, of those that are not large."""
+"""The number of appends, without large ones, that are prepared at a time."""
 
 LARGE_BYTES = 4 << 20
 """An append that decompresses to more is large. Less takes some ten milliseconds."""
 
 LARGE_AT_ONCE, LARGE_EACH = 3, 2
-"""The number of large appends that are prepared at a time, and those of one principal. Each holds
-in memory what one append decompresses to."""
+"""The number of large appends that are prepared at a time, and the most of one principal. Each
+holds in memory the bytes that one append decompresses to."""
 
 WAITING_MAX_BYTES = 128 << 20
 """The limit for the bytes of all waiting appends, as they were sent, which producers share: one
 whose share is used up gets a retriable error. A single append may be larger."""
 
 WAITER_BYTES = 1 << 10
-"""Roughly what a waiting append takes besides its own bytes, of which it may have none."""
+"""Roughly the memory of a waiting append besides its bytes, of which it may have none."""
 
 _Queue = tuple[TopicPartition, Share]
 """A partition, with a principal and its address."""
@@ -127,11 +127,11 @@ class ProducerAppends:
         in_transaction: bool = False,
         refusal: Callable[[], KafkaError | None] = lambda: None,
     ) -> None:
-        """Append what one request has for one partition, within the call where nothing has to be
+        """Append one request's batches for one partition, within the call where nothing has to be
         prepared; `records` need last no longer than the call.
 
         `in_transaction`: the coordinator knows that the producer writes to this partition in a
-        transaction. `refusal` is asked after a wait, whether that is still so.
+        transaction. `refusal` returns the error if it is not so after a wait.
         """
         requirement = partition.log.leader_appends.requirement
         is_ready = requirement is None or requirement.is_settled_at_once(records)

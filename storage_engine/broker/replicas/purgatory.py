@@ -37,7 +37,7 @@ class RequestDeadline:
         self._timer: Timer = scheduler.call_later(delay_ms, run)
 
     def finish(self) -> bool:
-        """Cancel; True for the first caller, who then has to answer."""
+        """Cancel; True for the first caller, which then has to answer."""
         if self._done:
             return False
         self._done = True

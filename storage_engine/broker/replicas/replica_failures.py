@@ -62,7 +62,7 @@ class ReplicaFailures:
             log.info("partition %s failed after its end: %s", partition.topic_partition, failure)
             return
         if isinstance(failure, OSError) and reach_of_file_error(failure) is Reach.SHORTAGE:
-            # Of a step on another thread, but never of an fsync: see `log.files.disk`.
+            # A step on another thread has failed, never an fsync: see `log.files.disk`.
             failure = LogShortageError(str(failure))
         if isinstance(failure, LogBusyError):
             self._log_shortage(partition.topic_partition, failure)

@@ -57,7 +57,7 @@ class ReplicaSettings:
     lag: LagLimits
     checkpoint_interval_ms: int
     isr_check_interval_ms: int
-    """How often lagging followers are looked for: half of replica.lag.time.max.ms, as in Kafka."""
+    """How often lagging followers are sought: half of replica.lag.time.max.ms, as in Kafka."""
 
 
 class ReplicaManager:
@@ -143,9 +143,8 @@ class ReplicaManager:
         return partition
 
     def in_service(self, tp: TopicPartition) -> HostedPartition:
-        """The replica, whoever leads. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
-        KAFKA_STORAGE_ERROR.
-        """
+        """The replica, leader or not. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        KAFKA_STORAGE_ERROR."""
         partition = self._hosted(tp)
         partition.check_in_service()
         return partition

@@ -234,7 +234,7 @@ class ReplicaMoves:
 
         def done(_: None) -> None:
             job.finish()
-            # One job may be for the oldest part only.
+            # One job may flush the oldest part only.
             if move.future.log.is_durable:
                 move.flushed_bytes = written_bytes
             self._moves.append(move)
@@ -253,7 +253,7 @@ class ReplicaMoves:
         if not self._is_under_way(move):
             log.info("move had ended partition=%s: %s", tp, failure)
         elif isinstance(failure, LogDirError):
-            # What is read fails with `fail` above; this is the log dir that is written to.
+            # Failed reads end in `fail` above; this is the log dir that is written to.
             self._replicas.fail_log_dir(move.future.log_dir.path, failure)
         elif isinstance(failure, LogStorageError) and not isinstance(failure, LogBusyError):
             log.error("move given up partition=%s: %s", tp, failure)

@@ -52,14 +52,12 @@ class AwaitedAppend:
         return self.partition.produce_waiters
 
     def check(self) -> bool:
-        """Whether the partition is settled by now."""
         outcome = self.outcome()
         if outcome is not None and outcome is not ErrorCode.NONE:
             self._fail(outcome)
         return outcome is not None
 
     def expire(self) -> None:
-        """Settle the partition with REQUEST_TIMED_OUT."""
         self._fail(ErrorCode.REQUEST_TIMED_OUT)
 
     def _fail(self, outcome: ErrorCode) -> None:
@@ -111,11 +109,9 @@ class AwaitedDeletion:
         return self.partition.deletion_waiters
 
     def expire(self) -> None:
-        """Settle the partition with REQUEST_TIMED_OUT."""
         self.code = ErrorCode.REQUEST_TIMED_OUT
 
     def check(self) -> bool:
-        """Whether the partition is settled by now."""
         partition = self.partition
         self.low_watermark = _low_watermark(partition, self._live())
         if partition.leader is None:

@@ -75,7 +75,7 @@ class FetchRead:
 
 
 class PartitionReader:
-    """Reads for FetchRequests."""
+    """Reads the partitions of FetchRequests."""
 
     def __init__(
         self,

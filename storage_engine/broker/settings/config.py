@@ -337,7 +337,7 @@ def _of_listeners(
 
 
 def _value(setting: Setting, given: Mapping[str, str]) -> SettingValue:
-    # An empty text or list is "not set", and so is what has no default; else it is a mistake.
+    # An empty text, list or value without a default is "not set"; else it is a mistake.
     may_be_empty = setting.type in _EMPTY_IS_ABSENT or setting.default is None
     # Where a choice is empty, that is a value.
     may_be_empty = may_be_empty and "" not in setting.choices

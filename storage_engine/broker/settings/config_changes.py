@@ -94,7 +94,7 @@ class ConfigChanges:
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            # It may last until notifications have come and gone.
+            # The loss may last until notifications have come and gone.
             self._read_everything = True
 
     def _again(self, work: Callable[[], None]) -> None:
@@ -105,7 +105,7 @@ class ConfigChanges:
         number = self._watch_number
 
         def on_watch() -> None:
-            # Of the watches of failed listings only the newest is heard.
+            # Only the watch of the newest listing counts, also after failed ones.
             if not self._closed and number == self._watch_number:
                 self._list()
 
@@ -137,7 +137,7 @@ class ConfigChanges:
             self._read_everything = True
             self._again(self._list)
         else:
-            # Also those that are no longer there.
+            # Known entities may have been deleted.
             self._refresh_all(dict.fromkeys([*self._known(), *found]))
 
     def _read_notifications(self, children: Sequence[str]) -> None:

@@ -297,7 +297,7 @@ class _Alteration:
         elif reply.status is ZkStatus.UNKNOWN:
             self._done(_no_answer(self._entity))
         elif self._tries < MAX_TRIES:
-            # Somebody else has changed them, or deleted the topic.
+            # The settings were changed by others, or the topic was deleted.
             self.begin()
         else:
             self._done(

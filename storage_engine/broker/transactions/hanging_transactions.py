@@ -120,7 +120,7 @@ class HangingTransactions:
     def close(self) -> None:
         self._closed = True
 
-    # --- looks ---
+    # --- checks ---
 
     def _look(self) -> None:
         if not self._closed:

@@ -62,7 +62,6 @@ class Compactions:
 
     @property
     def is_running(self) -> bool:
-        """Whether a pass is under way."""
         return self._running is not None
 
     def begin_due(self) -> None:

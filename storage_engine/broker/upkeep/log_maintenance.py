@@ -46,7 +46,6 @@ class Rhythm:
         self._timer = self._scheduler.call_later(self._began_with_ms, self._is_due)
 
     def stop(self) -> None:
-        """Call `work` no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

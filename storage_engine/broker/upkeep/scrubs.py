@@ -2,8 +2,8 @@
 checked at a time, in pieces, no faster than log.scrub.bytes.per.second; compaction goes first.
 
 A damaged range is fetched from another replica and swapped in as compaction does it, by the leader
-as well as by a follower; until then nobody is served from it. A follower that gets a damaged batch
-and a compaction that meets one report it, and this log is then scrubbed before its turn.
+as well as by a follower; until then no reader gets it. A follower that receives a damaged batch
+and a compaction that finds one report it, and this log is then scrubbed before its turn.
 
 Source: R-LOG8.
 """

@@ -107,7 +107,7 @@ class DescribeConfigsHandler:
             yield None
             key = resource.resource_type, resource.resource_name
             if key in named:
-                # Its answer has all settings: naming it again costs a client little, and us much.
+                # The answer has all settings: a repeated name costs a client little and us much.
                 text = f"'{resource.resource_name}' is named twice"
                 settle(index, _error(resource, ErrorCode.INVALID_REQUEST, text))
                 continue

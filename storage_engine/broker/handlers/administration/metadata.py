@@ -86,11 +86,11 @@ class ClusterForClients:
     scheduler: Scheduler
 
     def brokers_at(self, listener: str) -> list[BrokerInfo]:
-        """The live brokers with the addresses of that listener, those that have it.
+        """The live brokers that have the listener, with its addresses.
 
         A broker that may have been replaced leaves itself out, and so is no leader of anything: its
-        view of the cluster may be old, and a client that goes on asking it would never hear of the
-        new leaders. When it is the only one it has nobody to send clients to, and names itself.
+        view of the cluster may be old, and a client that goes on asking it would never learn of the
+        new leaders. As the only live broker it has no other to name, and names itself.
         """
         at_listener = (broker.at(listener) for broker in self.metadata.brokers.values())
         every = [broker for broker in at_listener if broker is not None]
@@ -183,7 +183,7 @@ class MetadataHandler:
         topics: list[MetadataTopic] = []
         if request.topics is None:
             for topic in sorted(metadata.topics()):
-                # One that is deleted meanwhile is left out.
+                # A topic that is deleted meanwhile is left out.
                 if topic in metadata:
                     found = yield from self._topic(topic, live)
                     topics.append(found)
@@ -367,7 +367,7 @@ class DescribeTopicPartitionsHandler:
                     continue
                 first = cursor.partition_index
             if not left:
-                # It is for the next answer.
+                # The topic is left to the next answer.
                 call.respond(_answer(rows, _Cursor(topic_name=name, partition_index=first)))
                 return
             row = yield from self._topic(name, live, first, left)

@@ -254,7 +254,7 @@ def elect_leaders(
 
     delay_ms = max(0, min(request.timeout_ms, LONGEST_WAIT_MS))
     deadline = RequestDeadline(scheduler, delay_ms, expire)
-    # Another broker may be the controller since the first step; then nobody else answers.
+    # Another broker may be the controller since the first step; then nothing else would answer.
     if controller.acting is not acting:
         on_elected(None)
         return

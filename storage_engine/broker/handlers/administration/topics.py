@@ -155,10 +155,10 @@ def write_each(
     too_many: str,
     validate_only: bool,
 ) -> Steps:
-    """Write what is asked for each topic, and settle the others.
+    """Write the change of each topic, and settle the others.
 
-    `plan` returns what is to be written, and of how many new partitions; or raises KafkaError.
-    `too_many` says that all together are more than MAX_PARTITIONS.
+    `plan` returns the change and its number of new partitions, or raises KafkaError.
+    `too_many`: the error for more than MAX_PARTITIONS new ones in all.
     """
     twice = duplicates(topic.name for topic in topics)
     room = MAX_PARTITIONS
@@ -183,12 +183,10 @@ def write_each(
 
 
 def code_of(outcome: TopicOutcome) -> int:
-    """The error code in the response."""
     return 0 if outcome is None else int(outcome.code)
 
 
 def text_of(outcome: TopicOutcome) -> str | None:
-    """The error message in the response."""
     return None if outcome is None else str(outcome)
 
 

@@ -262,7 +262,7 @@ class ScramCredentialHandlers:
             self.config_changes.refresh(entity, lambda: done(None))
 
         def compute(current: Mapping[str, str]) -> dict[str, str]:
-            # It was read: by now the client may have lost the right to change it.
+            # After the read the client may have lost the right to change it.
             call.check_allowed()
             return applied(user, current, credentials)
 

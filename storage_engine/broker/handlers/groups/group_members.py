@@ -63,7 +63,7 @@ class GroupMemberHandlers:
 
     def join_group(self, call: ApiCall[JoinGroupResponse], request: JoinGroupRequest) -> None:
         def respond(answer: Answer) -> None:
-            # What members know of each other is for those alone who may still read.
+            # The members' data are only for a client that may still read.
             error = call.refusal() or answer.error
             if isinstance(answer, Joined) and error is answer.error:
                 joined = answer

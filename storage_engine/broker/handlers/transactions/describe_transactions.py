@@ -299,7 +299,7 @@ def _add_rows(
             # The origins of a whole sink, a query that has tried, or one that writes elsewhere.
             continue
         if producers:
-            # Those that were asked for, before the others are cut.
+            # The requested producers come first, before the others are cut.
             of_query.sort(key=lambda each: each[0] not in producers)
         rows.append(_row(batches, now_ms, key, ledger, of_query))
 

@@ -255,7 +255,7 @@ def end_txn(
             respond(TransactionAnswer(request=0, error=code))
 
     if call.version >= FIRST_VERSION_WITH_EPOCH_BUMP:
-        # It is needed if the epochs of the present one are used up.
+        # A new id is needed if the epochs of the present one are used up.
         producer_ids.allocate(on_id)
     else:
         end(NO_PRODUCER_ID)
@@ -352,7 +352,7 @@ def write_txn_markers(
         left += 1
         marker_writes.write(targets, partial(note, targets))
         yield None
-    # A true coordinator, of whose election this broker has yet to hear, sends them again.
+    # A true coordinator, whose election this broker does not know yet, sends them again.
     note(list(unknown), [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(unknown))
 
 
