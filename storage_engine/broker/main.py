@@ -71,7 +71,7 @@ SHUTDOWN_TIMEOUT_MS = 12_000
 
 
 def run(config: BrokerConfig) -> int:
-    """Run a broker until it stops; return 0. Raises HeadraceError when it can't start."""
+    """Run a broker until it stops; return 0. Raises HeadraceError where it can't start."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     try:

@@ -177,7 +177,7 @@ class DurableAcks:
             self._gather(log_dir)
 
     def _gather(self, log_dir: _Queue) -> None:
-        """After a round, wait for the next requests of the clients that it has served."""
+        """After a round, wait for the next requests of the producers that it has served."""
         log_dir.expected = log_dir.round_requests + log_dir.requests
         if log_dir.requests < log_dir.expected > 1:
             log_dir.gathering = self._scheduler.call_later(

@@ -86,7 +86,7 @@ class HostedPartition:
         self.follower_high_watermark = max(
             log.log_start_offset, min(high_watermark, log.log_end_offset)
         )
-        """Valid while this replica does not lead; to be read as `high_watermark`."""
+        """Valid while this replica does not lead; readers use `high_watermark`."""
         self.produce_waiters = WaitList()
         self.data_waiters = WaitList()
         self.follower_watches = FollowerWatches()
@@ -96,7 +96,7 @@ class HostedPartition:
         self._is_due = False
         """True while `_end_turn` is due."""
         self._has_grown = False
-        """True while more than readers of the high watermark are due."""
+        """True while `_end_turn` is due for more than readers of the high watermark."""
         self._unflushed_appends = 0
         """Appends of this turn that wait for a flush."""
         self.guards = VerificationGuards()

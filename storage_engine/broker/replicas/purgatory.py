@@ -102,7 +102,7 @@ class Awaited(Protocol):
         ...
 
     def expire(self) -> None:
-        """Settle the partition with its timeout."""
+        """Settle the partition as timed out."""
         ...
 
 
@@ -121,7 +121,7 @@ class _Open:
 
 class DelayedAnswer:
     """Waits for all partitions of one request, and responds once the last of them is settled; at
-    the timeout the open ones expire. News of one partition cost one check, however many others
+    the timeout the open ones expire. News of one partition costs one check, however many others
     there are."""
 
     __slots__ = ("_deadline", "_open", "_respond")

@@ -113,7 +113,7 @@ class _Watched:
 class DelayedFetch(FetchWait):
     """A fetch that waits for news of its partitions.
 
-    News of one partition cost one read, however many partitions the fetch names: it is answered
+    News of one partition costs one read, however many partitions the fetch names: it is answered
     when the bytes readable in each, at its last read, are enough together.
     """
 
@@ -213,7 +213,7 @@ class SessionWait(FetchWait):
         session.on_news = self.on_news
 
     def on_news(self) -> None:
-        """Answer if the news of the session's partitions are enough."""
+        """Answer if the news of the session's partitions is enough."""
         if self._is_over():
             return
         if len(self._session.due) > FEW_PARTITIONS:

@@ -176,7 +176,7 @@ class FollowerSession(FetchSession):
             self.on_news()
 
     def has_news(self, watch: _Watch) -> bool:
-        """Whether the news of this partition end the wait of a fetch."""
+        """Whether the news of this partition ends the wait of a fetch."""
         return has_news(self.partitions[watch.key].wanted, watch.partition)
 
     def _watched(self, key: Key) -> _Watch | None:

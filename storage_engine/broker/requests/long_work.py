@@ -130,8 +130,8 @@ class LongWork:
         self.work_ns = work_ns
         self._running: FairQueue[_Job] = FairQueue()
         self._admitted = self._urgent = 0
-        """Requests decoded here that have not ended: of all senders, and of brokers without a wait.
-        Short requests are not counted, however long their work takes."""
+        """The requests under way that were admitted from `_waiting`, and the urgent ones of
+        brokers. Short requests are not counted, however long their work takes."""
         self._waiting: FairQueue[tuple[LongRequest, Callable[[], Steps], int]] = FairQueue(
             RUNNING_EACH_MAX
         )

@@ -161,7 +161,7 @@ class LogMaintenance:
         self._changed.look_around(self._replicas, LOOK_AROUND_INTERVAL_MS)
 
     def _present(self) -> list[HostedPartition]:
-        """The replicas with something to do, few of thousands: to ask each would be the work."""
+        """The few replicas with something to do: to ask each of thousands would cost more."""
         return self._changed.present(self._replicas.get)
 
     def _each(

@@ -196,7 +196,7 @@ class Scrubs:
         return _Pass(partition, start, stop, _Reason.RETRY)
 
     def _look_at_all(self, now_ms: int) -> None:
-        """List the due logs; after an unclean stop all are, so not after each pass."""
+        """List the due logs; not after each pass: if all are due, that would be quadratic."""
         self._forget_who_is_gone()
         due = []
         next_due_ms: int | None = None
