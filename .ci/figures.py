@@ -24,6 +24,8 @@ GENERATED = "storage_engine/protocol/messages"
 MOST_ENTRIES = 22
 LONG_FILE = 500
 LONG_FUNCTION = 60
+WIDEST_CELL = 200
+PRONOUN = re.compile(r"(?:Of|What|That|Those|Who|Whose)\b")
 OUTSIDE = re.compile(
     r"\bdocuments? 00\d|\(00\d\)|\bissues? (?:\d{1,2}\b|\")|\bdecisions? \d+"
     r"|(?<![\w.-])(?:FACTS|INTERFACE|ARCHITECTURE|EXACTLY_ONCE|REQUIREMENTS)\b"
@@ -129,6 +131,23 @@ def _objects(annotation: ast.expr) -> int:
     return sum(name.id == "object" for name in names)
 
 
+def pronouns(tree: ast.Module) -> int:
+    """How many docstrings begin with a pronoun instead of naming their subject."""
+    texts = (
+        node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+    return sum(isinstance(text, str) and PRONOUN.match(text) is not None for text in texts)
+
+
+def wide_cells(path: Path) -> int:
+    """The number of cells of tables that are too long to be read in one."""
+    rows = [line for line in path.read_text(encoding="utf-8").split("\n") if line[:1] == "|"]
+    cells = (cell.strip() for row in rows for cell in re.split(r"(?<!\\)\|", row))
+    return sum(len(cell) > WIDEST_CELL for cell in cells)
+
+
 def imported(tree: ast.Module, modules: Mapping[str, ast.Module]) -> set[str]:
     """The modules of the product that a module imports, wherever in its text."""
     found: set[str] = set()
@@ -187,6 +206,7 @@ def figures(root: Path) -> dict[str, Figure]:
     any_in_ports = 0
     packages: Counter[str] = Counter()
     untyped: Counter[str] = Counter()
+    unnamed: Counter[str] = Counter()
     trees: dict[str, ast.Module] = {}
     for path in sources:
         name = path.relative_to(root)
@@ -204,6 +224,7 @@ def figures(root: Path) -> dict[str, Figure]:
         packages[package or "generated"] += count
         if package is not None:
             untyped[package] += unchecked(tree, text)
+            unnamed[str(name)] = pronouns(tree)
         trees[".".join(name.with_suffix("").parts).removesuffix(".__init__")] = tree
         for function, length in functions(tree):
             if length > LONG_FUNCTION:
@@ -233,7 +254,16 @@ def figures(root: Path) -> dict[str, Figure]:
             for path in files
             if path.name == "DESIGN.md"
         },
-        "README lines": (root / "README.md").read_text(encoding="utf-8").count("\n"),
+        "lines of documents": {
+            name: (root / name).read_text(encoding="utf-8").count("\n")
+            for name in ("README.md", "CHANGELOG.md", "docs/measurements.md")
+        },
+        "wide cells of tables, by document": {
+            str(path.relative_to(root)): count
+            for path in files
+            if path.suffix == ".md" and (count := wide_cells(path))
+        },
+        "docstrings that begin with a pronoun, by file": dict((+unnamed).most_common()),
     }
 
 

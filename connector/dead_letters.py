@@ -115,11 +115,14 @@ def _as_json(frame: "DataFrame", columns: Sequence[str] | None) -> "Column":
     """The row as a JSON object of these columns."""
     from pyspark.sql import functions as F
 
-    names = [each for each in frame.columns if not each.startswith("_")]
-    for name in names if columns is None else columns:
+    if columns is None:
+        columns = [each for each in frame.columns if not each.startswith("_")]
+    if not columns:
+        raise ConnectorError("BAD_COLUMN", "columns names no column for a letter")
+    for name in columns:
         if name not in frame.columns or name in METADATA_COLUMNS:
             raise ConnectorError("BAD_COLUMN", f"the rows have no column '{name}' for a letter")
-    quoted = [F.col(f"`{each.replace('`', '``')}`") for each in columns or names]
+    quoted = [F.col(f"`{each.replace('`', '``')}`") for each in columns]
     return F.to_json(F.struct(*quoted), _JSON_FORMATS)
 
 

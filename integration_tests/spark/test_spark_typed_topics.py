@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from connector import with_dead_letters
+from connector import ConnectorError, with_dead_letters
 from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.random_frames import random_frame
 from integration_tests.support.spark_support import consume, last_line, produce
@@ -167,16 +167,20 @@ def test_rejected_rows_become_letters_and_accepted_ones_rows_of_another_typed_to
     create_topic(spark_cluster, letters)
     _write(_trips(spark, 0, 10), servers, topic=topic)
     place = "_topic,_partition,_offset,_timestamp"
-    rows = with_dead_letters(
-        _read(spark, servers, topic, columns=f"id,fare,name,at,{place}"),
-        reason=F.when(F.col("id") >= 7, "too late"),
-        topic=letters,
-        accepted={
+    read = _read(spark, servers, topic, columns=f"id,fare,name,at,{place}")
+    given = {
+        "reason": F.when(F.col("id") >= 7, "too late"),
+        "topic": letters,
+        "accepted": {
             "topic": F.lit(target),
             "key": F.col("id").cast("string"),
             "value": F.to_json(F.struct("id", "fare", "name")),
         },
-    )
+    }
+    for columns in ([], ["fare", "_offset"], ["nothing"]):
+        with pytest.raises(ConnectorError, match="for a letter"):
+            with_dead_letters(read, **given, columns=columns)
+    rows = with_dead_letters(read, **given)
     _write(rows, servers)
     expected = _trips(spark, 0, 7).drop("at")
     read = _read(spark, servers, target, columns="id,fare,name")
