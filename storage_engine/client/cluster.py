@@ -417,7 +417,7 @@ class Cluster(Closing):
         *,
         isolation: str = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
-        """Return the first offset at or after each time (EARLIEST, LATEST: the log's ends), -1 where
+        """Return the first offset not before each time (EARLIEST, LATEST: the log's ends); -1 where
         there is none."""
         deadline = Deadline.after(self.deadline_ms)
         retry = Retry("ListOffsets", deadline)
