@@ -10,8 +10,8 @@ record of each key is all that a new coordinator needs.
 
 The first is Kafka's; the others belong to the batch commit of Headrace's sink: a member is the
 transaction of one task attempt, a ledger records the commits of one query to one sink. A batch
-write has its own ledger: without a name the write is forgotten in time, with a name its ledger ends
-in the numbers of its part of the sink.
+write has its own ledger, which is forgotten in time where the write has no name, and ends in the
+numbers of its part of the sink where it has one.
 
 `contradictions` finds records of the log that can each be decoded but contradict one another. They
 are treated as records that can't be decoded, so that requests about them are refused and all others
