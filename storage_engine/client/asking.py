@@ -19,7 +19,7 @@ from storage_engine.protocol.messages.find_coordinator import API as FIND_COORDI
 from storage_engine.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _FIND_VERSION = 3
-"""The newest for one name at a time."""
+"""The newest version for one name at a time."""
 
 GROUP = 0
 TRANSACTION = 1

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from storage_engine.zookeeper.access import ZooKeeperAccess
 
 LOOK_AGAIN_MS = 1_000
-"""ZooKeeper is asked so often at most: a broker that has just gone stays registered for as long as
-its session lasts."""
+"""The least time between two reads of ZooKeeper: a broker that has just gone stays registered until
+its session ends."""
 
 
 class BrokerSource(Protocol):
     """A source of broker addresses."""
 
     remedy: str
-    """What a user should check when none of the addresses answers."""
+    """The advice to a user when none of the addresses answers."""
 
     def addresses(self, deadline: Deadline) -> Sequence[Address]:
         """The present addresses. Raises HeadraceError when they can't be read."""
@@ -32,12 +32,12 @@ class BrokerSource(Protocol):
 
 
 class GivenBrokers:
-    """`bootstrap.servers`."""
+    """The brokers in `bootstrap.servers`."""
 
     remedy = "check bootstrap.servers, and that the brokers are up"
 
     def __init__(self, bootstrap_servers: str) -> None:
-        """ConfigError for what is no list of addresses."""
+        """ConfigError for a text that is no list of addresses."""
         self._addresses = parse_addresses(bootstrap_servers)
 
     def addresses(self, deadline: Deadline) -> Sequence[Address]:
@@ -45,7 +45,7 @@ class GivenBrokers:
 
 
 class ZooKeeperBrokers:
-    """`zookeeper.connect`: those that are registered there now."""
+    """The brokers that are registered in the ZooKeeper of `zookeeper.connect` now."""
 
     remedy = "check zookeeper.connect, and that the brokers are up"
 
@@ -57,9 +57,9 @@ class ZooKeeperBrokers:
         protocol: str = "PLAINTEXT",
         tls: ZooKeeperTls | None = None,
     ) -> None:
-        """`timeout_ms`: for one look. `protocol`: the client's `security.protocol`, which says by
-        which listener brokers are talked to. `tls`: towards ZooKeeper; ConfigError where a file
-        that it names is not right."""
+        """`timeout_ms`: for one read of ZooKeeper. `protocol`: the client's `security.protocol`,
+        which selects the brokers' listener. `tls`: towards ZooKeeper; ConfigError for a file of it
+        that can't be used."""
         self._protocol = protocol
         self._connect = connect
         self._timeout_ms = timeout_ms
@@ -86,7 +86,7 @@ class ZooKeeperBrokers:
 
 
 def encrypted_access(tls: ZooKeeperTls) -> "ZooKeeperAccess":
-    """How to connect to ZooKeeper by TLS. ConfigError where a file is not right."""
+    """Return the access to ZooKeeper by TLS; ConfigError for a file that can't be used."""
     # Imported now: they bring kazoo and the libraries of TLS.
     from storage_engine.net.tls.contexts import zookeeper_context
     from storage_engine.zookeeper.access import ZooKeeperAccess

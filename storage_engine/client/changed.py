@@ -1,6 +1,6 @@
 """Waits for changes of what a lock guards, also in a signal handler.
 
-`threading.Condition` forgets a change that comes between a look and the wait that follows it. Under
+`threading.Condition` forgets a change between a check and the wait that follows the check. Under
 a lock nothing comes there, but a handler does, and it may have waited for just that change.
 """
 
@@ -13,21 +13,21 @@ from storage_engine.net.deadline import Deadline
 
 
 class Changed:
-    """Who waits is told of all changes from `waiting` on."""
+    """Wakes callers for all changes since they called `waiting`."""
 
     __slots__ = ("_waiting", "lock")
 
     def __init__(self, lock: "threading.RLock | None" = None) -> None:
-        """`lock`: None for one of its own."""
+        """`lock`: None for a new one."""
         self.lock = threading.RLock() if lock is None else lock
         self._waiting: list[Waiting] = []
 
     def waiting(self) -> "Waiting":
-        """For a `with` block in which the caller looks, and waits, with the lock held."""
+        """Return the `with` block in which the caller checks and waits, with the lock held."""
         return Waiting(self)
 
     def notify_all(self) -> None:
-        """The caller holds the lock."""
+        """Wake all waiting callers. The lock must be held."""
         for each in list(self._waiting):
             each.notify()
 
@@ -45,7 +45,7 @@ class Waiting:
 
     def __init__(self, changed: Changed) -> None:
         self._changed = changed
-        # Held as long as nothing has changed that the caller has not heard of.
+        # Held as long as nothing has changed that the caller has not been notified of.
         self._quiet = threading.Lock()
         self._quiet.acquire()
 
@@ -63,7 +63,7 @@ class Waiting:
 
     def notify(self) -> None:
         with contextlib.suppress(RuntimeError):
-            # It has heard already.
+            # It is notified already.
             self._quiet.release()
 
     def wait(self, deadline: Deadline | None) -> bool:

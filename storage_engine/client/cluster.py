@@ -63,17 +63,17 @@ SILENT_MS = 1_000
 """A leader that has not answered for so long may hang, and have been replaced."""
 
 SILENT_CHECK_MS = 500
-"""How often is looked for another leader meanwhile."""
+"""The interval at which a client then asks other brokers for the leader."""
 
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
 def no_error(_answer: object) -> None:
-    """For an answer that tells no error as a whole."""
+    """Return None, for an answer that has no top-level error."""
 
 
 class LogBounds(NamedTuple):
-    """The first offset of each partition, and the one behind its last."""
+    """The first offset of each partition, and the offset behind its last."""
 
     earliest: dict[TopicPartition, int]
     latest: dict[TopicPartition, int]
@@ -95,13 +95,13 @@ class Cluster(Closing):
         security: "ClientSecurity | None" = None,
     ) -> None:
         """`deadline_ms` bounds every operation with its retries, `request_timeout_ms` a single
-        request. `source`: finds brokers; `bootstrap_servers` then only says what it is. `security`:
-        how connections are encrypted and log in, None: neither; ConfigError where a file that it
-        names is not right."""
+        request. `source`: finds brokers; `bootstrap_servers` is then only its name in errors.
+        `security`: how connections are encrypted and log in, None: neither; ConfigError for a file
+        of it that can't be used."""
         self.bootstrap_servers = bootstrap_servers
         self.client_id = client_id
         self.figures = figures_for(self, client_id)
-        """What was sent and read through it."""
+        """The figures of all records, batches and fetches through this object."""
         self.request_timeout_ms = request_timeout_ms
         self.deadline_ms = deadline_ms
         self.unknown_topic_wait_ms = min(unknown_topic_wait_ms, deadline_ms)
@@ -112,15 +112,15 @@ class Cluster(Closing):
         # When each topic of the view was learnt, in monotonic ms; all topics: under None.
         self._learnt_at_ms: dict[str | None, int] = {}
         self.coordinators: dict[tuple[int, str], int] = {}
-        """Broker by kind and name; `asking` alone changes it."""
+        """The broker id by kind and name of a coordinator; `asking` alone changes it."""
 
     # Metadata.
 
     def metadata(
         self, topics: Iterable[str] | None = None, *, max_age_ms: int = 0
     ) -> ClusterMetadata:
-        """Brokers, and the topics named (None: all; empty: none). What is not older than
-        `max_age_ms` is not asked for again. Topics that do not exist are in `errors`."""
+        """Return brokers and the named topics (None: all; empty: none). Metadata that is not older
+        than `max_age_ms` is not requested again. Topics that do not exist are in `errors`."""
         names = None if topics is None else list(dict.fromkeys(topics))
         if names == [] or not self._known(names, max_age_ms):
             self.refresh(names)
@@ -162,7 +162,7 @@ class Cluster(Closing):
         self._learn(names, self.ask_any(METADATA, _metadata_request(names), deadline))
 
     def _learn(self, names: Sequence[str] | None, response: MetadataResponse) -> None:
-        """Takes over an answer about the topics `names`."""
+        """Merge an answer about the topics `names` into the view."""
         fresh = self._told_leaders.kept(self._view, view_of(response))
         now_ms = monotonic_ms()
         if names is None:
@@ -187,8 +187,8 @@ class Cluster(Closing):
         return self._view
 
     def topic(self, name: str) -> TopicMetadata:
-        """KafkaError(UNKNOWN_TOPIC_OR_PARTITION) when it does not exist, after a while in which it
-        may appear."""
+        """Return a topic. KafkaError(UNKNOWN_TOPIC_OR_PARTITION) when it does not exist, also after
+        a wait of `unknown_topic_wait_ms`."""
         self._await(name, lambda: name in self._view.topics, self.unknown_topic_wait_ms)
         topic = self._view.topics.get(name)
         if topic is None:
@@ -212,7 +212,7 @@ class Cluster(Closing):
         return leader
 
     def without_leader(self, tp: TopicPartition) -> KafkaError:
-        """The error for a partition that nobody leads."""
+        """Return the error for a partition without a leader."""
         return KafkaError(
             f"{tp} has no leader: none of its in-sync replicas is alive; start the brokers that "
             "hold them",
@@ -220,7 +220,7 @@ class Cluster(Closing):
         )
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
-        """The leader according to the last refresh; None when there was no leader, or no such
+        """Return the leader by the last refresh; None when there was no leader, or no such
         partition."""
         topic = self._view.topics.get(tp.topic)
         partition = None if topic is None else topic.partitions.get(tp.partition)
@@ -231,9 +231,9 @@ class Cluster(Closing):
     def told_leader(
         self, tp: TopicPartition, leader: CurrentLeader | None, nodes: Iterable[LeaderNode]
     ) -> bool:
-        """A broker that refused to serve a partition may have said who leads it now, and where that
-        broker is. Returns whether it is another leader than was known, so that there is no need to
-        ask or to wait."""
+        """Use the leader, and its address, that a broker may name when it refuses to serve a
+        partition (KIP-951). Return True when the leader was not known, so that the client need not
+        ask or wait."""
         changed = self._told_leaders.told(self._view, tp, leader, nodes)
         if changed is not None:
             self._view = changed
@@ -242,8 +242,8 @@ class Cluster(Closing):
     def has_moved(
         self, partitions: Collection[TopicPartition], broker_id: int, connection: BrokerConnection
     ) -> bool:
-        """Whether all of these are led elsewhere by now, for a caller whom their leader, which may
-        hang, has not answered for SILENT_MS. Asks others anew."""
+        """Whether all partitions have another leader by now, by fresh metadata of other brokers.
+        For a caller whom their leader, which may hang, has not answered for SILENT_MS."""
         self.avoid(connection)
         with contextlib.suppress(KafkaError, DeadlineExceededError):
             self.refresh({tp.topic for tp in partitions}, Deadline.after(LOOKUP_MS))
@@ -260,7 +260,7 @@ class Cluster(Closing):
         return topic is not None and tp.partition in topic.partitions
 
     def _await(self, topic: str, there: Callable[[], bool], wait_ms: int) -> None:
-        """Refresh until `there`, or the time is over, or it will never be."""
+        """Refresh until `there` is true, the time is over, or the topic has a final error."""
         deadline = Deadline.after(wait_ms)
         attempt = 0
         while not there():
@@ -272,7 +272,7 @@ class Cluster(Closing):
             attempt += 1
 
     def unknown(self, tp: TopicPartition) -> KafkaError:
-        """The error that says why `tp` can't be had."""
+        """Return the error for a topic or partition that is not available."""
         code = self._view.errors.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         topic = self._view.topics.get(tp.topic)
         if topic is not None:
@@ -349,7 +349,7 @@ class Cluster(Closing):
         version: int | None = None,
         error_of: Callable[[Resp], KafkaError | None] = no_error,
     ) -> Resp:
-        """A request that any broker answers. After a lost connection, or a retriable error that
+        """Send a request that any broker answers. After a lost connection or a retriable error that
         `error_of` finds in the answer, it is sent again."""
         deadline = deadline or Deadline.after(self.deadline_ms)
         retry = Retry(f"{spec.name} from {self.bootstrap_servers}", deadline)
@@ -384,7 +384,7 @@ class Cluster(Closing):
         return answer
 
     def take(self, broker_id: int, deadline: Deadline) -> BrokerConnection:
-        """A connection to that broker, for one user; `give_back` it, or close it after an error."""
+        """Return a connection to a broker, for one user; `give_back` it, or close it on error."""
         broker = self._view.brokers.get(broker_id)
         if broker is None:
             self.refresh([], deadline)
@@ -401,7 +401,7 @@ class Cluster(Closing):
         self._pool.give_back(connection)
 
     def avoid(self, connection: BrokerConnection) -> None:
-        """Others are asked first for a while: this broker has not answered."""
+        """Ask other brokers first for a while: this one has not answered."""
         self._pool.avoid(connection.address)
 
     def _take_any(self, deadline: Deadline) -> BrokerConnection:
@@ -417,7 +417,7 @@ class Cluster(Closing):
         *,
         isolation: str = "read_uncommitted",
     ) -> dict[TopicPartition, int]:
-        """The first offset at or after each time (EARLIEST, LATEST: the ends of the log); -1 where
+        """Return the first offset not before each time (EARLIEST, LATEST: the log's ends); -1 where
         there is none."""
         deadline = Deadline.after(self.deadline_ms)
         retry = Retry("ListOffsets", deadline)
@@ -436,8 +436,8 @@ class Cluster(Closing):
     def log_bounds(
         self, partitions: Collection[TopicPartition], *, isolation: str = "read_uncommitted"
     ) -> LogBounds:
-        """Where the logs begin and end, with new metadata of their topics, all in one flight. It
-        does not retry: what has no answer is left out, and old metadata stays."""
+        """Return the bounds of logs and refresh the metadata of their topics, in one round trip. It
+        does not retry: partitions without an answer are left out, and old metadata stays."""
         known = [tp for tp in partitions if self.known_leader(tp) is not None]
         if not known:
             return LogBounds({}, {})
@@ -485,7 +485,7 @@ def _metadata_request(topics: list[str] | None) -> MetadataRequest:
 def _take_offsets(
     answer: ListOffsetsResponse | HeadraceError, found: dict[TopicPartition, int]
 ) -> HeadraceError | None:
-    """Adds to `found` what has an answer; returns the first error among the rest."""
+    """Add the offsets in an answer to `found`; return its first error, None without one."""
     if isinstance(answer, HeadraceError):
         return answer
     failure: KafkaError | None = None

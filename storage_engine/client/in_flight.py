@@ -22,20 +22,20 @@ class InFlight(Generic[Part]):
     def __init__(
         self, parts: dict[TopicPartition, Part], timeout_ms: int, *, held_ms: int = 0
     ) -> None:
-        """`held_ms`: for so long a leader that is well holds it."""
+        """`held_ms`: how long a healthy leader may hold it before it answers."""
         self.parts = parts
         self.begun_ns = time.perf_counter_ns()
         self.wait(timeout_ms, held_ms=held_ms)
 
     def wait(self, timeout_ms: int, *, held_ms: int = 0) -> None:
-        """From now on."""
+        """Start the time in which the answer has to come."""
         self.deadline = Deadline.after(timeout_ms)
         self.silent_at_ms = monotonic_ms() + held_ms + SILENT_MS
-        """When to look for other leaders, since this one may hang."""
+        """The time from which on other leaders are looked for, as this one may hang."""
 
 
 class LeaderRequests(Generic[Part]):
-    """`sent`: the oldest first. Only the oldest is waited for."""
+    """The requests to one leader; `sent` has the oldest first, the only one waited for."""
 
     def __init__(self, broker_id: int, connection: BrokerConnection) -> None:
         self.broker_id = broker_id

@@ -149,7 +149,7 @@ class ClientLoop:
         self._stopping = False
         self._ended = False
         self._is_done = False
-        """Nothing comes any more, the call of `on_end` included."""
+        """True once no call is made any more, after `on_end`."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._of_parent = False
         _loops.add(self)
@@ -199,7 +199,7 @@ class ClientLoop:
         return self._of_parent
 
     def forked(self) -> None:
-        """This is the child of a fork: who waits for the loop would wait for ever, also for its
+        """End the loop in the child of a fork: a caller would wait for it for ever, also for its
         lock, where the thread held it."""
         self.lock._at_fork_reinit()  # type: ignore[attr-defined]
         self._sleeping = False

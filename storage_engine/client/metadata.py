@@ -44,20 +44,20 @@ class ClusterMetadata:
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, as far as is known."""
+    """The leader of a partition, and its leader epoch, as far as known."""
 
     broker_id: int
     epoch: int
 
 
 TOLD_MS = 5_000
-"""For longer than that no broker is behind another one."""
+"""The longest time for which a broker's metadata may be behind another broker's."""
 
 _USABLE_TOPIC = (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def view_of(response: MetadataResponse) -> ClusterMetadata:
-    """The answer of a broker as a view."""
+    """Return the answer of a broker as a view."""
     topics: dict[str, TopicMetadata] = {}
     errors: dict[str, ErrorCode] = {}
     for topic in response.topics:
@@ -80,8 +80,8 @@ def view_of(response: MetadataResponse) -> ClusterMetadata:
 def with_leader(
     view: ClusterMetadata, tp: TopicPartition, leader: Leader, nodes: Iterable[LeaderNode]
 ) -> ClusterMetadata | None:
-    """The view with what a broker said that does not lead the partition any more (KIP-951); None
-    where that is no news, or does not say where the leader is."""
+    """Return the view with the new leader that a former leader has named (KIP-951); None where its
+    epoch is not newer, or its address is not known."""
     topic = view.topics.get(tp.topic)
     known = None if topic is None else topic.partitions.get(tp.partition)
     if topic is None or known is None or leader.epoch <= known.leader_epoch:
@@ -113,11 +113,11 @@ def _topic(name: str, topic: MetadataTopic) -> TopicMetadata:
 
 
 class ToldLeaders:
-    """Leaders that a client was told by brokers which refused to serve it.
+    """Leaders that brokers have named when they refused to serve a client.
 
-    A broker that has just moved a partition knows the new leader before all others do. So what it
-    says counts above the next answers about metadata, until one of them knows as much: else a
-    client would be sent back and forth. Source: KIP-951.
+    A broker that has just moved a partition knows the new leader before all others do. So it
+    overrides the next answers about metadata, until one of them is as new: otherwise a client would
+    be sent back and forth. Source: KIP-951.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class ToldLeaders:
         current: CurrentLeader | None,
         nodes: Iterable[LeaderNode],
     ) -> ClusterMetadata | None:
-        """The view with the leader; None where that is no news."""
+        """Return the view with the leader; None where that is known already."""
         if current is None:
             return None
         leader = Leader(*current)
@@ -140,7 +140,7 @@ class ToldLeaders:
         return changed
 
     def kept(self, before: ClusterMetadata, fresh: ClusterMetadata) -> ClusterMetadata:
-        """An answer about metadata, without what is older than what was told."""
+        """Return an answer about metadata in which newer named leaders replace older ones."""
         now_ms = monotonic_ms()
         for tp, (leader, until_ms) in list(self._told.items()):
             known, found = before.topics.get(tp.topic), fresh.topics.get(tp.topic)

@@ -282,7 +282,7 @@ class CommitResult:
 
     outcome: CommitOutcome
     by: CommittedBy = UNKNOWN_COMMITTER
-    """Set with ALREADY_COMMITTED."""
+    """The committer; set with ALREADY_COMMITTED."""
     is_own: bool = False
     """ALREADY_COMMITTED by this request itself, whose first answer was lost."""
 

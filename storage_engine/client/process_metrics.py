@@ -37,7 +37,7 @@ _SHOWN: Mapping[str, tuple[str, float]] = {
 """The name of each histogram, and what its values are divided by."""
 
 _live: dict[int, tuple[str, ClientFigures]] = {}
-"""By the identity of the figures."""
+"""The client ids and figures of live clients, by the identity of the figures."""
 _ended: dict[str, ClientFigures] = {}
 
 

@@ -18,7 +18,7 @@ FIRST_PAUSE_MS = 20
 
 QUICK_PAUSE_MS = 50
 QUICK_TRIES = 16
-"""Most of a second."""
+"""With the quick pauses, most of a second."""
 
 MAX_PAUSE_MS = 500
 """A cluster in trouble is asked twice a second."""

@@ -1,6 +1,6 @@
 """The schemas of topics, as a client knows them.
 
-A schema is asked for once, from a leader of the topic, and again when a reader or writer meets a
+A schema is asked for once, from a leader of the topic, and again when a reader or writer finds a
 version or a topic id that it does not know (`refresh`). Not thread-safe, like its `Cluster`.
 """
 
@@ -23,7 +23,7 @@ class KnownSchema:
     """A typed topic."""
 
     topic_id: UUID
-    """Of the topic that has this schema; one that is made anew under its name has another."""
+    """The id of the topic; a topic that is created again under its name has another id."""
     schema: TopicSchema
 
 
@@ -61,13 +61,13 @@ class TopicSchemas:
             return found
 
     def ask_broker(self, broker_id: int, topic: str) -> KnownSchema | None:
-        """Return what one broker says. It does not retry."""
+        """Return the schema that one broker reports. It does not retry."""
         request = DescribeSchemasRequest(topics=[topic])
         return _known(topic, self._cluster.request(broker_id, DESCRIBE_SCHEMAS, request).topics)
 
     def _ask(self, topic: str, attempt: int) -> KnownSchema | None:
-        """Ask a leader of the topic, another one at each attempt: it works by the schema. Without
-        any, another broker looks into ZooKeeper."""
+        """Ask a leader of the topic, another one at each attempt: leaders use the schema. Without a
+        leader, any broker reads ZooKeeper for it."""
         leaders = self.leaders(topic)
         if leaders:
             return self.ask_broker(leaders[attempt % len(leaders)], topic)

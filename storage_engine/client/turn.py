@@ -1,8 +1,8 @@
-"""Lets one call at a time into a client that has connections, and its end when it can come.
+"""Lets one call at a time use a client that has connections, and closes it when that is possible.
 
 A call of another thread waits for its turn, or fails with one line where the client is for one
 thread. So does a call in a signal handler that has interrupted another one, and any in the child of
-a fork, where the connections are the parent's. `end` is always possible: what is at work carries it
+a fork, where the connections are the parent's. `end` is always possible: a call at work carries it
 out.
 """
 
@@ -28,7 +28,7 @@ class ClientInUseError(HeadraceError):
 
 
 class Turn:
-    """Of one client, for a `with` block around each call."""
+    """The turns of one client: a `with` block around each of its calls."""
 
     def __init__(self, client: str, end: Callable[[bool], None], *, waits: bool = True) -> None:
         """`end` closes everything; its argument says whether an error has ended the call that
@@ -38,7 +38,7 @@ class Turn:
         self._waits = waits
         self._process = os.getpid()
         self._lock = threading.RLock()
-        # Those of the thread that has the lock, one within the other.
+        # The nested calls of the thread that has the lock.
         self._calls = 0
         self._lent = False
         self.is_ending = False
@@ -90,7 +90,7 @@ class Turn:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """For the user's code that is called in a call: it may use the client."""
+        """Let user code that runs within a call use the client."""
         before, self._lent = self._lent, True
         try:
             yield
@@ -142,7 +142,7 @@ Client = TypeVar("Client", bound=InTurns)
 
 
 def steps_in_turn(turn: Turn, steps: Iterator[Stepped]) -> Iterator[Stepped]:
-    """The same steps, each of them a call: others may come between two of them."""
+    """Yield the same steps, each as a call of its own: other calls may come between."""
     while True:
         with turn:
             try:
@@ -155,7 +155,7 @@ def steps_in_turn(turn: Turn, steps: Iterator[Stepped]) -> Iterator[Stepped]:
 def in_turn(
     method: Callable[Concatenate[Client, Arguments], Result],
 ) -> Callable[Concatenate[Client, Arguments], Result]:
-    """A method of a client that has a `_turn`."""
+    """Make each call of a client's method take a turn of its `_turn`."""
 
     @functools.wraps(method)
     def call(self: Client, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:

@@ -216,9 +216,9 @@ class KafkaError(HeadraceError):
 
 
 class AuthenticationError(KafkaError):
-    """Who asks could not prove who they are, or the other side could not: a wrong password, an
-    unknown certificate authority, a wrong host name. It is final: what is tried again with the same
-    secrets fails again, and may lock an account."""
+    """The client or the broker could not prove its identity: a wrong password, an unknown
+    certificate authority, a wrong host name. It is final: another try with the same secrets fails
+    again, and may lock an account."""
 
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
@@ -266,8 +266,8 @@ class InvalidRecordError(KafkaError):
     code = ErrorCode.INVALID_RECORD
 
     def __init__(self, message: str = "", *, records: Sequence[tuple[int, str]] = ()) -> None:
-        """`records`: the place in the batch, from 0, of each bad record that is named, and what is
-        wrong with it; none where it is the batch that is wrong."""
+        """`records`: the index in the batch, from 0, of each bad record that is reported, with the
+        reason; empty where the batch as a whole is wrong."""
         super().__init__(message)
         self.records = records
 
@@ -313,14 +313,14 @@ class EarlierBatchExpectedError(OutOfOrderSequenceError):
     way. The producer has to send it again, with what comes before it, if anything does."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
-    """One that every client sends again, in order; a sequence that is out of order ends some."""
+    """Every client retries this code, in order; OUT_OF_ORDER_SEQUENCE_NUMBER is fatal to some."""
 
 
 class TooManyProducersError(KafkaError):
-    """A log has as many producers as it may remember; those that it knows go on."""
+    """A log has as many producers as it may remember; the producers that it knows go on."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
-    """One that every client sends again."""
+    """Every client retries this code."""
 
 
 class InvalidProducerEpochError(KafkaError):

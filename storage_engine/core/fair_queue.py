@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 Share = tuple[Hashable, ...]
-"""From the coarsest level to the finest. All shares of a queue have the same number of levels."""
+"""Names from the coarsest level to the finest; all shares of a queue have as many levels."""
 
 FIRST = "brokers that are allowed to act as such"
 """A share of the coarsest level that waits for no other one."""
@@ -37,16 +37,16 @@ class _Node(Generic[Item]):
     def __init__(self) -> None:
         self.used = 0
         self.waiting = 0
-        """Items here and below."""
+        """The number of items that wait here and below."""
         self.taken = 0
-        """Items that were taken and are not done."""
+        """The number of items that were taken and are not done."""
         self.items: deque[tuple[Item, int]] = deque()
-        """Of the finest level, with their sizes."""
+        """The items of a share of the finest level, with their sizes."""
         self.below: dict[Hashable, _Node[Item]] = {}
         self.order: list[tuple[int, int, Hashable]] = []
-        """A heap of what each share below with items had used, and when it was put there."""
+        """A heap of the shares below with items: usage when pushed, serial number, name."""
         self.now = 0
-        """What the share below had used that was next most recently."""
+        """The usage of the share below taken last, never decreasing; new shares begin with it."""
 
 
 class FairQueue(Generic[Item]):
@@ -80,7 +80,7 @@ class FairQueue(Generic[Item]):
         node.items.append((item, size))
 
     def take(self) -> tuple[Share, Item] | None:
-        """The next item; None where none may be taken."""
+        """Return the next item with its share; None where none may be taken."""
         node, share = self._root, []
         while node.order:
             used, _, name = heappop(node.order)
@@ -99,7 +99,7 @@ class FairQueue(Generic[Item]):
         return tuple(share), item
 
     def done(self, share: Share, more: int = 0) -> None:
-        """What was taken is done. `more`: what it has used beside its size."""
+        """End the work on an item of the share. `more`: the item's usage beyond its size."""
         node = self._root
         for level, name in enumerate(share):
             child = node.below[name]
@@ -130,8 +130,8 @@ class FairQueue(Generic[Item]):
         heappush(node.order, (child.used, self._number, name))
 
     def _make_room(self, node: _Node[Item]) -> None:
-        """Forget shares without work where there are many: those first that have no more to make
-        up for."""
+        """Forget idle shares where there are many: if possible only shares that have used no more
+        than a new share is charged."""
         if len(node.below) < self._sweep_at:
             return
         idle = [name for name, each in node.below.items() if not each.waiting and not each.taken]
@@ -147,16 +147,16 @@ def _charge(child: _Node[Item], name: Hashable, size: int) -> None:
 
 
 class SharedRoom:
-    """So many bytes of room."""
+    """A number of bytes that shares divide among themselves."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.used = 0
         self._used_by: dict[Share, int] = {}
-        """By a share, or the coarser levels of one."""
+        """The bytes in use, by share and by each of its coarser levels."""
 
     def take(self, share: Share, size: int) -> bool:
-        """Take so much, if it is there for this share. Anything finds room where nothing is."""
+        """Take bytes; False if the share may not have them. Any size fits while none are used."""
         free = self.most - self.used - size
         if self.used and any(
             self._used_by.get(share[:level], 0) + size > free for level in range(1, len(share) + 1)
@@ -168,10 +168,10 @@ class SharedRoom:
         return True
 
     def give_back(self, share: Share, size: int) -> None:
-        """What was taken is free again."""
+        """Free bytes that the share has taken."""
         self.used -= size
         for level in range(1, len(share) + 1):
-            # One that has nothing is not kept, even if it has taken nothing.
+            # A share without bytes is not kept, even if it took none.
             left = self._used_by.get(share[:level], 0) - size
             if left:
                 self._used_by[share[:level]] = left

@@ -10,7 +10,7 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 
 
 class FeatureLevels(NamedTuple):
-    """Both ends inclusive."""
+    """The supported levels of a feature, both ends inclusive."""
 
     lowest: int
     highest: int
@@ -23,7 +23,7 @@ FEATURES: Mapping[str, FeatureLevels] = MappingProxyType(
     # next epoch (KIP-890); the others do as they always did.
     {TRANSACTION_VERSION: FeatureLevels(2, 2)}
 )
-"""Each is in use at its highest level."""
+"""The features; each is in use at its highest level."""
 
 
 def check_update(name: str, level: int) -> None:

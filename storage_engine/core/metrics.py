@@ -1,4 +1,4 @@
-"""What a broker and its clients count where they work: plain attributes, which a scrape reads.
+"""Counters and histograms of a broker and its clients: plain attributes, which a scrape reads.
 
 Each figure only grows, from the start of the process on. Counting takes an addition or two where
 the work is done, whether anybody reads them or not; to observe a value in a histogram costs one
@@ -24,7 +24,7 @@ SIZE_BYTES = tuple(float(1 << power) for power in range(8, 27, 2))
 
 
 class Histogram:
-    """Invariant: `counts` has one place more than `bounds`, for what is above all of them."""
+    """Invariant: `counts` has one place more than `bounds`, for values above all of them."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -40,7 +40,7 @@ class Histogram:
         self.total += value * times
 
     def add(self, other: "Histogram") -> None:
-        """Count the values of another one with the same bounds, too."""
+        """Add the values of another histogram with the same bounds."""
         assert self.bounds == other.bounds, "they have the same buckets"
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
@@ -67,12 +67,12 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """The codecs of record batches, by their number in a batch's attributes."""
 
 CODEC_BYTE = 22
-"""Where a batch has the byte with its codec, and the bits of it."""
+"""The offset in a batch of the byte with its codec, and the mask of the codec in it."""
 CODEC_BITS = 7
 
 
 class TopicFigures:
-    """One topic on one broker. Of a topic that is deleted here and made again they begin anew."""
+    """One topic on one broker. The figures begin anew when it is deleted and created again."""
 
     __slots__ = (
         "bytes_in",
@@ -93,10 +93,10 @@ class TopicFigures:
         self.bytes_out = 0
         """Bytes of answers to consumers."""
         self.produces = 0
-        """Appends of one partition each, and so with the next three."""
+        """Appends to one partition each; the next three count per partition, too."""
         self.failed_produces = 0
         self.fetches = 0
-        """Reads for consumers, not those of followers."""
+        """Reads for consumers, not for followers."""
         self.failed_fetches = 0
         self.replicated_in = 0
         """Bytes that a leader has sent this follower."""
@@ -104,15 +104,15 @@ class TopicFigures:
         """Bytes that this leader has sent to followers."""
 
     def appended(self, attributes: int, size: int, records: int) -> None:
-        """`attributes`: of the first batch."""
+        """Count an append of `size` bytes. `attributes`: the first batch's."""
         self.bytes_in[attributes & CODEC_BITS] += size
         self.records_in += records
         self.produces += 1
 
 
 class FiguresByTopic:
-    """The figures of the topics that have a replica on one broker: those of a topic end with its
-    last replica there, whether anybody reads them or not."""
+    """The figures of the topics that have a replica on one broker. A topic's figures end with its
+    last replica there, whether they were read or not."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, TopicFigures] = {}
@@ -121,7 +121,7 @@ class FiguresByTopic:
         """The sums over topics that have no replica here any more: sums never fall."""
 
     def join(self, topic: str) -> TopicFigures:
-        """One more replica of the topic is here."""
+        """Count one more replica of the topic here, and return the topic's figures."""
         self._replicas[topic] = self._replicas.get(topic, 0) + 1
         return self.by_name.setdefault(topic, TopicFigures())
 
@@ -137,7 +137,7 @@ class FiguresByTopic:
 
 
 VERSIONS_MAX = 64
-"""More than any API has."""
+"""More versions than any API has."""
 
 
 class RequestFigures:
@@ -149,7 +149,7 @@ class RequestFigures:
         self.counts = [0] * VERSIONS_MAX
         """The number of requests by version."""
         self.times = Histogram(LATENCY_NS)
-        """From when a request was taken up to when its answer was handed over, in nanoseconds."""
+        """Times from the start of a request to the hand-over of its answer, in nanoseconds."""
         self.sample_mask = 0
         """Requests are timed whose number has none of these bits. Invariant: one less than a power
         of two."""
@@ -160,12 +160,12 @@ class RequestFigures:
 
     @property
     def weight(self) -> int:
-        """One of so many requests is timed, and counts for all of them."""
+        """The number of requests of which one is timed, and counts for all."""
         return self.sample_mask + 1
 
     def answered(self, begun_ns: int, count: int) -> None:
-        """A request that was taken up at that time is answered. `count`: for so many it counts, by
-        the weight of the time when it was taken up."""
+        """Record the time of a request that was started at `begun_ns`. `count`: the number of
+        requests for which it counts, which is `weight` at its start."""
         took_ns = self.now_ns() - begun_ns
         # As `Histogram.observe`, without a call for each request.
         times = self.times
@@ -232,12 +232,12 @@ class ClientFigures:
         self.batch_bytes.observe(size)
 
     def read(self, records: int, size: int) -> None:
-        """Batches of one partition have come."""
+        """Count batches of one partition that a fetch has brought."""
         self.records_read += records
         self.bytes_read += size
 
     def add(self, other: "ClientFigures") -> None:
-        """Count for the other one, too."""
+        """Add the figures of another client."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in HISTOGRAMS:

@@ -222,27 +222,27 @@ class MetadataStore(Protocol):
 
     @property
     def session_password(self) -> bytes:
-        """What closes the present session, together with its id; empty when there is none."""
+        """The password that closes the present session, with its id; empty without a session."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process, as others of its machine can find it again."""
+    """A process, as other processes of its machine can identify it."""
 
     boot_id: str
     """The id that the kernel gave itself when it started."""
     pid_namespace: int
     """The namespace in which `pid` is a number of this process."""
     time_namespace: int
-    """The namespace whose clock `start_ticks` is of; 0 where the kernel has none."""
+    """The namespace whose clock counts `start_ticks`; 0 where the kernel has none."""
     pid: int
     start_ticks: int
     """When the process started, in the kernel's ticks since its own start."""
 
 
 class OpenProcess(Protocol):
-    """One process, whichever gets its number afterwards."""
+    """One process, even if another one gets its pid afterwards."""
 
     @property
     def start_ticks(self) -> int:
@@ -261,11 +261,11 @@ class OpenProcess(Protocol):
 class Processes(Protocol):
     @property
     def own(self) -> ProcessIdentity | None:
-        """This process; None where the system does not say who it is."""
+        """This process; None where the system does not report its identity."""
         ...
 
     def open(self, pid: int) -> OpenProcess | None:
-        """The process that has this number now; None where it can't be watched."""
+        """Return the process that has this pid now; None where it can't be watched."""
         ...
 
 
@@ -274,13 +274,13 @@ class PortAnswer(enum.Enum):
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
-    """Nobody listens there, it says."""
+    """No process listens on the port."""
     SILENT = "silent"
-    """Not within the time, or the network has failed."""
+    """No answer came in time, or the network has failed."""
 
 
 class PeerPorts(Protocol):
-    """What the kernels of other brokers' machines say of their ports."""
+    """The ports of other brokers, as the kernels of their machines answer for them."""
 
     def on_closed(self, listener: Callable[[Endpoint], None]) -> None:
         """Call whenever another broker's kernel has ended a connection of this broker's to it."""

@@ -45,7 +45,7 @@ def escaped(name: str) -> str:
 
 
 def unescaped(znode_name: str) -> str | None:
-    """None for what no name looks like when it is escaped."""
+    """Return the name; None for a text that `escaped` makes of no name."""
     try:
         name = unquote(znode_name, errors="strict")
     except UnicodeDecodeError:

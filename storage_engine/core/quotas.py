@@ -1,5 +1,5 @@
-"""Quotas: how much a user, a client id or an address may take. The most exact one counts, and says
-with whom the client shares it (KIP-55):
+"""Quotas: how much a user, a client id or an address may use. The most specific quota applies, and
+defines with whom the client shares it (KIP-55):
 
     /config/users/<user>/clients/<client-id>            both by name: this pair
     /config/users/<user>/clients/<default>              this pair
@@ -11,9 +11,9 @@ with whom the client shares it (KIP-55):
     /config/clients/<default>                           all users of this client id
 
 A rate is credit that grows with time up to a bound. Kafka takes the average over a window of 11 s
-instead, and forgets what is older: a client begins with ten seconds' worth at once, and who sends
-more than a window's worth in one request never pays for all of it. Credit holds the rate over any
-time, but for one burst. Source: KIP-13, KIP-55, KIP-124, KIP-219, KIP-546, KIP-599, KIP-612.
+instead, and forgets what is older: a client begins with ten seconds' worth at once, and one that
+sends more than a window's worth in one request never pays for all of it. Credit holds the rate over
+any time, but for one burst. Source: KIP-13, KIP-55, KIP-124, KIP-219, KIP-546, KIP-599, KIP-612.
 """
 
 import enum
@@ -26,22 +26,22 @@ from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.printable import escaped, unescaped
 
 DEFAULT = ""
-"""No name is empty."""
+"""The name of the default entity: no other name is empty."""
 
 _DEFAULT_ZNODE = "<default>"
-"""No name looks so in ZooKeeper, since `<` is escaped there."""
+"""No other name has this form in ZooKeeper, since `<` is escaped there."""
 
 USER = "user"
 CLIENT_ID = "client-id"
 IP = "ip"
 
 NAME_MAX = 255
-"""The name of a znode; longer ones would be refused late, by ZooKeeper."""
+"""The most characters of a znode's name: ZooKeeper would refuse longer ones late."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class QuotaEntity:
-    """None: that part does not matter. DEFAULT: any name without a quota of its own."""
+    """An owner of quotas. None: the part is irrelevant; DEFAULT: names without their own quota."""
 
     user: str | None = None
     client_id: str | None = None
@@ -49,8 +49,8 @@ class QuotaEntity:
 
     @classmethod
     def of_request(cls, parts: Iterable[tuple[str, str | None]]) -> "QuotaEntity":
-        """`parts`: type and name as in a request; None is the default. KafkaError says what is
-        wrong."""
+        """Return the entity of `parts`, type and name as in a request; None is the default.
+        KafkaError gives the reason for a refusal."""
         found: dict[str, str] = {}
         for kind, name in parts:
             if kind not in (USER, CLIENT_ID, IP):
@@ -75,7 +75,7 @@ class QuotaEntity:
 
     @property
     def path(self) -> str:
-        """Below /config, as in notifications: users/alice/clients/app."""
+        """The path below /config, as in notifications: users/alice/clients/app."""
         if self.ip is not None:
             return f"ips/{_znode_name(self.ip)}"
         clients = None if self.client_id is None else f"clients/{_znode_name(self.client_id)}"
@@ -86,7 +86,7 @@ class QuotaEntity:
 
     @classmethod
     def parse(cls, path: str) -> "QuotaEntity | None":
-        """None for a path of another kind."""
+        """Return the entity of a path below /config; None for a path of another kind."""
         match path.split("/"):
             case ["users", user]:
                 entity = cls(user=_name(user))
@@ -98,7 +98,7 @@ class QuotaEntity:
                 entity = cls(ip=_name(ip))
             case _:
                 return None
-        # A name that nobody would escape like that is no name.
+        # A name that is escaped in another way than `path` does it is refused.
         return entity if entity != cls() and entity.path == path else None
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ def _invalid_filter(reason: str) -> KafkaError:
 
 
 class QuotaKey(enum.Enum):
-    """Each with its unit."""
+    """The kinds of quotas, with their names in ZooKeeper."""
 
     PRODUCED = "producer_byte_rate"
     """Bytes of Produce requests a second."""
@@ -133,13 +133,13 @@ class QuotaKey(enum.Enum):
     MUTATIONS = "controller_mutation_rate"
     """Partitions that are created or deleted a second."""
     CONNECTIONS = "connection_creation_rate"
-    """New connections a second, of an address."""
+    """New connections a second from an address."""
 
 
 _OF_USERS = (QuotaKey.PRODUCED, QuotaKey.CONSUMED, QuotaKey.REQUESTS, QuotaKey.MUTATIONS)
 _OF_IPS = (QuotaKey.CONNECTIONS,)
 _WHOLE = (QuotaKey.PRODUCED, QuotaKey.CONSUMED, QuotaKey.CONNECTIONS)
-"""Kafka takes whole numbers for these."""
+"""The kinds for which Kafka accepts whole numbers only."""
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -148,7 +148,7 @@ Quotas = Mapping[QuotaKey, float]
 
 
 def checked(entity: QuotaEntity, name: str, value: float) -> QuotaKey:
-    """The key called `name` where `value` may be its bound for the entity; KafkaError that says
+    """Return the key called `name` if `value` may be its bound for the entity; KafkaError names
     what may be set."""
     allowed = _OF_USERS if entity.ip is None else _OF_IPS
     key = next((key for key in allowed if key.value == name), None)
@@ -176,13 +176,13 @@ def _problem(key: QuotaKey, value: float) -> str | None:
 
 
 def setting_of(key: QuotaKey, value: float) -> str:
-    """As Kafka writes it."""
+    """Return the value's text in ZooKeeper, as Kafka writes it."""
     return str(int(value)) if key in _WHOLE else repr(value)
 
 
 def quotas_in(settings: Mapping[str, str]) -> tuple[dict[QuotaKey, float], list[str]]:
-    """The quotas among the settings of an entity in ZooKeeper, where other things may stand, such
-    as a user's credentials; and a line for each that can't be read."""
+    """Return the quotas among an entity's settings in ZooKeeper, which may have others, such as a
+    user's credentials; and a line for each quota that can't be parsed."""
     quotas: dict[QuotaKey, float] = {}
     problems: list[str] = []
     for key in QuotaKey:
@@ -216,7 +216,7 @@ Part = tuple[str, MatchType, str | None]
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """`is_strict`: an entity has no parts but those named."""
+    """A filter of entities. `is_strict`: an entity has no other parts than the filter."""
 
     parts: tuple[Part, ...]
     is_strict: bool
@@ -225,7 +225,7 @@ class QuotaFilter:
     def of_request(
         cls, parts: Iterable[tuple[str, int, str | None]], *, is_strict: bool
     ) -> "QuotaFilter":
-        """KafkaError says what is wrong."""
+        """Return the filter of a request; KafkaError gives the reason for a refusal."""
         checked: list[Part] = []
         for kind, match_type, name in parts:
             if kind not in (USER, CLIENT_ID, IP):
@@ -253,32 +253,32 @@ class QuotaFilter:
 
 
 def _matches(match: MatchType, wanted: str | None, name: str | None) -> bool:
-    """`name` None: the default's."""
+    """`name` None: the default entity."""
     if match is MatchType.ANY:
         return True
     return name == wanted if match is MatchType.EXACT else name is None
 
 
 CACHED_MAX = 10_000
-"""Clients choose their ids, so what is kept for each of them needs a bound."""
+"""The most cached limits: clients choose their ids, so they need a bound."""
 
 
 class Sharing(NamedTuple):
-    """Who shares a bound; an empty name: all of them."""
+    """The clients that share a bound, by their names; an empty name: all."""
 
     user: str
     client_id: str
 
 
 class Limit(NamedTuple):
-    """A bound in units a second, and those who share it."""
+    """A bound in units a second, and the clients that share it."""
 
     bound: float
     sharing: Sharing
 
 
 class ClientQuotas:
-    """By entity; empty until somebody sets one."""
+    """The quotas by entity; empty until one is set."""
 
     def __init__(self) -> None:
         self._of: dict[QuotaEntity, Quotas] = {}
@@ -302,7 +302,7 @@ class ClientQuotas:
         return self._keys
 
     def limit(self, key: QuotaKey, user: str, client_id: str) -> Limit | None:
-        """What bounds this client; None when nothing does."""
+        """Return the client's quota of this kind; None: unlimited."""
         if key not in self._keys:
             return None
         asked = (key, user, client_id)
@@ -316,7 +316,7 @@ class ClientQuotas:
         return limit
 
     def limit_of_ip(self, ip: str) -> float | None:
-        """New connections a second; None when nothing bounds them."""
+        """Return the most new connections a second from the address; None: unlimited."""
         for name in (ip, DEFAULT):
             bound = self._of.get(QuotaEntity(ip=name), {}).get(QuotaKey.CONNECTIONS)
             if bound is not None:
@@ -346,35 +346,35 @@ class ClientQuotas:
 
 
 class TokenBucket:
-    """Begins full."""
+    """Credit that grows with time up to a bound; a new bucket is full."""
 
     __slots__ = ("_at_ms", "_burst_s", "_tokens", "rate")
 
     def __init__(self, rate: float, burst_s: float, now_ms: int) -> None:
-        """`rate`: tokens a second, above 0; `burst_s`: seconds' worth of it that are saved."""
+        """`rate`: tokens a second, above 0; `burst_s`: the most seconds' worth that is saved."""
         self.rate = rate
         self._burst_s = burst_s
         self._tokens = rate * burst_s
         self._at_ms = now_ms
 
     def change_rate(self, rate: float, now_ms: int) -> None:
-        """What was saved or is owed stays the same number of seconds."""
+        """Change the rate; credit or debt stays the same number of seconds' worth."""
         self._fill(now_ms)
         self._tokens *= rate / self.rate
         self.rate = rate
 
     def take(self, tokens: float, now_ms: int) -> None:
-        """Takes them even where there are not as many: the next ones wait for it."""
+        """Take the tokens even where there are fewer: the next request waits for the debt."""
         self._fill(now_ms)
         self._tokens -= tokens
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until there is credit; 0 while there is."""
+        """Return the time until the debt is paid; 0 without debt."""
         self._fill(now_ms)
         return 0 if self._tokens >= 0 else int(-self._tokens / self.rate * 1000) + 1
 
     def is_full(self, now_ms: int) -> bool:
-        """Whether it is as a new one."""
+        """Whether the bucket is as full as a new one."""
         self._fill(now_ms)
         return self._tokens >= self.rate * self._burst_s
 
@@ -388,23 +388,22 @@ class TokenBucket:
 Who = TypeVar("Who", bound=Hashable)
 
 KEPT_MAX = 10_000
-"""Clients choose their ids. Whoever makes more than these is served, and those who were away for
-longest begin anew."""
+"""The most buckets: clients choose their ids. Beyond that, clients idle for longest begin anew."""
 
 
 class Usage(Generic[Who]):
-    """What is used of one kind. Who has all credit is not kept."""
+    """The usage of one kind of quota. Clients with full credit are forgotten."""
 
     def __init__(self, burst_s: float) -> None:
         self._burst_s = burst_s
         self._buckets: dict[Who, TokenBucket] = {}
-        """In the order of their last use."""
+        """The buckets in the order of their last use."""
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def take(self, who: Who, bound: float, amount: float, now_ms: int) -> int:
-        """Counts `amount` against `bound`; then how long `who` has to wait, in ms."""
+        """Charge `amount` to `who`, and return how long it has to wait, in ms."""
         bucket = self._buckets.pop(who, None)
         if bucket is None:
             bucket = TokenBucket(bound, self._burst_s, now_ms)
@@ -416,7 +415,7 @@ class Usage(Generic[Who]):
         return bucket.wait_ms(now_ms)
 
     def _forget(self, now_ms: int) -> None:
-        """Two of the oldest at most: each call adds one."""
+        """Forget at most two of the oldest buckets: each call of `take` adds one."""
         for _ in range(2):
             oldest = next(iter(self._buckets))
             is_crowded = len(self._buckets) > KEPT_MAX

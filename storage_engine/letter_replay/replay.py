@@ -55,7 +55,7 @@ class LetterReplay:
     def __init__(
         self, cluster: Cluster, topic: str, selection: LetterSelection, *, limit: int | None = None
     ) -> None:
-        """`limit`: of the letters that are sent back; the first of each partition in turn."""
+        """`limit`: the most letters to send back, from the first on, partition by partition."""
         self._cluster = cluster
         self._topic = topic
         self._selection = selection
@@ -70,7 +70,7 @@ class LetterReplay:
         )
 
     def survey(self) -> Survey:
-        """Reads all that waits, and writes nothing. KafkaError when a topic of origin is gone."""
+        """Read all waiting letters; write nothing. KafkaError when a topic of origin is gone."""
         survey = Survey()
         for tp in self._partitions:
             for records in self._read(tp, self._ends[tp]):
@@ -82,8 +82,8 @@ class LetterReplay:
         return survey
 
     def run(self, survey: Survey, on_progress: Progress) -> int:
-        """Sends back what `survey` has selected; how many. ConcurrentReplayError: what was reported
-        is sent, and no more."""
+        """Send back the letters that `survey` has selected; return their number. At a
+        ConcurrentReplayError only the letters reported to `on_progress` have been sent."""
         sent = 0
         for tp, last in survey.last_selected.items():
             for records in self._read(tp, last + 1):
@@ -99,7 +99,7 @@ class LetterReplay:
         return mask if self._limit is None else first_of(mask, self._limit - selected)
 
     def _read(self, tp: TopicPartition, end_offset: int) -> Iterator[DecodedRecords]:
-        """What waits below `end_offset`, in pieces of about a mebibyte."""
+        """Yield the waiting letters below `end_offset`, in pieces of about a mebibyte."""
         first = self._cluster.list_offsets({tp: EARLIEST})[tp]
         start = max(first, self._done.get(self._key(tp), -1) + 1)
         if start >= end_offset:
@@ -141,7 +141,7 @@ class LetterReplay:
     def _destinations(
         self, tp: TopicPartition, records: DecodedRecords, letters: Letters, mask: Mask
     ) -> Iterator[tuple[TopicPartition, Mapping[str, pa.Array]]]:
-        """Where each letter goes: the partition of its origin if there still is one."""
+        """Yield the rows by destination: the partition of their origin if there still is one."""
         rows = {"values": records.values, "keys": records.keys, "headers": records.headers}
         kept = np.flatnonzero(~mask)
         if len(kept):
@@ -159,11 +159,11 @@ class LetterReplay:
                 yield TopicPartition(topic, int(place)), _taken(rows, chosen)
 
     def _key(self, tp: TopicPartition) -> TopicPartition:
-        """The topic as a source; a topic that was created again is another source."""
+        """Return the key for origins; a topic that was created again is another source."""
         return TopicPartition(self._source, tp.partition)
 
     def _ask_done(self) -> dict[TopicPartition, int]:
-        """By source partition; also of topics of the same name before."""
+        """Return the last offset done by source partition, also of earlier topics of the name."""
         joined = self._batches.join(0, timeout_ms=TIMEOUT_MS)
         if isinstance(joined, MicroBatchMember):
             self._batches.abort([joined.id])

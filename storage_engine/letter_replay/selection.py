@@ -68,11 +68,11 @@ class Survey:
     waiting: int = 0
     selected: int = 0
     without_origin: int = 0
-    """Letters that nobody can send back."""
+    """The number of letters without an origin, which can't be sent back."""
     last_selected: dict[TopicPartition, int] = field(default_factory=dict)
     """By partition of the dead-letter topic, the offset of the last selected letter."""
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How many are selected, by topic of origin and reason."""
+    """The number of selected letters by topic of origin and reason."""
 
     def count(self, tp: TopicPartition, offsets: pa.Array, letters: Letters, mask: Mask) -> None:
         """Count letters of one partition, in their order."""

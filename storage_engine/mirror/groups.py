@@ -24,15 +24,15 @@ DEADLINE_MS = 5_000
 """The timeout of each request: a coordinator that is away must not stop the copying for long."""
 
 LOOK_AGAIN_MS = 3_600_000
-"""At a group that has not moved: brokers forget offsets that nobody commits for a week
-(offsets.retention.minutes)."""
+"""The interval for groups whose offsets do not move: brokers forget offsets that are not committed
+for a week (offsets.retention.minutes)."""
 
 _SIMPLE = ""
 """The protocol of a group that only stores offsets."""
 
 
 class SyncedGroup(NamedTuple):
-    """What one round has done for a group."""
+    """A group whose offsets one round has moved."""
 
     source: str
     group: str
@@ -41,7 +41,7 @@ class SyncedGroup(NamedTuple):
 
 
 class MirroredGroups:
-    """The groups whose whole name matches."""
+    """The groups whose whole name matches the pattern."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class MirroredGroups:
         self._report = report
         self._target = target
         self._sources = sources
-        # What each was moved to the last time, and until when that need not be asked for again.
+        # By group: the offsets it was moved to last, and until when they need no comparison.
         self._known: dict[tuple[str, str], tuple[dict[TopicPartition, int], int]] = {}
 
     def sync(self) -> list[SyncedGroup]:
@@ -113,7 +113,7 @@ class MirroredGroups:
     def _translated(
         self, source: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """By partition of the target; of those that are copied, and have been at all."""
+        """Return offsets by target partition, for partitions of which something was copied."""
         found = {}
         for tp, offset in offsets.items():
             copy = self._mirror.copy_of(source, tp)
@@ -123,6 +123,6 @@ class MirroredGroups:
         return found
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         for cluster in (self._target, *self._sources.values()):
             cluster.close()

@@ -217,7 +217,7 @@ class Mirror(Closing):
             self._read_on(name, before)
 
     def _make_topics(self, plan: Plan, wanted: Mapping[str, int]) -> dict[str, UUID]:
-        """The ids of all topics of the target."""
+        """Create the topics and partitions that the target lacks; return all topics' ids."""
         view = self._target.metadata(wanted)
         present = {name: len(topic.partitions) for name, topic in view.topics.items()}
         create, grow = missing_partitions(wanted, present)
@@ -371,11 +371,11 @@ class Mirror(Closing):
         return sum(source.skipped for source in self._sources.values())
 
     def copy_of(self, source: str, tp: TopicPartition) -> Copy | None:
-        """None for a partition that is not copied."""
+        """Return the copy of a source's partition; None for one that is not copied."""
         return self._copies.get((source, tp))
 
     def ends(self) -> dict[Copy, int]:
-        """Where the sources end now."""
+        """Return the present ends of the sources' partitions."""
         return self._by_copy({name: source.ends() for name, source in self._sources.items()})
 
     def _by_copy(self, ends: Mapping[str, Mapping[TopicPartition, int]]) -> dict[Copy, int]:
@@ -392,7 +392,7 @@ class Mirror(Closing):
         )
 
     def lags(self) -> list[TopicLag]:
-        """By source and topic."""
+        """Return the lags by source and topic."""
         rows: dict[tuple[str, str, str], list[int]] = {}
         ends = {name: source.known_ends() for name, source in self._sources.items()}
         for copy, end in self._by_copy(ends).items():

@@ -78,7 +78,7 @@ class TopicSelection:
         return bool(self.include.fullmatch(topic)) and not excluded
 
     def name_in_target(self, source: str, topic: str) -> str:
-        """ConfigError when it is none."""
+        """Return the topic's name in the target; ConfigError for an illegal name."""
         name = self.target_name.format(source=source, topic=topic)
         if (problem := topic_name_problem(name)) is not None:
             raise ConfigError(f"topic '{topic}' of {source} can't be copied: {problem}")
@@ -89,9 +89,9 @@ class Plan:
     """Topics of the sources and their names in the target."""
 
     def __init__(self, selection: TopicSelection, topics: Mapping[str, Iterable[str]]) -> None:
-        """`topics`: by source, all that it has. ConfigError when two would be one in the target."""
+        """`topics`: all topics by source. ConfigError when two would be one in the target."""
         self.names: dict[tuple[str, str], str] = {}
-        """By source and topic."""
+        """The names in the target by source and topic."""
         origins: dict[str, tuple[str, str]] = {}
         for source, names in topics.items():
             for topic in sorted(filter(selection.selects, names)):

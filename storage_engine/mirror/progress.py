@@ -22,7 +22,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.offsets import OffsetMap, OffsetRun, joined, slot_of
 
 Row = tuple[bytes, bytes]
-"""Key and value of a record of the topic."""
+"""Key and value of a record of the progress topic."""
 
 
 class Copy(NamedTuple):
@@ -54,7 +54,7 @@ class PartitionProgress:
 
 
 class Moved(NamedTuple):
-    """What one transaction has done for a partition."""
+    """The progress that one transaction makes in a partition."""
 
     next_offset: int
     runs: list[OffsetRun]
@@ -62,23 +62,23 @@ class Moved(NamedTuple):
 
 
 class MirrorProgress:
-    """All records of the topic of the progress, by partition."""
+    """The contents of the progress topic, by copied partition."""
 
     def __init__(self) -> None:
         self._partitions: dict[Copy, PartitionProgress] = {}
 
     def of(self, copy: Copy, ids: TopicIds) -> PartitionProgress | None:
-        """None where nothing of these topics was copied yet."""
+        """Return the progress; None where nothing of these topics was copied yet."""
         found = self._partitions.get(copy)
         return found if found is not None and found.ids == ids else None
 
     def begin(self, copy: Copy, ids: TopicIds, next_offset: int) -> PartitionProgress:
-        """Begin a partition anew; what was known of other topics of these names is forgotten."""
+        """Begin a partition anew; the progress of earlier topics of these names is forgotten."""
         made = self._partitions[copy] = PartitionProgress(ids, next_offset)
         return made
 
     def load(self, rows: Iterable[Row]) -> None:
-        """The records of the topic in their order."""
+        """Apply the records of the progress topic, in their order."""
         for key, value in rows:
             copy, slotted = _read_key(key)
             body = _document(value)
@@ -93,7 +93,7 @@ class MirrorProgress:
                 raise _foreign(value) from error
 
     def rows(self, moved: Mapping[Copy, Moved]) -> Iterator[Row]:
-        """The records to write with a transaction; nothing changes here."""
+        """Yield the records to write with a transaction; nothing changes here."""
         for copy, (next_offset, runs) in moved.items():
             known = self._partitions[copy]
             ids = {"source_id": known.ids.source, "target_id": known.ids.target}
@@ -115,7 +115,7 @@ class MirrorProgress:
                 known.runs.put(known.runs.count + 1, run)
 
     def target_end(self, copy: Copy) -> int:
-        """No record that is copied from now on lies before it in the target."""
+        """Return an offset of the target before which no later copied record lies."""
         return self._partitions[copy].runs.target_end
 
     def translate(self, copy: Copy, offset: int) -> int | None:
@@ -151,7 +151,7 @@ def _read_key(key: bytes) -> tuple[Copy, bool]:
 
 
 def _encoded(fields: Mapping[str, str | int | list[int]]) -> bytes:
-    """The same fields are the same bytes: compaction compares keys."""
+    """Encode fields; equal fields have equal bytes, since compaction compares keys."""
     return json.dumps(fields, separators=(",", ":")).encode()
 
 

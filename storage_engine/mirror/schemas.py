@@ -34,7 +34,7 @@ _Topics = tuple[str, str, str]
 
 
 class MirroredSchemas:
-    """What is known of the topics that are copied."""
+    """The schemas of the topics that are copied, in the sources and in the target."""
 
     def __init__(self, target: Cluster, sources: Mapping[str, Cluster], report: Tell) -> None:
         self._target = target
@@ -44,8 +44,8 @@ class MirroredSchemas:
         self._known: dict[_Topics, tuple[TopicIds, TypedTarget | None]] = {}
 
     def settings_for_target(self, topic: str, settings: dict[str, str]) -> dict[str, str]:
-        """The settings that a topic of the target is made with: without a schema where the cluster
-        knows none."""
+        """Return the settings to create a topic of the target with: without a schema where the
+        cluster supports none."""
         if SCHEMA_SETTING not in settings or _knows_schemas(self._target):
             return settings
         self._report(
@@ -54,7 +54,7 @@ class MirroredSchemas:
         return {name: value for name, value in settings.items() if name != SCHEMA_SETTING}
 
     def refresh(self, copied: Mapping[Copy, TopicIds]) -> None:
-        """Learn of the topics that are new since. ConfigError when the target has a topic with
+        """Compare the schemas of topics that are new. ConfigError when the target has a topic with
         another schema."""
         before, self._known = self._known, {}
         for copy, ids in copied.items():
@@ -67,12 +67,12 @@ class MirroredSchemas:
             self._known[topics] = known
 
     def target_of(self, copy: Copy) -> TypedTarget | None:
-        """What typed batches are copied for; None for a partition that is copied as records."""
+        """Return the target of typed batches; None for a partition that is copied as records."""
         return self._known[_topics(copy)][1]
 
     def bring_later(self, copy: Copy) -> None:
-        """Bring the versions that the source has got since. UnknownSchemaVersionError when it tells
-        of none within the cluster's deadline."""
+        """Bring the versions that the source has added since. UnknownSchemaVersionError when it
+        reports none within the cluster's deadline."""
         topics = _topics(copy)
         ids, known = self._known[topics]
         assert known is not None, "records have no version"
@@ -92,7 +92,7 @@ class MirroredSchemas:
                     " no broker tells of"
                 )
             )
-        # Somebody else may have altered the target's meanwhile.
+        # Somebody else may have altered the target's schema meanwhile.
         ours = self._of_target.refresh(target)
         schema = known.schema if ours is None else ours.schema
         self._known[topics] = ids, self._brought(topics, found, known.topic_id, schema)
@@ -114,7 +114,7 @@ class MirroredSchemas:
     def _brought(
         self, topics: _Topics, theirs: KnownSchema, topic_id: UUID, ours: TopicSchema
     ) -> TypedTarget:
-        """Add what the target lacks of the source's versions. Only those of the source count from
+        """Add the source's versions that the target lacks. Only the source's versions count from
         then on: the target's own later ones have the same numbers as the source's next."""
         source, topic, target = topics
         count = min(len(ours.versions), len(theirs.schema.versions))
@@ -136,7 +136,7 @@ def _topics(copy: Copy) -> _Topics:
 
 
 def _knows_schemas(cluster: Cluster) -> bool:
-    """Whether its brokers serve DescribeSchemas: Kafka's do not."""
+    """Whether the cluster's brokers serve DescribeSchemas: Kafka's do not."""
     deadline = Deadline.after(cluster.deadline_ms)
     connection = cluster.take(next(iter(cluster.view.brokers)), deadline)
     try:

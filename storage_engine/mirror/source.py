@@ -30,14 +30,14 @@ ANSWER_MS = 5_000
 """A source none of whose brokers answers within this time is away."""
 
 AWAY_MS = 15_000
-"""It is not asked again for so long."""
+"""How long a source that is away is not asked again."""
 
 READ_COMMITTED = "read_committed"
 
 FETCH_BYTES = 4 << 20
 
 Tell = Callable[[str], None]
-"""Takes a line for the operator."""
+"""Prints a line for the operator."""
 
 
 class SourceShrunkError(HeadraceError):
@@ -45,7 +45,7 @@ class SourceShrunkError(HeadraceError):
 
 
 class MirrorSource:
-    """`name` is how the operator calls it."""
+    """A cluster to copy from; `name` is the operator's name for it."""
 
     def __init__(self, name: str, cluster: Cluster, report: Tell) -> None:
         self.name = name
@@ -98,7 +98,7 @@ class MirrorSource:
             raise error
 
     def starts(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Their first offsets."""
+        """Return the first offsets of the partitions."""
         return self.cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def ends(self) -> dict[TopicPartition, int]:

@@ -13,7 +13,7 @@ from storage_engine.core.typed.bounded_json import MAX_SCHEMA_BYTES
 from storage_engine.tools.errors import UsageError
 
 _FILE_NAME = re.compile(r"[^\s{\[]\S*(/\S*|\.(avsc|avro|json|ddl|sql|txt))|/\S*")
-"""What can only be meant as a file: no column is defined without a space."""
+"""Texts that can only be meant as a file: no column is defined without a space."""
 
 BOOTSTRAP_HELP = (
     "brokers to connect to first, as HOST:PORT[,HOST:PORT…]; the command fails when none of them "
@@ -111,7 +111,7 @@ def schema_text(given: str) -> str:
     except OSError as error:
         raise UsageError(f"--schema {given}: can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        # Also of a character that the limit cuts.
+        # Also for a character that the limit cuts.
         raise UsageError(
             f"--schema {given}: is no text in UTF-8 of at most {MAX_SCHEMA_BYTES // 1024} KiB"
         ) from None
@@ -129,7 +129,7 @@ def add_conf(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def pairs(conf: Iterable[str]) -> dict[str, str]:
-    """The settings of `--conf`; UsageError for one that is none."""
+    """Return the settings of `--conf`; UsageError for a text of another form."""
     found = {}
     for text in conf:
         key, equals, value = text.partition("=")

@@ -34,8 +34,7 @@ def file_settings(path: Path | None) -> dict[str, str]:
 
 
 def security_in(config: Path | None) -> ClientSecurity | None:
-    """How `config` says that connections are encrypted and log in; None without a file. ConfigError
-    names the file."""
+    """Return the security settings in `config`; None without a file. ConfigError names the file."""
     return None if config is None else _parsed(config)[2]
 
 

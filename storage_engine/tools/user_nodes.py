@@ -31,7 +31,7 @@ class UserNodesError(HeadraceError):
 
 
 def credentials_of(password: str, mechanisms: Iterable[ScramMechanism]) -> dict[str, str]:
-    """What is kept of a password, by the names of the mechanisms."""
+    """Return the credentials that are stored for a password, by the names of the mechanisms."""
     return {
         mechanism.value: ScramCredential.of_password(
             mechanism, password, salt=os.urandom(SALT_BYTES), iterations=ITERATIONS
@@ -41,7 +41,7 @@ def credentials_of(password: str, mechanisms: Iterable[ScramMechanism]) -> dict[
 
 
 class UserNodes:
-    """/config/users."""
+    """The SCRAM users below /config/users."""
 
     def __init__(self, client: KazooClient, access: ZooKeeperAccess) -> None:
         self._client = client
@@ -50,7 +50,7 @@ class UserNodes:
     @classmethod
     @contextlib.contextmanager
     def connected(cls, hosts: str, access: ZooKeeperAccess) -> Iterator["UserNodes"]:
-        """UserNodesError says what ZooKeeper has against it."""
+        """Connect for a `with` block; UserNodesError has the reason of a failure."""
         handler = EncryptingHandler(access.tls)
         client = KazooClient(hosts=hosts, handler=handler, **access.client_options())
         try:
@@ -74,8 +74,8 @@ class UserNodes:
         return self._client.exists(_path(user)) is not None
 
     def set(self, user: str, credentials: Mapping[str, str]) -> None:
-        """Adds credentials, or replaces those of the same mechanisms; what else stands there
-        stays."""
+        """Add credentials, or replace the ones of the same mechanisms; other settings of the user
+        stay."""
         path = _path(user)
         self._client.ensure_path("/config/users", acl=self._access.acl_of(path))
         for _ in range(_TRIES):

@@ -9,7 +9,7 @@ from storage_engine.core.settings.zookeeper_settings import ZooKeeperTls
 
 
 def load_zookeeper_tls(file: Path) -> ssl.SSLContext | None:
-    """None where the file does not ask for TLS. ConfigError names the file."""
+    """Return the TLS context that a file asks for; None without TLS. ConfigError names the file."""
     texts = read_properties(file)
     try:
         tls = ZooKeeperTls.of_texts(texts)

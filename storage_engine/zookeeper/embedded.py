@@ -4,11 +4,11 @@ The child outlives its parent and holds none of its descriptors; `stop` or SIGTE
 starts in 0.3 s with 60 MiB, because log4j is left off the class path. Where no Java is found, the
 error is one line, with the remedy.
 
-With `ServerTls` it has one port, for TLS, and serves those alone whose certificate it trusts: who
-else reaches a ZooKeeper can end everybody's session.
+With `ServerTls` it has one port, for TLS, and serves only clients whose certificate it trusts:
+anybody who reaches a ZooKeeper can end all sessions.
 
 Files in the data directory, all for their owner alone: `zoo.cfg`, `zookeeper.pid`, `zookeeper.log`
-(what the JVM itself has to say; the last run's is `zookeeper.log.1`), `version-2/` (ZooKeeper's
+(the output of the JVM; the last run's is `zookeeper.log.1`), `version-2/` (ZooKeeper's
 own).
 """
 
@@ -40,7 +40,7 @@ class JavaError(HeadraceError):
 
 
 def find_java() -> Path:
-    """Return the `java` of JAVA_HOME, else that of PATH; JavaError when there is none or it is too
+    """Return the `java` of JAVA_HOME, else of PATH; JavaError when there is none or it is too
     old."""
     java = _candidate()
     if java is None:
@@ -130,7 +130,7 @@ _HANDSHAKES_MAX = 2_000
 for up to ten seconds, and strangers may open any number."""
 HEAP_MIB = 64
 _HEAP_WITH_TLS_MIB = 256
-"""It holds so many handshakes; without them the process takes 90 MiB."""
+"""Room for that many handshakes; without them the process takes 90 MiB."""
 _PORT_ATTEMPTS = 3
 """A free port may be taken by somebody else before the child binds it."""
 _START_S = 15
@@ -149,7 +149,7 @@ class EmbeddedZooKeeperError(HeadraceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTls:
-    """PEM files, of a server that speaks TLS alone."""
+    """The PEM files of a server that serves TLS only."""
 
     keystore: Path
     """The server's key in PKCS#8 and its certificate; the server trusts it, too."""
@@ -166,12 +166,12 @@ class ServerTls:
             f"ssl.trustStore.location={_escaped(self.truststore)}",
             "ssl.trustStore.type=PEM",
             "ssl.clientAuth=need",
-            # A client is whom the authority says, wherever it connects from.
+            # The authority identifies a client, wherever it connects from.
             "ssl.hostnameVerification=false",
         ]
 
     def context(self) -> ssl.SSLContext:
-        """That of a client with the server's own certificate, whatever name is in it."""
+        """Return the TLS context of a client with the server's own certificate, for any name."""
         context = ssl.create_default_context(cafile=self.truststore)
         context.check_hostname = False
         context.load_cert_chain(self.keystore)
@@ -403,7 +403,7 @@ def _write_config(data_dir: Path, port: int, tls: ServerTls | None) -> Path:
 
 
 def _escaped(path: Path) -> str:
-    """A backslash escapes in a .properties file."""
+    """Double backslashes, which escape characters in a .properties file."""
     return str(path).replace("\\", "\\\\")
 
 

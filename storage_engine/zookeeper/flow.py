@@ -123,7 +123,7 @@ class NewestWatches:
         return run
 
     def forget(self, name: str) -> None:
-        """Nothing under this name is heard any more."""
+        """Ignore all callbacks under this name from now on."""
         self._numbers.pop(name, None)
 
 

@@ -72,7 +72,7 @@ class _Heard:
 
 
 Sockets = Sequence[socket.socket | _Heard]
-"""With kazoo's own, which wakes its thread."""
+"""Sockets, or kazoo's own one, which wakes its thread."""
 Ready = tuple[Sockets, Sockets, Sockets]
 
 

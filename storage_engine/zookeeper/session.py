@@ -108,7 +108,7 @@ class ZooKeeperSession:
         self._session_password = b""
         self._session_timeout_ms = session_timeout_ms
         self._last_answer_monotonic_ms = clock.monotonic_ms() - session_timeout_ms
-        # These are kazoo's thread's: the newest connect request, and the session it saved last.
+        # Owned by kazoo's thread: the newest connect request, and the session it saved last.
         self._connect_sent_monotonic_ms = 0
         self._negotiated_timeout_ms = session_timeout_ms
         self._saved_session_id = 0
@@ -179,7 +179,7 @@ class ZooKeeperSession:
 
     @property
     def session_password(self) -> bytes:
-        """What closes the present session, together with its id; empty when there is none."""
+        """The password that closes the present session, with its id; empty without a session."""
         return self._session_password
 
     @property

@@ -1,11 +1,11 @@
-"""What closes a broker's session with ZooKeeper, and where it is kept for others.
+"""The credentials that close a broker's session with ZooKeeper, and their places for others.
 
 A session's password is no secret: ZooKeeper computes it from the session's id, which stands in the
 stat of every node that the session owns. Whoever reaches a ZooKeeper can close all sessions there,
-so that TLS and its `ssl.clientAuth=need`, or a firewall, decide on who may. It is kept here because
-how ZooKeeper computes it is ZooKeeper's own affair.
+so that TLS and its `ssl.clientAuth=need`, or a firewall, must keep strangers out. The password is
+stored because its computation is internal to ZooKeeper.
 
-- In a file of the broker's log dir, for its successor (R-CTL4). Who reads it holds the lock
+- In a file of the broker's log dir, for its successor (R-CTL4). Its reader holds the lock
   of the directory, so that the session's owner is dead: on the same boot of the same machine, and
   in the very directory. That is checked, since a copy of the directory has a lock of its own while
   the owner may live. Other files' sessions expire.
@@ -62,7 +62,7 @@ OWNER_ONLY = 0o600
 
 
 def for_owner(path: str, flags: int) -> int:
-    """The `opener` of `open` for a file that is made."""
+    """The `opener` of `open` for a new file that only its owner may read and write."""
     return os.open(path, flags, OWNER_ONLY)
 
 
@@ -73,7 +73,7 @@ _KERNELS_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _NAME = re.compile(r"([0-9]{1,10})-([0-9a-f]{1,16})")
 _PASSWORD = re.compile(r"([0-9a-f]{2}){1,64}")
-"""ZooKeeper's have 16 bytes."""
+"""ZooKeeper's passwords have 16 bytes."""
 _BOOT_ID = re.compile(r"[0-9a-f-]{1,64}")
 _INODES = range(2**64)
 _PIDS = range(1, 2**22 + 1)
@@ -125,7 +125,7 @@ def save_credentials(data_dir: Path, credentials: SessionCredentials) -> None:
 
 
 def _place(data_dir: Path) -> dict[str, str | int]:
-    """The kernel's boot, where the system tells of it, and the directory; only one process at a
+    """The kernel's boot, where the system reports it, and the directory; only one process at a
     time can hold its lock."""
     found = data_dir.stat()
     boot_id = ""
@@ -159,7 +159,7 @@ class SessionZNode:
 
     @staticmethod
     def broker_of(name: str) -> BrokerId | None:
-        """The broker that a node's name tells; None for a name of no such node."""
+        """Return the broker id in a node's name; None for a name of another form."""
         match = _NAME.fullmatch(name)
         number = None if match is None else number_named(match[1], BROKER_IDS)
         return None if number is None else BrokerId(number)
@@ -216,7 +216,7 @@ class WatchedSession:
         self.process: OpenProcess | None = None
         """Not None while its process is known to run."""
         self.attempts = 0
-        """How often its end was asked for."""
+        """The number of attempts to close it."""
 
     def watch(
         self, processes: Processes, node: SessionZNode, when_ended: Callable[[], None]
@@ -237,7 +237,7 @@ class WatchedSession:
         return True
 
     def forget(self) -> None:
-        """Watch its process no more."""
+        """Stop watching the process."""
         process, self.process = self.process, None
         if process is not None:
             process.close()

@@ -90,7 +90,7 @@ def delete_rules(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclBind
     removed: set[AclBinding] = set()
 
     def error_of_rules(answer: DeleteAclsResponse) -> KafkaError | None:
-        """What one try has removed the next does not find."""
+        """Collect the removed rules, which a retry does not find; return the first error."""
         rows = [row for result in answer.filter_results for row in result.matching_acls]
         removed.update(AclBinding(_pattern(row), _rule(row)) for row in rows if not row.error_code)
         return first_error([*answer.filter_results, *rows])
@@ -117,7 +117,7 @@ def _rule(row: DescribeAclsResponse.DescribeAclsResource.AclDescription | _Remov
 
 
 def _known(member: Member | None, what: str, code: int) -> Member:
-    """KafkaError for what a newer broker has."""
+    """Return `member`; KafkaError for a number that only a newer broker knows."""
     if member is None:
         raise KafkaError(
             f"a rule has the {what} {code}, which this client does not know",

@@ -84,7 +84,7 @@ Result = TypeVar("Result")
 def _method(
     function: Callable[Concatenate[Cluster, Arguments], Result],
 ) -> Callable[Concatenate["Admin", Arguments], Result]:
-    """What commands call with a `Cluster` is a method of `Admin`."""
+    """Return a method of `Admin` for a function whose first argument is a `Cluster`."""
 
     @functools.wraps(function)
     def call(self: "Admin", /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
@@ -115,8 +115,8 @@ class Admin(Closing):
         schema: str | TopicSchema | None = None,
         key: Sequence[str] = (),
     ) -> None:
-        """Returns when every partition has a leader that serves it. `schema`: they are typed, with
-        these columns, given as Spark's DDL, an Avro record, a JSON Schema or Spark's JSON; `key`
+        """Returns when every partition has a leader that serves it. `schema`: the columns of typed
+        topics, given as Spark's DDL, an Avro record, a JSON Schema or Spark's JSON; `key`
         names the columns by which rows are partitioned and compacted, which become NOT NULL."""
         if schema is None and not key:
             admin.create_topics(self._cluster, topics, validate_only=validate_only)

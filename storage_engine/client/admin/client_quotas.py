@@ -19,7 +19,7 @@ class ClientQuota:
 
     entity: QuotaEntity
     values: Mapping[str, float]
-    """By Kafka's names, such as producer_byte_rate."""
+    """The quotas by Kafka's names, such as producer_byte_rate."""
 
 
 def describe_client_quotas(cluster: Cluster) -> list[ClientQuota]:

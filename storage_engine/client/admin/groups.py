@@ -124,7 +124,7 @@ def describe_group(cluster: Cluster, group: str) -> GroupDescription:
 
 
 def group_members(cluster: Cluster, group: str) -> tuple[GroupMember, ...]:
-    """Empty when the group does not exist."""
+    """Return the members; empty when the group does not exist."""
     _, description = _description_of(cluster, group)
     return _members(description)
 

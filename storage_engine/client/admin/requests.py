@@ -31,7 +31,7 @@ class Coded(Protocol):
 
 
 class Told(Coded, Protocol):
-    """One with a message, too."""
+    """An answer, or a row of one, with an error code and a message."""
 
     @property
     def error_message(self) -> str | None: ...
@@ -45,17 +45,17 @@ Ask = Callable[[int, list[TopicPartition]], Iterable[tuple[TopicPartition, Answe
 
 
 def error_of(answer: Told) -> KafkaError | None:
-    """What an answer, or a row of one, says."""
+    """Return the error of an answer, or of a row of one; None without an error."""
     return error_from(answer.error_code, answer.error_message)
 
 
 def first_error(rows: Iterable[Told]) -> KafkaError | None:
-    """What the first row that has failed says."""
+    """Return the error of the first row that has failed; None without one."""
     return next(filter(None, map(error_of, rows)), None)
 
 
 def controller_of(cluster: Cluster, _deadline: Deadline | None = None) -> int:
-    """Asked for anew. KafkaError while there is none."""
+    """Return the controller's id from fresh metadata; KafkaError while there is none."""
     view = cluster.metadata([])
     if view.controller_id not in view.brokers:
         raise KafkaError(
@@ -71,7 +71,7 @@ def ask_controller(
     message: Req,
     error_of: Callable[[Resp], KafkaError | None],
 ) -> Resp:
-    """The controller's answer, once there is one without an error of the whole."""
+    """Return the controller's answer, once there is one without a top-level error."""
     find = partial(controller_of, cluster)
     return ask_until_done(cluster, spec, message, find, error_of, what=spec.name)[1]
 
@@ -79,8 +79,8 @@ def ask_controller(
 def ask_each_broker(
     cluster: Cluster, name: str, spec: ApiSpec[Req, CodedT], message: Req
 ) -> list[tuple[int, CodedT]]:
-    """Every live broker's id and its answer, by id; `name`: of what is asked for, for the error of
-    a broker that gives none in time."""
+    """Return every live broker's id and answer, by id. `name`: the name of the information, for the
+    error of a broker that does not answer in time."""
 
     def asked(broker_id: int) -> tuple[int, CodedT]:
         what = f"{name} of broker {broker_id}"
@@ -99,7 +99,7 @@ def ask_each_broker(
 def ask_leaders(
     cluster: Cluster, what: str, partitions: Iterable[TopicPartition], ask: "Ask[Answer]"
 ) -> dict[TopicPartition, Answer]:
-    """The answers, in the order of `partitions`. Raises the first final error, or the last one at
+    """Return the answers in the order of `partitions`. Raises the first final error, or the last at
     the deadline."""
     wanted = list(dict.fromkeys(TopicPartition(*tp) for tp in partitions))
     retry = Retry(what, Deadline.after(cluster.deadline_ms))
@@ -129,7 +129,7 @@ def _round(
     ask: "Ask[Answer]",
     found: dict[TopicPartition, Answer],
 ) -> list[HeadraceError]:
-    """Each leader once. Adds to `found`; what failed."""
+    """Ask each leader once; add the answers to `found`, and return the errors."""
     errors: list[HeadraceError] = []
     for broker_id, asked in partitions_by_leader(cluster, left).items():
         silent = dict.fromkeys(asked)
@@ -157,7 +157,7 @@ def _round(
 def wait_until(
     cluster: Cluster, is_done: Callable[[], bool], problem: str, *, deadline_ms: int | None = None
 ) -> None:
-    """Looks again and again; DeadlineExceededError with `problem`."""
+    """Poll until `is_done` is true; DeadlineExceededError with `problem` at the deadline."""
     deadline = Deadline.after(deadline_ms or cluster.deadline_ms)
     attempt = 0
     while not is_done():

@@ -261,7 +261,7 @@ def alter_topic_configs(
 def alter_broker_configs(
     cluster: Cluster, broker_id: int | str, values: Mapping[str, str], *, remove: Iterable[str] = ()
 ) -> None:
-    """The same for a broker at run time, or for ALL_BROKERS. All or none."""
+    """Like `alter_topic_configs`, for a broker at run time or ALL_BROKERS. All or none."""
     _alter_configs(cluster, _BROKER_RESOURCE, str(broker_id), values, remove)
 
 
@@ -298,7 +298,7 @@ def _alter_configs(
 
 
 def names_in(names: Iterable[str]) -> list[str]:
-    """ConfigError for a text in place of a list."""
+    """Return the names; ConfigError for a text in place of a list."""
     if isinstance(names, str):
         raise ConfigError(f"a list of names is expected; give ['{names}']")
     return [*names]

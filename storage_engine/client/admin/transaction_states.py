@@ -43,7 +43,7 @@ class TransactionDescription:
     producer_epoch: int
     timeout_ms: int
     started_ms: int | None
-    """Since 1970; None while none is open."""
+    """Milliseconds since 1970; None while no transaction is open."""
     partitions: tuple[TopicPartition, ...]
     """Partitions that the transaction has written to and that no marker has reached yet."""
     coordinator: int

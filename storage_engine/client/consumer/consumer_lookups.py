@@ -1,4 +1,4 @@
-"""What a consumer looks up about partitions, its own or others."""
+"""Looks up offsets of partitions for a consumer, whether it reads them or not."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,11 +10,11 @@ from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import TopicPartition
 
 LARGEST_OFFSET = (1 << 63) - 1
-"""Of offsets, and of times."""
+"""The largest offset, and the latest time in milliseconds."""
 
 
 def check_offset(tp: TopicPartition, offset: int) -> None:
-    """ConfigError for what is no offset of a log."""
+    """ConfigError for a number that is no offset of a log."""
     if not 0 <= offset <= LARGEST_OFFSET:
         raise ConfigError(f"{TopicPartition(*tp)}: {offset} is not an offset of a log")
 

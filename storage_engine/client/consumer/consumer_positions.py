@@ -56,10 +56,10 @@ Committed = Callable[[Cluster], Mapping[TopicPartition, int]]
 
 
 class Positions:
-    """See above. For one thread."""
+    """The positions of the assigned partitions. For one thread."""
 
     def __init__(self, config: ConsumerConfig, committed: Committed | None = None) -> None:
-        """`committed`: None for what the group's coordinator has stored."""
+        """`committed`: None for the offsets that the group's coordinator has stored."""
         self._config = config
         self._committed = committed or self._of_group
         self._cluster = config.cluster(deadline_ms=_FIND_MS)
@@ -90,7 +90,7 @@ class Positions:
         self._find_at_ms = 0
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """These and no others; those that are there already go on."""
+        """Assign exactly these partitions; partitions that were assigned before go on."""
         wanted = dict.fromkeys(partitions)
         for tp in [tp for tp in self.assigned if tp not in wanted]:
             self._buffer.drop(tp)
@@ -128,7 +128,7 @@ class Positions:
             self._reader.pause(tp, paused=paused)
 
     def read_as(self, selection: Selection | None) -> None:
-        """From now on topics with a schema are read as these columns; None: as records. What is
+        """Read topics with a schema as these columns from now on; None: as records. What is
         buffered of them in another shape is fetched anew."""
         if selection == self._selection:
             return

@@ -59,7 +59,7 @@ class Piece:
     )
 
     def __init__(self, fetched: FetchedBatches, reading: "TypedReading | None" = None) -> None:
-        """`reading`: of a topic with a schema that is read as columns."""
+        """`reading`: how a topic with a schema is read as columns; None: as records."""
         self.tp = fetched.tp
         self.next_offset = fetched.next_offset
         self._reading = reading
@@ -87,10 +87,10 @@ class Piece:
         if self._error is not None:
             raise self._error
         try:
-            # A group of which a filter has left nothing is none.
+            # Groups without rows, as a filter may leave them, are skipped.
             decoded = next((each for each in self._groups if len(each.offsets)), None)
         except HeadraceError as error:
-            # The generator has ended with it: without this, what is left would seem to be read.
+            # The generator has ended with it: without this, the rest would seem to be read.
             self._error = error
             raise
         self.decoded, self._rows = decoded, None
@@ -127,7 +127,7 @@ class Piece:
 
 
 class RecordBuffer:
-    """See above. Keeps the positions of the partitions that are in `positions`."""
+    """The fetched pieces, and the positions, of the partitions in `positions`."""
 
     def __init__(self) -> None:
         self._pieces: deque[Piece] = deque()
@@ -138,13 +138,13 @@ class RecordBuffer:
         """The present positions of all partitions."""
         found = dict(self._positions)
         for piece in reversed(self._pieces):
-            # Of several of a partition the first comes last here: only it has begun.
+            # A partition's first piece comes last here: only it has been begun.
             if (offset := piece.handed_out_to) >= 0:
                 found[piece.tp] = offset
         return found
 
     def begin(self, tp: TopicPartition, offset: int) -> None:
-        """Read it from there on; what is buffered of it is dropped."""
+        """Move a partition to an offset; its buffered records are dropped."""
         self.drop(tp)
         self._positions[tp] = offset
 
@@ -153,7 +153,7 @@ class RecordBuffer:
         self._pieces = deque(piece for piece in self._pieces if piece.tp != tp)
 
     def go_on_at(self, tp: TopicPartition, offset: int) -> None:
-        """What is fetched next begins there: so does the position, behind what is buffered."""
+        """Set where the next fetch begins: the position moves there behind buffered records."""
         for piece in reversed(self._pieces):
             if piece.tp == tp:
                 piece.next_offset = offset
@@ -186,7 +186,7 @@ class RecordBuffer:
             end = min(piece.count, piece.index + limit - len(taken))
             taken += piece.rows[piece.index : end]
             piece.index = end
-        # Positions go on over what is left out behind the last record.
+        # Positions move over records that are skipped behind the last one.
         self._following(paused, taken)
         return taken
 
@@ -198,8 +198,8 @@ class RecordBuffer:
         return taken
 
     def _following(self, paused: Container[TopicPartition], taken: Sized) -> Piece | None:
-        """The next piece. Where it can't be decoded, what was taken before is handed out first: the
-        error comes again."""
+        """Return the next piece; None where it can't be decoded but rows were taken before, which
+        are returned first: the error comes again."""
         try:
             return self.next_piece(paused)
         except HeadraceError:

@@ -96,7 +96,7 @@ class Split:
     """The version of the topic's schema whose columns it has; 0: it has records."""
 
     def __len__(self) -> int:
-        """Offsets; there may be fewer records."""
+        """The number of offsets; there may be fewer records."""
         return self.end_offset - self.start_offset
 
 

@@ -1,4 +1,4 @@
-"""The one fetcher: record batches of partitions, from their leaders. Whoever reads reads by it.
+"""The one fetcher of record batches from the leaders of partitions, which all readers use.
 
 It returns whole batches, as bytes, each once and in order. The next fetch is on its way before the
 caller gets the answer to the last one, and where the link has a delay several of one range at
@@ -43,7 +43,7 @@ MAX_WAIT_MS = 500
 """`fetch.max.wait.ms`: how long a leader holds a fetch when it has nothing new."""
 
 _LONGEST_WAIT_MS = 100
-"""Retries are looked at this often."""
+"""The longest wait for answers before due retries are sent."""
 
 OnOutOfRange = Callable[[TopicPartition, int, int, int], int]
 """Called with a partition, the requested offset, and the half-open range of offsets that exist."""
@@ -57,8 +57,8 @@ OnFailed = Callable[[TopicPartition, int, HeadraceError], None]
 
 
 class BatchFetcher:
-    """Reads partitions, each from its start to its end (None: for ever). Offsets at the edges and
-    in gaps are the caller's affair: the first batch may begin before, the last end behind."""
+    """Reads partitions, each from its start to its end (None: for ever). The caller has to cut the
+    edges and to expect gaps: the first batch may begin before, the last end behind."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class BatchFetcher:
         whichever has the name. `on_failed`: gets the partitions that `poll` would raise an error
         for, and the others are read on; an offset out of range is not looked into then.
         `guessed_offset_bytes`: a first fetch asks for so much an offset up to the partition's end,
-        and later ones for what the answers had (0: the first for a full share). `typed_wants`: what
-        is asked for of topics with a schema, by name; of others, records."""
+        and later ones for what the answers had (0: the first for a full share). `typed_wants`: the
+        columns and rows to fetch of topics with a schema, by name; of others, records."""
         most_in_flight = min(most_in_flight, MOST_IN_FLIGHT if len(ranges) == 1 else 1)
         self._cluster = cluster
         self._cursors = {
@@ -114,15 +114,15 @@ class BatchFetcher:
         self._on_truncated = on_truncated
         self._on_failed = on_failed
         self._leaders: dict[int, LeaderFetches] = {}
-        # What the next `poll` returns: an error may have come first.
+        # The batches that the next `poll` returns: an error may have come first.
         self._found: list[FetchedBatches] = []
         self._lookup_at_ms = 0
-        # A call is at work, or has come to no end.
+        # A call is at work, or was interrupted.
         self._is_torn = False
 
     @property
     def done(self) -> bool:
-        """Every range is read to its end, and was returned."""
+        """Whether every range is read to its end and was returned."""
         return not self._found and all(cursor.done for cursor in self._cursors.values())
 
     def position(self, tp: TopicPartition) -> int:
@@ -139,12 +139,12 @@ class BatchFetcher:
         self._cursors[tp] = Cursor(tp, start_offset, window, typed_want=typed_want)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Read it no more; what is under way for it is dropped."""
+        """Stop reading a partition; its fetches under way are dropped."""
         self._cursors.pop(tp, None)
         self._found = [fetched for fetched in self._found if fetched.tp != tp]
 
     def pause(self, tp: TopicPartition, *, paused: bool = True) -> None:
-        """Fetch nothing more of it; what is under way for it still comes."""
+        """Pause or resume a partition; its fetches under way are still returned."""
         self._cursors[tp].paused = paused
 
     def poll(self, timeout_ms: int) -> list[FetchedBatches]:
@@ -152,10 +152,10 @@ class BatchFetcher:
         read. Raises OffsetOutOfRangeError with the valid range, LogTruncatedError when records that
         were read are not in the log any more, KafkaError when no retry helps, and
         DeadlineExceededError when a partition has failed for the reader's timeout. What has arrived
-        beside an error comes with the next call.
+        beside an error is returned by the next call.
         """
         if self._is_torn:
-            # Nobody knows where an exception of a signal handler has left what is under way.
+            # An exception of a signal handler can leave the fetches under way in any state.
             self.close()
             for cursor in self._cursors.values():
                 cursor.asks.clear()
@@ -191,7 +191,7 @@ class BatchFetcher:
                 self._cluster.give_back(self._leaders.pop(broker_id).connection)
 
     def read(self, poll_ms: int = 1_000) -> Generator[FetchedBatches, None, None]:
-        """What is left of the ranges; then, or when the generator is closed, it closes."""
+        """Yield the rest of the ranges; `close` at the end, or when the generator is closed."""
         try:
             while not self.done:
                 yield from self.poll(poll_ms)
@@ -215,7 +215,7 @@ class BatchFetcher:
                 continue
             leader = self._cluster.known_leader(tp)
             if cursor.asks and (leader is None or leader != cursor.agreed):
-                # What came before its turn is of another history, perhaps.
+                # Answers that came before their turn may be of another history.
                 cursor.asks.clear()
             if leader is None or cursor.leader_unsure:
                 stale.add(tp.topic)
@@ -289,7 +289,7 @@ class BatchFetcher:
                 self._give_up(cursor, KafkaError(error, ErrorCode.UNKNOWN_TOPIC_ID))
 
     def _give_up(self, cursor: Cursor, error: HeadraceError) -> None:
-        """Raises the error, or reads the other partitions on."""
+        """Raise the error, or hand it to `on_failed` and read the other partitions on."""
         if self._on_failed is None:
             raise error
         del self._cursors[cursor.tp]
@@ -308,7 +308,7 @@ class BatchFetcher:
     # Answers in.
 
     def _receive(self, wait_ms: int) -> None:
-        """Raises the first error, when all answers that have arrived are taken."""
+        """Process all answers that have arrived, then raise the first error."""
         busy = {each.connection: id_ for id_, each in self._leaders.items() if each.sent}
         if not busy:
             if not self.done:
@@ -362,7 +362,7 @@ class BatchFetcher:
             raise failure
 
     def _waiting_for(self, asks: Iterable[Ask]) -> list[Cursor]:
-        """The partitions that are still read, and wait for one of these."""
+        """Return the cursors that are still read and wait for one of these fetches."""
         cursors = {ask.cursor.tp: ask.cursor for ask in asks if self._is_awaited(ask)}
         return list(cursors.values())
 
@@ -370,8 +370,8 @@ class BatchFetcher:
         return ask in ask.cursor.asks and self._cursors.get(ask.cursor.tp) is ask.cursor
 
     def _check_ids_behind(self, response: FetchResponse) -> None:
-        """Checks a broker that knows topics only by their names. Ids are never reused, so what it
-        says is of the topic, and not of a shorter one, if the name has the same id afterwards."""
+        """Check ids after an answer of a broker that knows topics by their names only. Ids are not
+        reused, so if the name has the same id afterwards, the answer is about the same topic."""
         topics = {
             each.topic
             for each in response.partitions
@@ -384,7 +384,7 @@ class BatchFetcher:
             self._check_ids(topics)
 
     def _lost(self, broker_id: int, error: HeadraceError, unsent: Iterable[Ask] = ()) -> None:
-        """`unsent`: what would have been asked for by the next fetch."""
+        """Retry after a lost connection. `unsent`: the parts of a fetch that was not sent."""
         cursors = {ask.cursor.tp: ask.cursor for ask in unsent}
         leader = self._leaders.pop(broker_id, None)
         if leader is not None:
@@ -424,7 +424,7 @@ class BatchFetcher:
                 self._give_up(cursor, error)
 
     def _take_records(self, ask: Ask, answer: FetchPartitionResponse) -> None:
-        """Takes an answer in its turn, and those behind it that have come before."""
+        """Process an answer in its turn, and the answers behind it that have come before."""
         cursor = ask.cursor
         while True:
             try:
@@ -441,7 +441,7 @@ class BatchFetcher:
             ask, answer = cursor.asks[0], cursor.asks[0].answer
 
     def _truncated(self, cursor: Cursor, end_offset: int) -> None:
-        """The leader has had other records than were read since `end_offset`."""
+        """Handle a log whose records from `end_offset` on differ from the records read."""
         tp, position = cursor.tp, cursor.position
         truncation_offset = max(0, min(end_offset, position))
         text = (
@@ -455,8 +455,8 @@ class BatchFetcher:
         self._go_on_at(cursor, self._on_truncated(tp, position, truncation_offset))
 
     def _out_of_range(self, cursor: Cursor) -> KafkaError:
-        """Raise it where the leader still says so; a leader that has just been elected may not know
-        its end yet."""
+        """Raise an error where the leader's log really lacks the offset, else return a retriable
+        one: a leader that has just been elected may not know its end yet."""
         tp = cursor.tp
         start_offset = self._cluster.list_offsets({tp: EARLIEST})[tp]
         end_offset = self._cluster.list_offsets({tp: LATEST}, isolation=self._isolation)[tp]

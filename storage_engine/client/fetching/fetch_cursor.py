@@ -1,8 +1,8 @@
 """The reading position in one partition, and the fetches that are under way for it.
 
 The position moves by whole batches only, and never back. A fetch in its turn begins at the
-position; one ahead of it at a guess, which only ever costs bytes or a round trip: what it brings
-twice is cut off, and a hole before it is fetched by itself.
+position; one ahead of it at a guess, which only ever costs bytes or a round trip: batches that come
+twice are cut off, and a hole before it is fetched by itself.
 """
 
 import time
@@ -25,7 +25,7 @@ from storage_engine.protocol.typed.projection import TypedWant
 
 
 class Ask:
-    """What one fetch asks for of one partition."""
+    """The offset and limits of a fetch for one partition."""
 
     __slots__ = (
         "answer",
@@ -44,15 +44,15 @@ class Ask:
         self.leader = leader
         self.start_offset = start_offset
         self.stop_offset = stop_offset
-        """Where the next one under way begins, if this one fills the hole before it."""
-        # Of the batch before it, which is not known of a guess.
+        """The start of the next fetch under way, if this one fills the hole before it."""
+        # The epoch of the batch before it, which is not known for a guess.
         self.last_epoch = cursor.last_epoch if start_offset == cursor.position else -1
         self.sent_s = time.perf_counter()
         self.answer: FetchPartitionResponse | None = None
-        """Set when it has come before its turn."""
+        """The answer, if it has come before its turn."""
 
     def limit(self, most_bytes: int) -> int:
-        """Bytes to ask for."""
+        """Return the number of bytes to ask for."""
         return self.cursor.window.limit(self.start_offset, self.stop_offset, most_bytes)
 
 
@@ -87,7 +87,7 @@ class Cursor:
         *,
         typed_want: TypedWant | None = None,
     ) -> None:
-        """`typed_want`: what is asked for of a topic with a schema, None for records."""
+        """`typed_want`: the columns and rows of a topic with a schema, None for records."""
         self.tp = tp
         self.typed_want = typed_want
         # The leader epoch of the last batch that was read, -1 where that is not known: by it a
@@ -97,10 +97,10 @@ class Cursor:
         self.end_offset = window.end_offset
         self.window = window
         self.asks: deque[Ask] = deque()
-        """Under way, or answered before their turn; in the order of their offsets."""
+        """Fetches under way, or answered before their turn; in the order of their offsets."""
         self.agreed: Leader | None = None
-        """The leader, in an epoch, that has answered last: so it has what was read before, which a
-        fetch ahead can't check, and is the only one that such are sent to."""
+        """The leader, in an epoch, that has answered last, and so has the records read before. A
+        fetch ahead can't check that, and is sent to this leader only."""
         self.paused = False
         # The leader has answered with an error or not at all: ask for the metadata first.
         self.leader_unsure = False
@@ -111,7 +111,7 @@ class Cursor:
         # Nothing new below the end since then; 0 while there is.
         self._waiting_since_ms = 0
         self._high_watermark = -1
-        # When the answer came that the caller works on; None for one that is no measure.
+        # When the answer came that the caller works on; None for an answer that is no measure.
         self._work_began_s: float | None = None
 
     @property
@@ -133,12 +133,12 @@ class Cursor:
         return not self.asks or self.asks[0].start_offset > self.position
 
     def ask_in_turn(self, leader: Leader) -> Ask:
-        """Where it is missing."""
+        """Return the fetch that `is_missing` at the position."""
         stop = self.asks[0].start_offset if self.asks else None
         return Ask(self, leader, self.position, stop)
 
     def ask_ahead(self, leader: Leader) -> Ask | None:
-        """A further fetch behind those under way; None where there are enough, or no guess."""
+        """Return a fetch behind the ones under way; None if there are enough, or no guess."""
         is_enough = len(self.asks) >= self.window.wanted_in_flight
         if not self.asks or is_enough or leader != self.agreed:
             return None
@@ -146,14 +146,14 @@ class Cursor:
         return None if start is None else Ask(self, leader, start, None)
 
     def add(self, ask: Ask) -> None:
-        """It was sent."""
+        """Record a fetch that was sent."""
         if ask.stop_offset is None:
             self.asks.append(ask)
         else:
             self.asks.appendleft(ask)
 
     def drop_from(self, ask: Ask) -> None:
-        """Its answer is of no use, or won't come; so are those of fetches behind it."""
+        """Drop a fetch without a usable answer, and the fetches behind it."""
         if ask in self.asks:
             while self.asks.pop() is not ask:
                 pass
@@ -161,8 +161,8 @@ class Cursor:
     # Answers in.
 
     def advance(self, ask: Ask, answer: FetchPartitionResponse) -> FetchedBatches | None:
-        """An answer without an error, in its turn: moves on, and returns its whole batches that
-        were not read yet, None where there is none."""
+        """Move the position by an answer without an error, in its turn; return its whole batches
+        that were not read yet, None without any."""
         self.asks.remove(ask)
         self.agreed = ask.leader
         self._attempts = 0
@@ -204,12 +204,12 @@ class Cursor:
         )
 
     def came(self, ask: Ask, came_s: float, size: int) -> None:
-        """An answer of `size` bytes; the caller gets it now."""
+        """Record an answer of `size` bytes, which the caller gets now."""
         self.window.answered(came_s - ask.sent_s)
         self._work_began_s = came_s if self.window.is_full(size) else None
 
     def caller_is_back(self, now_s: float) -> None:
-        """It has worked on what it got."""
+        """Record how long the caller has worked on the last answer."""
         if self._work_began_s is not None:
             self.window.worked(now_s - self._work_began_s)
             self._work_began_s = None
@@ -232,7 +232,7 @@ class Cursor:
         return 0 if self._error is None else monotonic_ms() - self._failing_since_ms
 
     def stuck(self, timeout_ms: int) -> str | None:
-        """Why there is no use in waiting longer; None while there is."""
+        """Return why it is useless to wait longer; None while it is not."""
         if not self.is_wanted:
             return None
         if self._error is not None:

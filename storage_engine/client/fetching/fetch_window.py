@@ -18,7 +18,7 @@ HELD_BYTES = 32 << 20
 LEAST_FETCH_BYTES = 64 << 10
 
 _REMEMBERED = 4
-"""Answers that a guess goes by."""
+"""The number of answers on which a guess is based."""
 
 _LEAST_WORK_S = 0.000_1
 

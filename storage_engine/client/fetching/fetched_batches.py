@@ -1,7 +1,7 @@
-"""What a fetch has brought: whole batches as they are stored, or frames of a projection, and those
-of them that a reader of committed records is to see.
+"""The content of a fetch's answer: whole batches as they are stored, or frames of a projection, and
+the part of it that a reader of committed records is to see.
 
-Rule: whoever walks over an answer learns the same of a frame as of the batch that it stands for
+Rule: a walk over an answer finds the same facts in a frame as in the batch that it stands for
 (each has the header of its batch, and control batches always come whole), so positions, leader
 epochs and transactions are followed in one way. A leader may cut the last batch off, but never a
 frame.
@@ -39,13 +39,13 @@ class FetchedPart(NamedTuple):
     next_offset: int
     """The offset after its last batch."""
     leader_epoch: int
-    """Of its last batch."""
+    """The leader epoch of its last batch."""
     header: BatchHeader | None
     """None for a run of skipped batches."""
 
 
 def iter_parts(records: memoryview, *, framed: bool) -> Iterator[FetchedPart]:
-    """All whole parts in order. CorruptRecordError for damaged frames."""
+    """Yield all whole parts in order. CorruptRecordError for damaged frames."""
     if framed:
         yield from _frames(records)
         return
@@ -67,12 +67,12 @@ def _frames(records: memoryview) -> Iterator[FetchedPart]:
 
 
 def is_framed(want: TypedWant | None) -> bool:
-    """Whether the answer to a fetch that wants this has frames."""
+    """Whether the answer to a fetch with this `want` has frames."""
     return want is not None and want.mode == WANT_FRAMES
 
 
 class WholeBatches(NamedTuple):
-    """An answer without a batch that the leader cut: it may do that to the last one."""
+    """An answer without its last batch, where the leader has cut that batch."""
 
     records: memoryview
     next_offset: int
@@ -83,7 +83,7 @@ class WholeBatches(NamedTuple):
 
     @classmethod
     def of(cls, records: memoryview, *, framed: bool = False) -> "WholeBatches | None":
-        """None when there is no whole batch. `framed`: they are frames of a projection."""
+        """Return None without a whole batch. `framed`: `records` are frames of a projection."""
         return cls._of_frames(records) if framed else cls._of_batches(records)
 
     @classmethod
@@ -104,7 +104,7 @@ class WholeBatches(NamedTuple):
 
     @classmethod
     def _of_frames(cls, records: memoryview) -> "WholeBatches | None":
-        # Who decodes them checks all of them.
+        # The decoder checks all frames.
         found = last_frame(records)
         if found is None:
             return None
@@ -186,7 +186,7 @@ class FetchedBatches(NamedTuple):
     last_epoch: int = -1
     """The leader epoch of the last batch."""
     typed_want: TypedWant | None = None
-    """What was asked for of a topic with a schema."""
+    """The columns and rows asked for of a topic with a schema; None: records."""
 
     @property
     def framed(self) -> bool:

@@ -1,8 +1,8 @@
 """The fetches on one connection to a leader.
 
 A fetch names its topics by their ids, where both sides can and the reader wants certain topics,
-else by their names. What it wants of topics with a schema is said only to brokers that know of
-schemas.
+else by their names. The columns and rows that it wants of topics with a schema are sent only to
+brokers that know of schemas.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from storage_engine.protocol.apis.fetch import (
 
 
 class LeaderFetches(LeaderRequests[Ask]):
-    """See above."""
+    """The fetches in flight to one leader."""
 
     def __init__(
         self,

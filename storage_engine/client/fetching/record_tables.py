@@ -22,7 +22,7 @@ SCHEMA = pa.schema(
 
 
 def batch_of(tp: TopicPartition, records: DecodedRecords) -> pa.RecordBatch:
-    """Decoded with their headers."""
+    """Return a batch of `records`, which were decoded with their headers."""
     count = len(records)
     columns = [
         pa.repeat(pa.scalar(tp.topic, pa.string()), count),

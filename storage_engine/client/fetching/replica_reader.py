@@ -85,7 +85,7 @@ class ReplicaReader:
         self._end_offset = end_offset
         self._timeout_ms = timeout_ms
         self._batches: list[ReplicaBatch] = []
-        """Fetched and not read, the next one last."""
+        """The batches that are fetched and not read, the next one last."""
 
     def next(self) -> ReplicaBatch | None:
         """Returns None at the end. Raises KafkaError, DeadlineExceededError, CorruptRecordError."""

@@ -1,10 +1,10 @@
-"""Reads rows of typed topics: which columns, of which rows, and what to ask brokers for.
+"""Reads rows of typed topics: selects columns and rows, and derives what to fetch from brokers.
 
     Selection (columns, where) + the topic's schema -> TypedReading -> a fetch's TypedWant
                                                                     -> rows of what was fetched
 
 A reading belongs to one state of a schema. Batches of a later version are never decoded by it:
-`outdated_by` tells them, and whoever reads asks for the schema again. Metadata columns have names
+`outdated_by` detects them, and the reader asks for the schema again. Metadata columns have names
 that no column of a schema has:
 
     column      type                      meaning
@@ -42,22 +42,22 @@ if TYPE_CHECKING:
 TOPIC, PARTITION = "_topic", "_partition"
 
 SCHEMA_WAIT_MS = 5_000
-"""How long a version that rows have may be unknown to brokers, for who waits for it."""
+"""How long readers that wait for a version of a schema let brokers learn of it."""
 
 _PAUSE_MS = 100
 
 
 class Selection(NamedTuple):
-    """What a reader wants of typed topics."""
+    """The columns and rows that a reader wants of typed topics."""
 
     columns: tuple[str, ...] | None = None
-    """Names, those of metadata too; None: all columns that are not hidden."""
+    """Column names, also of metadata; None: all columns that are not hidden."""
     where: str | None = None
-    """Which rows: comparisons joined by AND."""
+    """The condition for rows: comparisons joined by AND; None: all rows."""
 
     @classmethod
     def of(cls, columns: Iterable[str] | None, where: str | None) -> "Selection":
-        """ConfigError for what no topic could have."""
+        """ConfigError for columns that no topic could have."""
         if isinstance(columns, str):
             raise ConfigError(f"columns is a list of names; give ['{columns}']")
         names = None if columns is None else tuple(columns)
@@ -77,7 +77,7 @@ class Selection(NamedTuple):
 
 
 class TypedReading:
-    """See above."""
+    """A selection, applied to one state of a topic's schema."""
 
     def __init__(self, topic: str, known: KnownSchema, selection: Selection) -> None:
         """ConfigError for a column that the topic does not have, or a wrong `where`."""
@@ -159,8 +159,8 @@ class TypedReading:
         return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
 
     def outdated_by(self, fetched: FetchedBatches) -> KafkaError | None:
-        """Why this reading can't read what was fetched: a batch has a later version of the schema,
-        or belongs to another topic of the same name. None when it can."""
+        """Return why this reading can't read the batches: one has a later version of the schema, or
+        belongs to another topic of the same name. None when it can."""
         latest, ours = self.known.schema.latest.version, self.known.topic_id.bytes
         for topic_id, version in _origins(fetched):
             if topic_id != ours:
@@ -177,8 +177,8 @@ class TypedReading:
 
 
 def _origins(fetched: FetchedBatches) -> Iterator[tuple[bytes, int]]:
-    """The topic's id and the version of the schema of each batch with rows. What is damaged, and
-    what follows it, is left to the decoder."""
+    """Yield the topic's id and the schema's version of each batch with rows. Damaged batches, and
+    all behind them, are left to the decoder."""
     records = fetched.records
     if fetched.framed:
         found = (origin_of(records[start:end]) for start, end in frame_bounds(records))
@@ -192,7 +192,7 @@ def _origins(fetched: FetchedBatches) -> Iterator[tuple[bytes, int]]:
 
 
 def _want_of(plan: "TypedReadPlan", known_ids: Iterable[int]) -> TypedWant:
-    """Batches as they are stored where all of them is wanted: that costs a broker nothing."""
+    """Return the want: batches as stored if all columns are read, which costs brokers nothing."""
     if not plan.comparisons and set(known_ids) <= set(plan.column_ids):
         return TypedWant(WANT_STORED)
     return TypedWant(WANT_FRAMES, tuple(plan.column_ids), tuple(plan.comparisons))
@@ -207,22 +207,22 @@ class TypedReadings:
         self._readings: dict[str, TypedReading | None] = {}
 
     def select(self, selection: Selection) -> None:
-        """From now on these columns and rows."""
+        """Set the columns and rows to read from now on."""
         if selection != self._selection:
             self._selection = selection
             self._readings.clear()
 
     def known(self, topic: str) -> "TypedReading | None":
-        """What `of` has returned for the topic; None, too, where it was not asked yet."""
+        """Return the last result of `of` for the topic; None, too, before its first call."""
         return self._readings.get(topic)
 
     def is_known(self, topic: str) -> bool:
         return topic in self._readings
 
     def of(self, topic: str) -> TypedReading | None:
-        """None for a topic without a schema: it has records. ConfigError where the selection asks
-        for what the topic does not have; KafkaError and DeadlineExceededError where its schema
-        can't be had now."""
+        """Return the reading; None for a topic without a schema: it has records. ConfigError where
+        the selection does not fit the topic; KafkaError and DeadlineExceededError where its schema
+        is not available now."""
         if topic not in self._readings:
             try:
                 reading = self._reading(topic, self._schemas.get(topic))
@@ -235,9 +235,9 @@ class TypedReadings:
     def renewed(
         self, topic: str, fetched: FetchedBatches, *, wait_ms: int = 0
     ) -> TypedReading | None:
-        """The reading by what brokers know now, or within `wait_ms`: they learn of a new version,
-        one after the other. UnknownSchemaVersionError, which is retriable, where it can't read what
-        was fetched either."""
+        """Return the reading by the schema that brokers know now, or within `wait_ms`: they learn
+        of a new version one after the other. UnknownSchemaVersionError, which is retriable, where
+        this reading can't read `fetched` either."""
         deadline = Deadline.after(wait_ms)
         while True:
             reading = self._reading(topic, self._schemas.refresh(topic))
@@ -258,7 +258,7 @@ class TypedReadings:
 
 
 def without_columns(topic: str) -> ConfigError:
-    """The error where columns of a topic without a schema are asked for."""
+    """Return the error for a selection of columns of a topic without a schema."""
     return ConfigError(
         f"topic '{topic}' has no schema, so it has no columns to choose or compare: leave out "
         "columns and where"

@@ -23,7 +23,7 @@ from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest
 
 _FETCH_VERSION = 7
-"""The newest for one group at a time."""
+"""The newest version for one group at a time."""
 
 _NO_MEMBER = MemberIdentity(member_id="", generation=-1)
 

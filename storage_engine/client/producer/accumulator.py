@@ -20,7 +20,7 @@ class _Queue(deque[ProducerBatch]):
     """The batches of a partition; only the last may be open."""
 
     is_dropped = False
-    """Nobody looks into it any more."""
+    """True once the accumulator has removed the queue."""
 
 
 class Accumulator:

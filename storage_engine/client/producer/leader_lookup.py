@@ -1,7 +1,7 @@
 """Looks for leaders while batches wait.
 
 It asks no more often than retries need it. A failed refresh is repeated, not raised; a topic that
-stays unknown is told.
+stays unknown is reported.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _LEAST_MS = 100
 """A refresh has this time even if a batch is about to expire."""
 
 _QUIET_MS = 2_000
-"""Who has not asked for so long asks as often as at first."""
+"""After so long without a request, the pauses between requests begin short again."""
 
 
 class LeaderLookup:
@@ -38,7 +38,7 @@ class LeaderLookup:
         self._missing_since_ms: dict[str, int] = {}
         self.due_at_ms = 0
         self._asked_at_ms = 0
-        # Requests in a row.
+        # The number of requests in a row.
         self._tries = 0
         # Why the last refresh failed; empty when it did not.
         self.last_error = ""

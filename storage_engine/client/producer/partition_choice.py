@@ -90,13 +90,13 @@ class KeyPartitioner(NamedTuple):
 
     name: str
     hash_key: Callable[[bytes], int] | None
-    """None: keys choose nothing."""
+    """The hash of a key; None: keys do not choose partitions."""
     spreads_null: bool
     """Whether a record without a key goes to any partition; else to that of an empty key."""
     spreads_empty: bool = False
 
     def partition_of(self, key: bytes | None, count: int) -> int | None:
-        """None for any partition."""
+        """Return the partition of a key; None for any partition."""
         if self.hash_key is None or (key is None and self.spreads_null):
             return None
         if not key and self.spreads_empty:

@@ -12,7 +12,7 @@ from storage_engine.protocol.apis.produce import ProducePartitionResponse
 
 
 class Verdict(enum.Enum):
-    """What to do with the batch."""
+    """The consequence of an answer for the batch."""
 
     DELIVERED = "the leader has it"
     RETRY = "the leader refused it; the same bytes again"
@@ -56,7 +56,7 @@ def verdict_on(
 def final_error(
     tp: TopicPartition, batch_bytes: int, code: ErrorCode, answer: ProducePartitionResponse
 ) -> KafkaError:
-    """The error of a batch that will never be accepted."""
+    """Return the error of a batch that will never be accepted."""
     if code is ErrorCode.MESSAGE_TOO_LARGE:
         return RecordTooLargeError(
             f"{tp}: a batch of {batch_bytes} bytes is larger than the topic's max.message.bytes; "

@@ -66,12 +66,12 @@ class ProducerBatch:
         self.on_done: OnDone = self.outcome.settle
         self.size = BATCH_OVERHEAD_BYTES
         self.reserved = 0
-        """Bytes of `buffer.memory`."""
+        """The bytes of `buffer.memory` that it holds."""
         self.taken = False
         self.closed = False
-        """Nothing is added any more."""
+        """True once no record is added any more."""
         self.settling = False
-        """Whether it has its outcome; it is `finished` when all who wait have been told."""
+        """Whether it has its outcome; it is `finished` when all callers are notified."""
         self.finished = False
 
     @classmethod

@@ -69,7 +69,7 @@ class BatchOutcome:
                 _log.exception("a callback of %s failed", future)
 
     def abandon(self, error: HeadraceError) -> None:
-        """Nobody will settle it in this process, which is the child of a fork."""
+        """Fail the batch in the child of a fork, where it can't be settled."""
         self.error, self.done = error, True
 
     def error_of(self, index: int) -> HeadraceError | None:

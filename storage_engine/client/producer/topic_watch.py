@@ -58,16 +58,16 @@ class TopicWatch:
         return True
 
     def failure(self, topic: str) -> HeadraceError | None:
-        """Why the topic can't be had; forgotten when it is asked for again."""
+        """Return why the topic is not available; forgotten when it is asked for again."""
         return self._errors.get(topic)
 
     def last_error(self, topic: str) -> HeadraceError | None:
-        """The error of the last request for it."""
+        """Return the error of the last request for the topic."""
         wish = self._wishes.get(topic)
         return None if wish is None else wish.last_error
 
     def due(self, now_ms: int) -> list[str]:
-        """Topics to ask for now."""
+        """Return the topics to ask for now."""
         return [topic for topic, wish in self._wishes.items() if wish.due_ms <= now_ms]
 
     def due_in_ms(self, now_ms: int) -> int | None:

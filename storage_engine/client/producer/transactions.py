@@ -34,10 +34,10 @@ from storage_engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRe
 
 _ADD_OFFSETS_VERSION = 3
 _OFFSET_COMMIT_VERSION = 3
-"""The newest of producers that enlist what they write to."""
+"""The newest versions of producers that enlist partitions before they write."""
 
 _END_VERSION = 5
-"""Each transaction ends under the next epoch."""
+"""The version with which each transaction ends under the next epoch."""
 
 _FENCED = frozenset(
     {

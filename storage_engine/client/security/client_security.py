@@ -1,4 +1,4 @@
-"""What a client's settings say of security, as one value: it can be compared, hashed and pickled.
+"""The security settings of a client as one value: it can be compared, hashed and pickled.
 
 Rule: secrets are `Secret`s, which no log, repr or exception shows. Nothing is read or connected
 here.
@@ -11,8 +11,8 @@ from storage_engine.core.security.security_protocol import Secret, SecurityProto
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """How the certificates of brokers are judged, and which one is shown to them. Without any
-    authority those of the operating system count."""
+    """How the certificates of brokers are verified, and which certificate is shown to them. Without
+    any authority, the operating system's authorities are trusted."""
 
     truststore_location: str | None = None
     truststore_type: str | None = None
@@ -50,12 +50,12 @@ class TokenSettings:
     scope: str | None = None
     extensions: tuple[tuple[str, str], ...] = ()
     ca_location: str | None = None
-    """Of the endpoint's certificate."""
+    """The file with the authority of the endpoint's certificate."""
     connect_timeout_ms: int = 10_000
     refresh_factor: float = 0.8
     """The part of a token's lifetime after which another one is asked for."""
     unsecured_claims: tuple[tuple[str, "ClaimValue"], ...] = ()
-    """Of a token without a signature, for listeners of tests."""
+    """The claims of a token without a signature, for listeners of tests."""
     unsecured_lifetime_s: int = 3_600
 
 
@@ -64,7 +64,7 @@ ClaimValue = str | float | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSasl:
-    """By which mechanism the client logs in, and with what."""
+    """The client's SASL mechanism and credentials."""
 
     mechanism: str
     username: str = ""
@@ -73,7 +73,7 @@ class ClientSasl:
 
     @property
     def user(self) -> str:
-        """Whom messages name."""
+        """The name of the user in messages."""
         if self.tokens is None:
             return self.username
         claims = dict(self.tokens.unsecured_claims)
@@ -90,4 +90,4 @@ class ClientSecurity:
 
 
 NO_SECURITY = ClientSecurity()
-"""A connection in the clear to a listener that asks nobody who they are."""
+"""An unencrypted connection to a listener without authentication."""

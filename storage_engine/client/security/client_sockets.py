@@ -1,6 +1,6 @@
 """Opens the sockets of a client as its settings of security say.
 
-What the settings name is read when a client is made, so that a wrong file is an error there, in the
+Files in the settings are read when a client is made, so that a wrong file is an error there, in the
 thread of the caller, and not at some connection later. A client without TLS never imports `ssl`.
 """
 
@@ -22,13 +22,13 @@ CONNECT_TIMEOUT_MS = 3_000
 
 
 class ClientSockets:
-    """Of one client."""
+    """Opens a client's sockets."""
 
     __slots__ = ("_context", "sasl")
 
     def __init__(self, security: "ClientSecurity | None") -> None:
-        """None: in the clear, and nobody logs in. ConfigError for a file, a user or a password that
-        can't be used."""
+        """`security` None: neither TLS nor a log-in. ConfigError for a file, a user or a password
+        that can't be used."""
         self._context: ssl.SSLContext | None = None
         self.sasl: ClientSasl | None = None
         """How each connection logs in; None: not at all."""
@@ -45,7 +45,7 @@ class ClientSockets:
             self.sasl = security.sasl
 
     def prepare(self, deadline: Deadline) -> None:
-        """Gets what a connection needs and may take longer than connecting: a token.
+        """Get the token that a connection needs, which may take longer than connecting.
         AuthenticationError or KafkaError."""
         if self.sasl is not None and self.sasl.tokens is not None:
             from storage_engine.client.security.oauth_tokens import bearer_token
@@ -53,7 +53,7 @@ class ClientSockets:
             bearer_token(self.sasl.tokens, deadline)
 
     def open(self, address: Address, deadline: Deadline, pool: BufferPool) -> BlockingConnection:
-        """A connection, encrypted where the settings say so, within CONNECT_TIMEOUT_MS."""
+        """Return a connection within CONNECT_TIMEOUT_MS, with TLS where the settings ask for it."""
         limit = deadline.no_later_than(CONNECT_TIMEOUT_MS)
         if self._context is None:
             return BlockingConnection.open(*address, limit, pool)

@@ -75,7 +75,7 @@ def _check_version(version_for: Callable[[AnyApi], int]) -> None:
 def _exchanged(
     name: str, client: SaslClient, exchange: Callable[[AnyApi, LogInRequest], Answer]
 ) -> int:
-    """For how long the log-in counts, in ms; 0: for ever."""
+    """Log in, and return how long the log-in is valid in ms; 0: for ever."""
     steps = log_in_steps(client)
     api, request = next(steps)
     while True:

@@ -32,7 +32,7 @@ class BearerToken(NamedTuple):
 
     text: str
     renew_at_s: float
-    """By the wall clock, as the time within tokens."""
+    """The wall clock time of its renewal; times within tokens use that clock, too."""
 
     def __repr__(self) -> str:
         return "BearerToken([hidden])"
@@ -166,7 +166,7 @@ def _answered(data: bytes, url: str, asked_s: float, factor: float) -> BearerTok
 
 
 def _lifetime_s(answer: JsonObject, text: str, now_s: float) -> float:
-    """By the answer and by the token itself; the shorter counts."""
+    """Return the shorter of the lifetimes in the answer and in the token itself."""
     import jwt
 
     found = []

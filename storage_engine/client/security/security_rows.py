@@ -12,7 +12,7 @@ from storage_engine.core.security.security_protocol import SecurityProtocol
 from storage_engine.core.settings.setting import INT_MAX, Setting, SettingType
 
 Given = Mapping[str, Any]
-"""Settings that are given, by key. Of users they are checked; then a value has the type of its
+"""Settings by key, as users give them, or after they were checked: then a value has the type of its
 setting, and a secret is a `Secret`."""
 
 PROTOCOL = "security.protocol"
@@ -120,7 +120,7 @@ SECURITY_SETTINGS: tuple[Setting, ...] = (
     *_TLS,
     *_SASL,
 )
-"""The rows; none has a default, so that what is given can be told from what is not."""
+"""The rows; none has a default, so that settings that are not given can be recognized."""
 
 SECURITY_KEYS = frozenset(setting.name for setting in SECURITY_SETTINGS)
 
@@ -137,7 +137,7 @@ SECRET_KEYS = frozenset(
         "ssl.truststore.password",
     }
 )
-"""What stands here is shown by nothing."""
+"""The keys whose values are never shown, in no log, repr or error."""
 
 KERBEROS = frozenset(
     {

@@ -57,7 +57,7 @@ def _trusted(tls: ClientTls) -> TrustStore | None:
 
 
 def _shown(tls: ClientTls) -> KeyStore | None:
-    """The client's certificate."""
+    """Return the client's key store; None without a certificate."""
     if tls.certificate_location is not None and tls.key_location is not None:
         return load_pem_key_store(
             Path(tls.certificate_location),

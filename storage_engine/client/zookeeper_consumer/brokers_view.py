@@ -73,7 +73,7 @@ class RegisteredBrokers:
         return seen is not None and seen.owner != 0
 
     def partitions(self, topic: str) -> list[LedPartition] | None:
-        """Empty where there is no such topic."""
+        """Return the partitions; empty without such a topic, None while they are unknown."""
         known, node = self._nodes.read(TopicZNode.path(topic), partial(TopicZNode.decode, topic))
         if not known:
             return None
@@ -109,7 +109,7 @@ class AskedBrokers:
         self._has_begun = False
 
     def begin(self, loop: ClientLoop, on_change: Callable[[], None]) -> None:
-        """From now on a thread asks; `on_change` is called on `loop`."""
+        """Start a thread that asks brokers; `on_change` is called on `loop`."""
 
         def ask() -> None:
             try:

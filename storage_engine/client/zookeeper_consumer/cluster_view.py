@@ -23,7 +23,7 @@ class ClusterView:
 
     @property
     def changes(self) -> int:
-        """Grows whenever a plan may be another one."""
+        """A number that grows whenever a plan may be another one."""
         return self._nodes.changes + self.brokers.changes
 
     def plan(self, consumer: str, wanted: Mapping[str, int]) -> dict[TopicPartition, int] | None:

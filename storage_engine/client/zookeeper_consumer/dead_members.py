@@ -68,7 +68,7 @@ class DeadMembers:
         self._watches = NewestWatches(self._flows)
         self._looks = 0
         self._failures = 0
-        """In a row."""
+        """The number of failures in a row."""
         self._others: dict[str, _Other] = {}
         self._published = 0
         """The session whose znode this member has made."""
@@ -200,13 +200,13 @@ class DeadMembers:
         self._scheduler.call_later(delay_ms, partial(self._close_session, other))
 
     def _delay_ms(self) -> int:
-        """One after the other, so that most find that it is done."""
+        """Return this member's delay: in turns, so that most members find the session closed."""
         own = ConsumerGroupPaths.session_name(self._store.session_id)
         before = [o for o in self._others.values() if o.process is not None and o.name < own]
         return min(len(before), MAX_STEPS) * STEP_MS
 
     def _close_session(self, other: _Other) -> None:
-        """Again and again while its znode is there."""
+        """Close the session, again and again while its znode is there."""
         if not self._is_there(other):
             return
         again_ms = min(CLOSE_AGAIN_MAX_MS, 2 * AGAIN_MS << min(other.attempts, 10))

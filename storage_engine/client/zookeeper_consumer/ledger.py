@@ -47,7 +47,7 @@ class StreamLedger:
         self._handed_out: list[Claim] = []
         """Claims with a `handed_out_to`."""
         self._reader = 0
-        """The thread that has asked last."""
+        """The id of the thread that has asked last; 0: none."""
         self._addresses = ""
         self._closed = False
         self._error: HeadraceError | None = None

@@ -95,9 +95,9 @@ class _Claim:
     stream: int
     stage: _Stage = _Stage.STARTING
     busy: bool = False
-    """An operation is under way; at most one is."""
+    """True while an operation is under way; at most one is."""
     stored: bool = False
-    """The offset's znode is there."""
+    """True when the offset's znode exists."""
     offset: int | None = None
     """While READY, the offset in the znode. Then the offset to store; None when there is none."""
     waiting: list["_Commit"] = field(default_factory=list)

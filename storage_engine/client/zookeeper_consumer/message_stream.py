@@ -140,7 +140,7 @@ class MessageStream:
                 sleep_ms(wait_ms)
 
     def _apply(self, claims: dict[TopicPartition, Claim]) -> Positions | None:
-        """Read these, each from where it is."""
+        """Read the claimed partitions, each from its position."""
         addresses = frozenset(filter(None, self._ledger.addresses.split(",")))
         if self._positions is not None and not addresses & self._addresses:
             # Brokers may all have moved while nothing was read.

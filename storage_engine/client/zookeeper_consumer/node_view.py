@@ -58,7 +58,7 @@ class NodeView:
         metadata_store.add_state_listener(self._on_state)
 
     def data(self, path: str) -> Seen | None:
-        """None while it is being read."""
+        """Return the data of a znode; None while it is being read."""
         seen = self._data.get(path)
         if seen is None:
             self._read(path, children=False)
@@ -81,7 +81,7 @@ class NodeView:
         return True, decoded
 
     def children(self, path: str) -> Seen | None:
-        """None while it is being read."""
+        """Return the children of a znode; None while they are being read."""
         seen = self._children.get(path)
         if seen is None:
             self._read(path, children=True)

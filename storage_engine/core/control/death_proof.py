@@ -1,10 +1,10 @@
-"""What proves that another broker's process is dead, and who acts on the proof first.
+"""Proof that another broker's process is dead, and the order in which brokers act on it.
 
 The proof is a process of this machine that was seen alive as the one that the broker named, and
-that the kernel then said has ended. That no process has its number proves nothing: a machine that
+that the kernel then reported as ended. A pid that no process has proves nothing: a machine that
 was cloned with its memory has the boot id and the namespaces of the other one.
 
-Across machines nothing is exact. What a cluster may choose to take for proof is a connection that
+Across machines nothing is exact. A cluster may choose to accept as proof a connection that
 the other kernel has ended, and a port that refuses every new one for a while. A firewall, a proxy
 or a closed listener can look alike, so that a living broker may be taken for dead.
 """
@@ -18,11 +18,11 @@ from storage_engine.core.ports import PortAnswer, ProcessIdentity
 STEP_MS = 50
 """The delay from one broker to the next: longer than it takes to close a session."""
 MAX_STEPS = 20
-"""In a cluster of many brokers the last ones act together, after a second."""
+"""The longest delay in steps: in a large cluster the last brokers act together, after a second."""
 
 
 def may_be_local(own: ProcessIdentity | None, other: ProcessIdentity | None) -> bool:
-    """Whether the number of `other` can mean the same process to both."""
+    """Whether the pid of `other` means the same process to both: same boot, same namespaces."""
     if own is None or other is None:
         return False
     return (own.boot_id, own.pid_namespace, own.time_namespace) == (
@@ -33,7 +33,7 @@ def may_be_local(own: ProcessIdentity | None, other: ProcessIdentity | None) -> 
 
 
 def is_same_process(named: ProcessIdentity, start_ticks: int) -> bool:
-    """Whether the process that has the number of `named` now, and started then, is that one."""
+    """Whether the process that has the pid of `named` now, started at `start_ticks`, is `named`."""
     return named.start_ticks == start_ticks
 
 
@@ -42,21 +42,21 @@ def closing_delay_ms(
 ) -> int:
     """How long a broker waits before it closes a dead one's session, so that not all do at once:
     the controller acts first, which has to act anyway, the others in the order of their ids.
-    `living`: who may have the same proof."""
+    `living`: the brokers that may have the same proof."""
     order = sorted({own, *living}, key=lambda broker: (broker != controller, broker))
     return min(order.index(own), MAX_STEPS) * STEP_MS
 
 
 PROBES = 5
 PROBE_INTERVAL_MS = 100
-"""A port has refused for as long as it takes to start a listener again in place."""
+"""All probes of a port together last as long as it takes to restart a listener in place."""
 
 
 class PortVerdict(enum.Enum):
-    """What the refusals so far say."""
+    """The conclusion from the answers to the probes so far."""
 
     LIVES = "lives"
-    """Or nobody can tell: its session decides."""
+    """Or unknown: the broker's session with ZooKeeper decides."""
     ASK_AGAIN = "ask again"
     DEAD = "dead"
 
@@ -76,6 +76,6 @@ class RefusedPort:
 
 
 def is_of_the_majority(answering: int, brokers: int) -> bool:
-    """Whether a broker may believe what ports say: with itself, more than half of all `brokers`
-    answer it. Else it is more likely that this one is cut off."""
+    """Whether a broker may trust refused ports: with itself, more than half of all `brokers`
+    answer it. Otherwise it is more likely that this broker is cut off."""
     return (answering + 1) * 2 > brokers

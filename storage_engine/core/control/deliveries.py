@@ -48,7 +48,7 @@ class _Outbox:
 
 @dataclass(slots=True)
 class _Shared:
-    """What the deliveries of one step have in common."""
+    """The contents that the deliveries of one step share, built once."""
 
     brokers: tuple[BrokerInfo, ...]
     is_filled: bool = False
@@ -56,7 +56,7 @@ class _Shared:
     """The partitions in `metadata`; None: all."""
     metadata: tuple[PartitionLeadership, ...] = ()
     held: dict[BrokerId, list[PartitionLeadership]] | None = None
-    """Of the metadata of all partitions: what each broker is ordered to lead or follow."""
+    """By broker, from the metadata of all partitions: the ones that it has to lead or follow."""
 
     def is_of(self, names: set[TopicPartition] | None) -> bool:
         return self.is_filled and self.names == names

@@ -288,7 +288,7 @@ class _Departure:
     wave_size: int
     wave: set[TopicPartition] = field(default_factory=set)
     waiting_when_told: int = -1
-    """How many waited when the progress was reported last."""
+    """The number of waiting partitions when the progress was reported last."""
 
 
 class ControlledShutdowns:

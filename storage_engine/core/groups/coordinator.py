@@ -62,7 +62,7 @@ class GroupCoordinator:
         self._settings = settings = settings or GroupSettings()
         self._log: GroupLog = StateLog(refusal)
         self.groups: dict[str, Group] = {}
-        """By group id; for reading only."""
+        """The groups by id; for reading only."""
         self._deadlines = Deadlines()
         self._rebalances = Rebalances(self._log, settings, self._deadlines)
         self._joins = Joins(self._log, settings, self._rebalances)

@@ -3,8 +3,8 @@ on the data; the transitions are in `rebalances`.
 
     EMPTY       no members                       -> PREPARING (a member joins)
     PREPARING   waiting for all members to join  -> COMPLETING | EMPTY (nobody is left)
-    COMPLETING  waiting for the leader's word    -> STABLE | PREPARING
-    STABLE      every member has its part        -> PREPARING
+    COMPLETING  waiting for the leader's plan    -> STABLE | PREPARING
+    STABLE      all members are assigned         -> PREPARING
 
 Whatever a request asks of the group as a whole is counted as members come and go, so that a request
 costs the same in a group of any size; only the turn from one generation to the next looks at all.
@@ -94,8 +94,8 @@ RESTORED = 0
 
 SUBSCRIBED_MAX_BYTES = 1 << 20
 SUBSCRIBED_MAX_TOPICS = 20_000
-"""Different metadata of a group from which its topics are read, in bytes and in names of topics; it
-is done in one go."""
+"""The most distinct metadata of a group from which its topics are decoded, in bytes and in topic
+names; it is done in one go."""
 
 
 class GroupState(enum.Enum):
@@ -166,7 +166,7 @@ class Group:
     protocol: str | None = None
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
-    """By member id; changed only by `add`, `drop` and `change`, which count."""
+    """By member id; changed only by `add`, `drop` and `change`, which update the counts."""
     instances: dict[str, str] = field(default_factory=dict)
     """The member id of each static member, by instance id."""
     joining: dict[str, int] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class Group:
     """The member ids that were given out for a second JoinGroup (KIP-394), with the time of their
     expiry."""
     join_deadline_ms: int | None = None
-    """While PREPARING: how long the group waits for members to join."""
+    """While PREPARING: the time until which the group waits for members to join."""
     is_gathering: bool = False
     """While PREPARING out of EMPTY: True when the group waits for more members, however many have
     come."""
@@ -214,7 +214,7 @@ class Group:
         self._count(member)
 
     def drop(self, member: Member) -> None:
-        """Remove a member; its requests are the caller's business."""
+        """Remove a member; the caller has to answer its requests."""
         member_id = member.member_id
         self._uncount(member)
         del self.members[member_id]
@@ -228,34 +228,34 @@ class Group:
             self.sizes.longest_id = 0
 
     def change(self, member: Member, change: Callable[[Member], None]) -> None:
-        """Change what counts of a member: what it offers, or its names."""
+        """Apply `change` to a member's offer or names, and update the counts of the group."""
         self._uncount(member)
         change(member)
         member.measure()
         self._count(member)
 
     def wait_to_join(self, member: Member, request: int) -> None:
-        """The member has joined for the next generation."""
+        """Record the JoinGroup of a member for the next generation."""
         if member.member_id not in self.joining and member.instance_id is None:
             self.sizes.joining += member.most_bytes
         self.joining[member.member_id] = request
 
     def no_longer_joins(self, member: Member) -> int | None:
-        """Return the number of its JoinGroup, which it has given up."""
+        """Forget the member's JoinGroup and return its number; None if there is none."""
         request = self.joining.pop(member.member_id, None)
         if request is not None and member.instance_id is None:
             self.sizes.joining -= member.most_bytes
         return request
 
     def take_joined(self) -> dict[str, int]:
-        """Return the JoinGroup requests of all that have joined, which now are in a generation."""
+        """Return the JoinGroup numbers by member id; these members now are in a generation."""
         joined, self.joining = self.joining, {}
         self.newcomers = {}
         self.sizes.joining = self.sizes.newcomers = 0
         return joined
 
     def note_new(self, member: Member) -> None:
-        """The member is not part of a generation yet."""
+        """Count a member that is not part of a generation yet."""
         self.newcomers[member.member_id] = None
         self.sizes.newcomers += member.most_bytes
 
@@ -456,17 +456,17 @@ class MemberSizes:
     """The bytes of members of a group, each with its largest protocol and without assignment."""
 
     members: int = 0
-    """All of them."""
+    """All members."""
     static: int = 0
     joining: int = 0
-    """Those that have joined for the next generation, without the static ones."""
+    """Members that have joined for the next generation, without the static ones."""
     newcomers: int = 0
     longest_id: int = 0
     """The length of the longest id that a member has had."""
 
     @property
     def sure(self) -> int:
-        """All that are sure to be in the next generation: the others may be dead."""
+        """Members that are sure to be in the next generation: the others may be dead."""
         return self.static + self.joining
 
 

@@ -29,7 +29,7 @@ class NameList:
         self.places = {name: place for place, name in enumerate(names)}
         self.size = sum(len(name.encode()) for name in names)
         self.count = 0
-        """Members with this list."""
+        """The number of members with this list."""
 
 
 class Offer:

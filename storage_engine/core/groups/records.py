@@ -69,7 +69,7 @@ class OffsetRecord:
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
     commit_ms: int
-    """Wall time."""
+    """The wall time of the commit."""
     expire_ms: int = NO_EXPIRY
     """The wall time of expiry that the client chose, as versions 2 to 4 of OffsetCommit allow."""
 

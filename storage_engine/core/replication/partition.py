@@ -389,7 +389,7 @@ class LeaderPartition:
         return progress is not None and progress.session is session
 
     def leave_session(self, replica: BrokerId, session: SessionClock) -> None:
-        """Its fetches from now on are none of this partition: the follower has left it out."""
+        """End the session for this partition, which the follower's fetches leave out now."""
         if self.has_in_session(replica, session):
             self._followers[replica].settle()
 

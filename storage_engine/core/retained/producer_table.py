@@ -292,7 +292,7 @@ class ProducerTable:
                 yield producer_id, entry.last_seen_ms
 
     def kept_in_log(self) -> tuple[list[int], list[tuple[int, int]]]:
-        """See `ProducerStates`; without an object for each."""
+        """See `ProducerStates`; makes no object for each producer."""
         last_offsets: list[int] = []
         only_markers: list[tuple[int, int]] = []
         for producer_id, entry in self._entries.items():

@@ -41,7 +41,7 @@ class SegmentFacts(NamedTuple):
     largest_timestamp_ms: int
     """Largest timestamp of its records, as producers set it; -1 when they have none."""
     written_ms: int
-    """When the segment was last written on this machine, by its clock."""
+    """The time of the segment's last write on this machine, by its clock."""
     is_active: bool = False
     """True for the newest segment, which still grows: if it is deleted, an empty one takes its
     place."""

@@ -1,1 +1,1 @@
-"""Who may do what: principals, access rules and the exchanges of SASL, without IO."""
+"""Principals, access rules and the exchanges of SASL, without IO."""

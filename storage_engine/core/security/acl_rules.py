@@ -63,7 +63,7 @@ MATCH = 2
 
 
 class AclOperation(_WireName):
-    """What may be done to a resource; ALL is every operation."""
+    """An operation on a resource; ALL stands for every one."""
 
     ALL = (2, "All")
     READ = (3, "Read")
@@ -79,7 +79,7 @@ class AclOperation(_WireName):
 
 
 OPERATIONS_WITHOUT_RULES = (13, 14, 15)
-"""To create and describe tokens, and commits in two phases (KIP-373, KIP-939)."""
+"""Kafka's CreateTokens, DescribeTokens and TwoPhaseCommit (KIP-373, KIP-939)."""
 
 
 class AclPermission(_WireName):
@@ -126,7 +126,7 @@ _IMPLIED_BY: dict[AclOperation, tuple[AclOperation, ...]] = {
     _O.DESCRIBE: (_O.READ, _O.WRITE, _O.DELETE, _O.ALTER),
     _O.DESCRIBE_CONFIGS: (_O.ALTER_CONFIGS,),
 }
-"""Whoever may do one of these may do the operation, too. That holds for permission alone: who is
+"""The operations whose permission implies the operation. Denials imply nothing: a principal that is
 forbidden to read may still be permitted to describe."""
 
 ALL_BITS = sum(1 << each for each in AclOperation)
@@ -166,14 +166,14 @@ class ResourcePattern(NamedTuple):
         return f"{self.resource_type}:{self.pattern_type}:{self.name}"
 
     def covers(self, name: str) -> bool:
-        """Return True when a resource of that name, and of this type, is meant."""
+        """Return True when the pattern matches the name of a resource of its type."""
         if self.pattern_type is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
 
 class AccessRule(NamedTuple):
-    """What one principal may, or may not, do from one host."""
+    """A permission or denial of an operation for one principal from one host."""
 
     principal: str
     """`User:alice`; `User:*` is everybody."""
@@ -184,7 +184,7 @@ class AccessRule(NamedTuple):
 
 
 class AclBinding(NamedTuple):
-    """A rule, and what it is about."""
+    """A rule, and the resources it is about."""
 
     pattern: ResourcePattern
     rule: AccessRule
@@ -204,7 +204,7 @@ class AclFilter:
     operation: AclOperation | None = None
     permission: AclPermission | None = None
     finds_nothing: bool = False
-    """It asks for rules that Kafka has and that can't be made here."""
+    """True for a filter of rules that Kafka has and that can't be created here."""
 
     def finds_pattern(self, pattern: ResourcePattern) -> bool:
         if self.finds_nothing:

@@ -42,7 +42,7 @@ from storage_engine.core.security.principal import Principal
 
 
 class Verdicts(NamedTuple):
-    """What rules say of one principal at one host, about one resource."""
+    """The rules for one principal at one host about one resource: operations as bits."""
 
     allowed: int
     denied: int
@@ -89,8 +89,8 @@ class AclIndex:
             each: Counter() for each in ResourceType
         }
         self._allowing: dict[_Granted, set[ResourcePattern]] = {}
-        """The patterns by which a principal is allowed an operation, at whatever host: who has
-        thousands of rules to read must not have them all looked through for one to write."""
+        """The patterns by which a principal is allowed an operation, at whatever host: a search for
+        a rule to write must not go through thousands of rules to read."""
 
     def __len__(self) -> int:
         """The number of patterns with rules."""
@@ -109,7 +109,7 @@ class AclIndex:
                 yield AclBinding(pattern, rule)
 
     def put(self, pattern: ResourcePattern, rules: frozenset[AccessRule]) -> None:
-        """Replace the rules about a pattern; none remove it."""
+        """Replace the rules about a pattern; an empty set removes the pattern."""
         self._forget(pattern)
         if not rules:
             return
@@ -145,7 +145,7 @@ class AclIndex:
                 del self._allowing[granted]
 
     def verdicts(self, kind: ResourceType, name: str, principal: str, host: str) -> Verdicts:
-        """What all rules about the resource `name` say together."""
+        """Return the combined verdict of all rules about the resource `name`."""
         who = _who(principal, host)
         allowed = denied = 0
         has_rules = False
@@ -169,8 +169,8 @@ class AclIndex:
     def allows_some(
         self, kind: ResourceType, operation: AclOperation, principal: str, host: str
     ) -> bool:
-        """Whether there is a resource of that type to which the principal may do `operation`, as
-        far as its rules tell (KIP-679)."""
+        """Whether there is a resource of that type to which the principal may do `operation`, by
+        its rules alone (KIP-679)."""
         who = _who(principal, host)
         granting, bit = granting_bits(operation), 1 << operation
         if self._denies(self._literal[kind].get(WILDCARD), who, bit):
@@ -192,7 +192,7 @@ class AclIndex:
         return self._denies(rules, _who(principal, host), 1 << operation)
 
     def _is_overruled(self, pattern: ResourcePattern, who: _Who, bit: int) -> bool:
-        """Whether a denial covers everything that the pattern means."""
+        """Whether a denial covers all resources that the pattern matches."""
         kind, name, pattern_type = pattern
         if pattern_type is PatternType.LITERAL and self._denies(self._patterns[pattern], who, bit):
             return True
@@ -224,8 +224,8 @@ def _granted(kind: ResourceType, rules: _PatternRules) -> set[_Granted]:
 
 
 def same_host(host: str) -> str:
-    """One text for all forms of an address of version 6: Java writes 0:0:0:0:0:0:0:1 for ::1. An
-    address of version 4 that came through a socket of version 6 is that of version 4."""
+    """Return one text for all forms of an IPv6 address: Java writes 0:0:0:0:0:0:0:1 for ::1. An
+    IPv4-mapped address, as IPv6 sockets report it, becomes the IPv4 address."""
     if ":" not in host:
         return host
     try:
@@ -236,7 +236,7 @@ def same_host(host: str) -> str:
 
 
 def _who(principal: str, host: str) -> _Who:
-    """The pairs under which rules for that principal at that host stand."""
+    """Return the (principal, host) keys of rules for that principal at that host."""
     host = same_host(host)
     return (
         (principal, host),
@@ -254,10 +254,10 @@ def grouped(bindings: Iterator[AclBinding]) -> Mapping[ResourcePattern, frozense
 
 
 CACHED_MAX = 50_000
-"""Answers that are kept: clients choose the names that they ask about."""
+"""The most cached answers: clients choose the names that they ask about."""
 
 CACHED_NAME_MAX = 255
-"""The longest name whose answer is kept: a group's may have 32,767 bytes."""
+"""The longest name whose answer is cached: a group's may have 32,767 bytes."""
 
 _Question = tuple[Principal, str, AclOperation, ResourceType, str]
 
@@ -286,7 +286,7 @@ class Authorizer:
             self.revision += 1
 
     def rules_are_known(self) -> None:
-        """All rules were read once: from now on they decide."""
+        """Apply the rules from now on: all of them have been read once."""
         self._are_rules_known = True
         self._cache.clear()
         self.revision += 1
@@ -349,7 +349,7 @@ class Authorizer:
         return self._allow_if_no_rule if found is None else found
 
     def _by_rule(self, question: _Question) -> bool | None:
-        """None where nobody has a rule about the resource."""
+        """Return the answer of the rules; None where nobody has a rule about the resource."""
         principal, host, operation, kind, name = question
         if principal in self._super_users:
             return True
@@ -365,7 +365,7 @@ class Authorizer:
 
 def super_users_of(text: str, *, key: str = "super.users") -> frozenset[Principal]:
     """Return the principals of the setting: `User:admin;User:CN=broker,O=org`, separated by
-    semicolons since names of certificates have commas. ConfigError for what is none."""
+    semicolons since names of certificates have commas. ConfigError for any other form."""
     parts = [part.strip() for part in text.split(";")]
     try:
         return frozenset(Principal.parse(part, key=key) for part in parts if part)

@@ -1,4 +1,4 @@
-"""Who a request comes from, in Kafka's form: `User:alice`.
+"""The principal of a request, in Kafka's form: `User:alice`.
 
 `ssl.principal.mapping.rules`: from the subject of a certificate to the name of a principal.
 
@@ -31,7 +31,7 @@ class Principal:
 
     @classmethod
     def parse(cls, text: str, *, key: str) -> "Principal":
-        """ConfigError that names the setting `key` when `text` is not kind:name."""
+        """Parse kind:name; ConfigError names the setting `key` for any other text."""
         kind, colon, name = text.strip().partition(":")
         if not (colon and kind and name):
             raise ConfigError(f"{key}={text}: must be kind:name, for example User:alice")
@@ -39,7 +39,7 @@ class Principal:
 
 
 ANONYMOUS = Principal("ANONYMOUS")
-"""Whoever comes by a listener that authenticates nobody."""
+"""The principal of all clients of a listener without authentication."""
 
 
 _KEY = "ssl.principal.mapping.rules"
@@ -75,12 +75,12 @@ _DEFAULT = _Rule(re.compile(r"(.*)", re.DOTALL), "$1", "")
 
 @dataclass(frozen=True, slots=True)
 class PrincipalMapping:
-    """The rules in their order."""
+    """The rules of `ssl.principal.mapping.rules`, in their order."""
 
     _rules: tuple[_Rule, ...] = (_DEFAULT,)
 
     def name_of(self, subject: str) -> str | None:
-        """The name of the principal; None when no rule fits, or what it makes is empty."""
+        """Return the principal's name; None when no rule fits, or the result is empty."""
         for rule in self._rules:
             name = rule.apply(subject)
             if name is not None:
@@ -89,7 +89,7 @@ class PrincipalMapping:
 
     @classmethod
     def parse(cls, text: str) -> "PrincipalMapping":
-        """ConfigError for what is no list of rules."""
+        """Parse the setting; ConfigError for a text that is no list of rules."""
         rules = []
         position = 0
         while position < len(text):

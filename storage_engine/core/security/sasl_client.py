@@ -38,17 +38,17 @@ _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class SaslClient(ABC):
-    """One exchange; each log-in needs another."""
+    """The client's side of one log-in; each log-in needs a new one."""
 
     def __init__(self, mechanism: str, user: str) -> None:
         self.mechanism = mechanism
         self.user = user
-        """Whom the exchange is for, as messages may name them."""
+        """The name of the user in messages."""
         self.is_done = False
 
     def respond(self, challenge: bytes | None) -> bytes:
-        """The next token for the server; `challenge` is None at the beginning. What it returns
-        once `is_done` is not to be sent. AuthenticationError when the server's word is not
+        """Return the next token for the server; `challenge` is None at the beginning. A token that
+        is returned once `is_done` must not be sent. AuthenticationError when the challenge is not
         acceptable."""
         if challenge is not None and len(challenge) > MAX_CHALLENGE_BYTES:
             raise AuthenticationError(f"the server's challenge has {len(challenge)} bytes")
@@ -56,7 +56,7 @@ class SaslClient(ABC):
 
     @abstractmethod
     def _respond(self, challenge: bytes | None) -> bytes:
-        """Without the check of the size."""
+        """Like `respond`, without the check of the size."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.mechanism}, user={self.user!r})"

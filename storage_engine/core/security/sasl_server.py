@@ -1,4 +1,4 @@
-r"""The broker's side of a SASL log-in: one machine a mechanism, fed with what the client sends.
+r"""The broker's side of a SASL log-in: a state machine per mechanism, fed with client tokens.
 
     respond(token) -> answer ... until `authenticated` says who the client is
                    \-> LogInRefusedError
@@ -12,7 +12,7 @@ OAUTHBEARER, the broker's side: the client brings a token of an identity provide
     server     nothing, or a JSON object that says why the token is not taken
     client     ^A after such an object; then the log-in fails
 
-What a token says is judged by `check`.
+`check` validates the token and returns the identity in it.
 
 SCRAM-SHA-256 and -512, the broker's side, by the library scramp.
 
@@ -54,26 +54,26 @@ from storage_engine.core.security.scram_credential import (
 )
 
 _SHOWN_CHARACTERS = 64
-"""Of a name that a stranger claims to have."""
+"""The most characters that are shown of a name that a stranger claims."""
 
 
 class LogInRefusedError(HeadraceError):
-    """A client did not show who it is. The text is for the broker's log and holds no secret."""
+    """A client did not prove its identity. The text is for the broker's log, without secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticated:
-    """Who a client has shown to be."""
+    """The proven identity of a client."""
 
     name: str
     expires_at_ms: int | None = None
-    """Wall clock time at which what it has shown is no longer valid; None: never."""
+    """The wall clock time at which the client's credential expires; None: never."""
 
 
 class SaslServerMechanism(Protocol):
     @property
     def authenticated(self) -> Authenticated | None:
-        """Set once the log-in has succeeded; no token is taken afterwards."""
+        """Set once the log-in has succeeded; no token is accepted afterwards."""
         ...
 
     @property
@@ -82,12 +82,12 @@ class SaslServerMechanism(Protocol):
         ...
 
     def respond(self, token: bytes) -> bytes:
-        """The answer to the client's token. LogInRefusedError ends the log-in."""
+        """Return the answer to the client's token. LogInRefusedError ends the log-in."""
         ...
 
 
 def shown(name: str) -> str:
-    """A claimed name, in one line that is not too long."""
+    """Return a claimed name for the log: one line of bounded length."""
     short = name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…"
     return printable(short)
 
@@ -123,11 +123,11 @@ class PlainServer:
 
 
 CheckToken = Callable[[str], Authenticated]
-"""Who the token says the client is; LogInRefusedError when it is not to be believed."""
+"""Returns the identity in the token; LogInRefusedError when the token is not valid."""
 
 _SEPARATOR = "\x01"
 _REFUSED = json.dumps({"status": "invalid_token"}).encode()
-"""The reason is for the broker's log only."""
+"""The answer to a refused token, without the reason, which is for the broker's log only."""
 
 
 class OAuthBearerServer:
@@ -156,7 +156,7 @@ class OAuthBearerServer:
 
 
 def _parsed(token: bytes) -> tuple[str, str]:
-    """The authorization id, empty where there is none, and the bearer token."""
+    """Return the authorization id, empty where there is none, and the bearer token."""
     try:
         text = token.decode()
     except UnicodeDecodeError:
@@ -192,7 +192,7 @@ class FoundCredential(NamedTuple):
 
 
 CredentialOf = Callable[[str], FoundCredential]
-"""The credential of a user, or a decoy; takes as long for either."""
+"""Returns the credential of a user, or a decoy; takes as long for either."""
 
 
 class ScramServer:
@@ -247,8 +247,8 @@ class ScramServer:
         return answer
 
     def _accept_doubled_nonce(self, text: str) -> None:
-        """librdkafka before 2.6.1 puts its own nonce before that of both, which begins with it
-        already. As Kafka 3.9 does, we take that: ours is in it, and the proof is made of it."""
+        """Accept the nonce of librdkafka before 2.6.1, which puts its own before the combined one
+        that begins with it already. Kafka 3.9 does so, too: the proof covers the whole nonce."""
         of_both = self._server.nonce
         if of_both is None:
             return
@@ -285,7 +285,7 @@ class ScramDecoys:
         iterations: int = ITERATIONS_MIN,
         salt_bytes: int = 16,
     ) -> ScramCredential:
-        """`iterations` and `salt_bytes` are those of most users."""
+        """Return a user's decoy. `iterations`, `salt_bytes`: the values of most users."""
 
         def derived(what: str) -> bytes:
             name = f"{mechanism.value}\0{what}\0{user}".encode()
@@ -304,7 +304,7 @@ TOKENS_IN_REQUESTS = 1
 """From this version of SaslHandshake on tokens come in SaslAuthenticate requests."""
 
 LIFETIME_MAX_MS = 2**31 - 1
-"""24 days: a token may be valid for longer than a field or a timer can say."""
+"""24 days: a token may be valid for longer than a field or a timer can hold."""
 
 
 class SaslState(enum.Enum):
@@ -325,7 +325,7 @@ class SaslRefusal(KafkaError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedMechanism:
     make: Callable[[], SaslServerMechanism]
-    """A machine for one log-in."""
+    """Creates the state machine of one log-in."""
     max_reauth_ms: int = 0
     """After this time a client has to log in again; 0: never (`connections.max.reauth.ms`)."""
 
@@ -334,19 +334,19 @@ class OfferedMechanism:
 class SaslAnswer:
     token: bytes = field(repr=False)
     session_lifetime_ms: int | None = None
-    """Set with the last token where the log-in lasts for a time: what is left of it."""
+    """The rest of the log-in's lifetime, set with the last token; None: no limit."""
 
 
 class SaslExchange:
-    """Says what the client is told, and who it is. Each method raises SaslRefusal, after which
-    nothing more is taken."""
+    """The log-in of one connection. After a SaslRefusal, which its methods raise, no request is
+    accepted any more."""
 
     def __init__(self, offered: Mapping[str, OfferedMechanism]) -> None:
         self._offered = offered
         self._machine: SaslServerMechanism | None = None
         self.state = SaslState.STARTING
         self.mechanism = ""
-        """The one that the client has chosen."""
+        """The mechanism that the client has chosen; empty before its handshake."""
         self.principal: Principal | None = None
         """Set at the first log-in; no later one changes it."""
 
@@ -356,7 +356,7 @@ class SaslExchange:
 
     @property
     def claimed(self) -> str:
-        """Who the client says it is, for the log."""
+        """The name that the client claims, for the log; empty while it is not known."""
         return self._machine.claimed if self._machine is not None else ""
 
     @property
@@ -385,7 +385,7 @@ class SaslExchange:
         self.state = SaslState.TOKENS
 
     def token(self, token: bytes, *, now_ms: int) -> SaslAnswer:
-        """`now_ms`: the wall clock."""
+        """Process a token of the client. `now_ms` is the wall clock time."""
         if self.state is not SaslState.TOKENS:
             raise self.refused_request("SaslAuthenticate")
         assert self._machine is not None
@@ -404,7 +404,7 @@ class SaslExchange:
         return SaslAnswer(token=answer, session_lifetime_ms=self._lifetime(authenticated, now_ms))
 
     def refused_request(self, what: str) -> SaslRefusal:
-        """The refusal of a request that has no place here; the log-in has failed."""
+        """Fail the log-in; return the refusal of a request that does not fit the state."""
         text = {
             SaslState.STARTING: f"{what} came before the log-in: SaslHandshake comes first",
             SaslState.TOKENS: f"{what} came in the middle of a log-in",

@@ -1,9 +1,9 @@
-"""What a broker keeps of a SCRAM user: never the password.
+"""The credential of a SCRAM user that a broker stores in place of the password.
 
-In ZooKeeper it stands in the settings of /config/users/<user>, under the mechanism's name, as Kafka
+In ZooKeeper it is one of the settings of /config/users/<user>, named by the mechanism, as Kafka
 writes it: `salt=<base64>,stored_key=<base64>,server_key=<base64>,iterations=<number>`. The library
 scramp refuses salts below twelve bytes since 1.5; RFC 5802 does not, nor does Kafka, so that there
-are users with shorter ones, which are taken here. Source: RFC 5802, KIP-84, KIP-554.
+are users with shorter ones, which are accepted here. Source: RFC 5802, KIP-84, KIP-554.
 """
 
 import enum
@@ -21,7 +21,7 @@ ITERATIONS_MAX = 16384
 """Kafka's bounds for new credentials: each log-in costs the client that many hashes."""
 
 SALT_BYTES_MIN, SALT_BYTES_MAX = 1, 256
-"""Kafka takes any; its own tools make 26 and more."""
+"""Kafka accepts any length; its own tools make 26 bytes and more."""
 
 USER_BYTES_MAX = 255
 """The longest name of a user: longer ones cost a log-in more to prepare than it costs to ask."""
@@ -47,7 +47,7 @@ class ScramMechanism(enum.Enum):
 
     @classmethod
     def named(cls, name: str) -> "ScramMechanism":
-        """ValueError for another name."""
+        """Return the mechanism of that name; ValueError for an unknown one."""
         return cls(name)  # type: ignore[call-arg]  # mypy takes the members' arguments for it
 
     @property
@@ -60,12 +60,12 @@ class ScramMechanism(enum.Enum):
 
 
 class ScramCredentialError(HeadraceError):
-    """A stored credential is not of the form, or one is asked for that can't be."""
+    """A stored credential is malformed, or a requested one is impossible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredential:
-    """With these a broker recognizes who knows the password, and shows that it knows the user."""
+    """The keys by which a broker verifies a password and proves that it knows the user."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -76,7 +76,7 @@ class ScramCredential:
     def of_password(
         cls, mechanism: ScramMechanism, password: str, *, salt: bytes, iterations: int
     ) -> "ScramCredential":
-        """ScramCredentialError for a password that SASL can't carry. Takes milliseconds."""
+        """Hash a password (milliseconds); ScramCredentialError if SASL can't carry it."""
         salted = salted_password(mechanism, password, salt=salt, iterations=iterations)
         return cls.of_salted_password(mechanism, salted, salt=salt, iterations=iterations)
 
@@ -84,7 +84,7 @@ class ScramCredential:
     def of_salted_password(
         cls, mechanism: ScramMechanism, salted_password: bytes, *, salt: bytes, iterations: int
     ) -> "ScramCredential":
-        """As AlterUserScramCredentials brings it, where the client has salted the password."""
+        """Return the credential of a password that the client salted (KIP-554)."""
         name = mechanism.hash(b"").name
         client_key = hmac.digest(salted_password, b"Client Key", name)
         return cls(
@@ -95,7 +95,7 @@ class ScramCredential:
         )
 
     def format(self) -> str:
-        """Its text in ZooKeeper."""
+        """Return the credential's text in ZooKeeper."""
         return (
             f"salt={_text(self.salt)},stored_key={_text(self.stored_key)},"
             f"server_key={_text(self.server_key)},iterations={self.iterations}"
@@ -103,7 +103,7 @@ class ScramCredential:
 
     @classmethod
     def parse(cls, mechanism: ScramMechanism, text: str) -> "ScramCredential":
-        """ScramCredentialError, which repeats nothing of the text, when it is not of the form."""
+        """Parse the text; ScramCredentialError, which repeats nothing of it, if malformed."""
         fields: dict[str, str] = {}
         for part in text.split(","):
             key, equals, value = part.partition("=")
@@ -134,8 +134,8 @@ class ScramCredential:
 def salted_password(
     mechanism: ScramMechanism, password: str, *, salt: bytes, iterations: int
 ) -> bytes:
-    """What a client sends of a new password, in place of it. ScramCredentialError for a password
-    that SASL can't carry. Takes milliseconds."""
+    """Return the salted password that a client sends in place of a new password (milliseconds).
+    ScramCredentialError for a password that SASL can't carry."""
     import scramp
     from scramp.utils import saslprep
 
@@ -166,7 +166,7 @@ def _bytes(fields: dict[str, str], key: str) -> bytes:
 
 
 def load_scramp() -> ModuleType:
-    """Imported at the first call: it takes 60 ms."""
+    """Return the module scramp, imported at the first call: that takes 60 ms."""
     import scramp
     from scramp import core
 

@@ -1,5 +1,5 @@
-"""What a listener does before the first request (Kafka's four security protocols), and passwords
-and keys among settings: whoever prints one sees that it is there, and no more.
+"""The protocol of a listener before the first request (Kafka's four security protocols), and
+passwords and keys among settings: printed, a secret shows that it is set, and no more.
 """
 
 import enum
@@ -52,7 +52,7 @@ class SecurityProtocol(enum.Enum):
 
     @classmethod
     def named(cls, text: str) -> "SecurityProtocol | None":
-        """The protocol of that name, in upper or lower case; None when there is none."""
+        """Return the protocol of that name, in upper or lower case; None when there is none."""
         return cls.__members__.get(text.strip().upper())
 
 

@@ -1,7 +1,7 @@
 """The part of the table of settings that is about TLS towards ZooKeeper: of brokers, and of clients
 that use ZooKeeper. The names are Kafka's.
 
-`ZooKeeperTls` is what they say together. Nothing is read here. Source: KIP-515.
+`ZooKeeperTls` holds their values together. No file is read here. Source: KIP-515.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ ZOOKEEPER_TLS_KEYS = frozenset(_BY_NAME)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperTls:
-    """How ZooKeeper's certificate is judged, and which one it is shown."""
+    """How ZooKeeper's certificate is verified, and which certificate ZooKeeper is shown."""
 
     keystore_location: str | None = None
     keystore_type: str | None = None
@@ -71,8 +71,8 @@ class ZooKeeperTls:
 
     @classmethod
     def of(cls, values: Mapping[str, SettingValue]) -> "ZooKeeperTls | None":
-        """What the values of all rows say; None where TLS is not asked for. ConfigError where they
-        do not fit together."""
+        """Return the meaning of the values of all rows; None without TLS. ConfigError for values
+        that do not fit together."""
         if not values[ENABLE]:
             for name, row in _BY_NAME.items():
                 if name != SOCKET and values[name] != row.default:
@@ -97,7 +97,7 @@ class ZooKeeperTls:
 
     @classmethod
     def of_texts(cls, texts: Mapping[str, str]) -> "ZooKeeperTls | None":
-        """The same of what a file of properties says, whatever else it has. ConfigError."""
+        """Apply `of` to the texts of a properties file; other keys are ignored. ConfigError."""
         return cls.of(
             {
                 name: row.parse(texts[name])

@@ -122,8 +122,8 @@ class RunRequest(MicroBatchRequest):
     run: UUID | None = None
     """The run of the streaming query; None where the client does not say."""
     claim: NumberClaim | None = None
-    """Which write of the streaming query a named batch write is; None where it is no part of
-    one."""
+    """Which write of the streaming query a named batch write is; None without a streaming
+    query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,10 +240,10 @@ class SendMarkers:
 
 @dataclass(frozen=True, slots=True)
 class CommittedMicroBatch:
-    """Who has committed a batch, as far as the coordinator still knows."""
+    """The write that has committed a batch, as far as the coordinator still knows it."""
 
     owner: str = ""
-    """The same as in RunRequest."""
+    """As in RunRequest."""
     run: UUID | None = None
     rows: int = NO_ROWS
     winner: int = NO_PRODUCER_ID

@@ -4,26 +4,26 @@ record of each key is all that a new coordinator needs.
     key                    record              ends when
     TransactionalIdKey     TransactionRecord   the id expires (tombstone)
     MemberKey              MemberRecord        its markers are written (tombstone)
-    LedgerKey              LedgerRecord        never: it is what makes a replay harmless; but that
-                                               of a batch write ends, see below
+    LedgerKey              LedgerRecord        never: it makes a replay harmless; but a batch
+                                               write's ledger ends, see below
     NumbersKey             NumbersRecord       never
 
 The first is Kafka's; the others belong to the batch commit of Headrace's sink: a member is the
-transaction of one task attempt, a ledger is what one query has committed to one sink. A batch write
-has a ledger of its own. That of a write without a name is forgotten in time, that of a named one
-ends in the numbers of its part of the sink.
+transaction of one task attempt, a ledger records the commits of one query to one sink. A batch
+write has its own ledger, which is forgotten in time where the write has no name, and ends in the
+numbers of its part of the sink where it has one.
 
-Finds records of the state log that can each be decoded but contradict one another. They are
-treated as records that can't be decoded, so that requests about them are refused and all others are
-served; a coordinator that used them would fail, and so would the next one.
+`contradictions` finds records of the log that can each be decoded but contradict one another. They
+are treated as records that can't be decoded, so that requests about them are refused and all others
+are served; a coordinator that used them would fail, and so would the next one.
 
-A producer id ends in one record: that of its transactional id, or the ledger that carries its end.
-With two such records, nobody could say to which of them a marker belongs.
+A producer id ends in one record: its transactional id's, or the ledger that carries its end. If two
+records did so, nobody could decide to which of them a marker belongs.
 
-The names of the exactly-once sink's transactions on Kafka's APIs, and of its batch writes. No
-transactional producer can have such a name, and every member has one.
+The names of the exactly-once sink's transactions on Kafka's APIs, and of its batch writes, are
+defined here. No transactional producer can have one of these names, and every member has one.
 
-AddPartitionsToTxn and Produce carry a transactional id; that of a sink's members has a prefix, and
+AddPartitionsToTxn and Produce carry a transactional id; a sink's members have a prefixed one, and
 the sink id after it selects the coordinator. A batch write without a name counts as a query that
 can't be repeated, which its prefix shows. A named batch write counts as a query of its own, too:
 its name contains the part of the sink and the number.
@@ -175,15 +175,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class NumberClaim:
-    """The write that may say of a number that it has written it, in the `foreachBatch` of a
-    streaming query."""
+    """The write that may claim a number as written by itself, in the `foreachBatch` of a streaming
+    query."""
 
     micro_batch: int
     """Spark's number of the micro-batch."""
     attempt: UUID
     """The call of `foreachBatch`, which is another one when the micro-batch is repeated."""
     write: UUID | None
-    """None: one that was given up, so the next write of the call is its repetition."""
+    """None: the write was given up, so the next write of the call is its repetition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class LedgerRecord:
     """One of the members that have written `last`: a client that names it asks about a commit of
     its own."""
     claim: NumberClaim | None = None
-    """Of a named batch write that is a part of a streaming query."""
+    """The claim of a named batch write that is a part of a streaming query."""
     runs: tuple[UUID, ...] = ()
     """The runs of the query that have been seen, the newest last; it has replaced all others."""
 
@@ -342,8 +342,8 @@ def part_and_number(query: str) -> tuple[str, int] | None:
 
 
 def names_a_sink(sink: str, query: str, owner: str) -> bool:
-    """Return True when the record of a query's own name only says under which sink it writes: that
-    sink is its owner. Micro-batches are committed there."""
+    """Return True when the record under a query's own name only names the sink to which it writes,
+    as its owner. Micro-batches are committed there."""
     return sink == query and owner != ""
 
 

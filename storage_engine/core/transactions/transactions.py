@@ -113,7 +113,7 @@ class TransactionCoordinator:
         self._round: Iterator[None] | None = None
         """The round of periodic checks that is under way."""
         self._at = Moment(0, 0)
-        """When its present step began."""
+        """The time at which its present step began."""
         self._blind_sinks: set[str] = set()
         """The sinks with a ledger among them: their origins are unknown."""
 

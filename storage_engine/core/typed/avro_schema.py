@@ -57,9 +57,9 @@ class _AvroReader(types.TypeCount):
     def __init__(self) -> None:
         super().__init__()
         self._named: dict[str, types.ColumnType | None] = {}
-        """By full name; None: its definition is not over."""
+        """The defined types by full name; None: the definition has not ended."""
         self._namespace = ""
-        """Of the definition around what is read."""
+        """The namespace of the definition around the type that is being read."""
 
     def record(self, content: JsonObject, path: str, depth: int) -> list[types.StructColumnField]:
         what = f"'{path}'" if path else "the Avro schema"
@@ -152,7 +152,7 @@ class _AvroReader(types.TypeCount):
 
 
 def _full_name(name: str, namespace: str) -> str:
-    """A name with a dot says its namespace itself, none at all with the dot in front."""
+    """Return the full name; a name with a dot has its own namespace (a leading dot: none)."""
     return name.removeprefix(".") if "." in name or not namespace else f"{namespace}.{name}"
 
 

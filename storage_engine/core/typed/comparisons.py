@@ -1,4 +1,4 @@
-"""What a filter asks of a column, and whether rows with given statistics can match it.
+"""The comparisons of a filter, and whether rows with given statistics can match one.
 
 A filter is a conjunction of comparisons. The decision errs on one side only: rows are skipped only
 where none of them can match. Values compare as Spark compares them: NaN equals itself and is larger
@@ -52,7 +52,7 @@ class Comparison:
     column_id: int
     operator: Operator
     values: tuple[Literal, ...] = ()
-    """None for IS_NULL and IS_NOT_NULL, any number for IN, one for the others."""
+    """Empty for IS_NULL and IS_NOT_NULL, any number for IN, one for the others."""
 
     def __post_init__(self) -> None:
         count = len(self.values)
@@ -72,7 +72,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatistics:
-    """What is known of the values of a column in some rows."""
+    """Statistics of the values of a column in some rows."""
 
     rows: int
     null_count: int
@@ -154,7 +154,7 @@ def _may_equal(value: Literal, is_float: bool, statistics: ColumnStatistics) -> 
 
 
 def _is_below(least: Literal | None, value: Literal | None, *, may_equal: bool) -> bool:
-    """TypeError for values of different kinds, which `may_match` catches."""
+    """Compare two values; `may_match` catches the TypeError for different kinds."""
     return least <= value if may_equal else least < value  # type: ignore[operator]
 
 

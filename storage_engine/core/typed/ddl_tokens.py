@@ -9,7 +9,7 @@ from storage_engine.core.printable import printable
 
 
 class TokenKind(enum.Enum):
-    """What a token is."""
+    """The kinds of tokens."""
 
     WORD = "word"
     """A name or a keyword."""
@@ -17,13 +17,13 @@ class TokenKind(enum.Enum):
     """A name in backquotes; the text is without them."""
     NUMBER = "number"
     TEXT = "text"
-    """Between apostrophes; the text is without them."""
+    """A string literal; the text is without its apostrophes."""
     SIGN = "sign"
     END = "end"
 
 
 class Token(NamedTuple):
-    """A piece of a text."""
+    """A token, and its place in the text."""
 
     kind: TokenKind
     text: str
@@ -59,8 +59,8 @@ _PATTERN = re.compile(
 
 
 class Tokens:
-    """The tokens of a text, each cut when it is looked at: who reads stops at the first that does
-    not fit. Comments are left out; behind the last token are those of kind END."""
+    """The tokens of a text, each cut when it is read: a parser stops at the first one that does not
+    fit. Comments are left out; all tokens behind the last one are of kind END."""
 
     def __init__(self, text: str, what: str) -> None:
         """`what`: the text's name for errors."""
@@ -71,19 +71,19 @@ class Tokens:
 
     @property
     def peek(self) -> Token:
-        """Return the next token, which stays the next; ConfigError for what is none."""
+        """Return the next token, which stays the next; ConfigError for an unreadable text."""
         if self._ahead is None:
             self._ahead = self._cut()
         return self._ahead
 
     def next(self) -> Token:
-        """Return the next token; ConfigError for what is none."""
+        """Return the next token; ConfigError for an unreadable text."""
         token = self.peek
         self._ahead = None
         return token
 
     def sign(self, sign: str) -> None:
-        """Pass over that sign; ConfigError where it does not stand."""
+        """Pass over that sign; ConfigError where another token stands."""
         token = self.next()
         if not token.is_sign(sign):
             raise self.error(token, f"'{sign}' is expected")

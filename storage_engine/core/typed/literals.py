@@ -29,7 +29,7 @@ _NO_NUMBERS = {
     "-infinity": -math.inf,
     "-inf": -math.inf,
 }
-"""What texts Spark casts to doubles that no number stands for."""
+"""The texts that Spark casts to doubles which no SQL number can express."""
 
 _TIMES = ("TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ")
 

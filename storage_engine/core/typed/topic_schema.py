@@ -57,11 +57,11 @@ _KEY_TYPES = (
     types.DateColumn,
     types.TimestampColumn,
 )
-"""What a key may consist of: types whose values are equal exactly when their texts are."""
+"""The types of key columns: their values are equal exactly when their texts are."""
 
 METADATA_COLUMNS = ("_topic", "_partition", "_offset", "_timestamp", "_headers", "_deleted")
-"""What readers and writers name beside a topic's own columns, none of which has one of these
-names, in any case."""
+"""Columns that readers and writers may name beside a topic's own columns, none of which has one of
+these names, in any case."""
 
 
 class UnknownSchemaVersionError(KafkaError):
@@ -90,7 +90,7 @@ class SchemaVersion:
     version: int
     """From 1 on, without gaps."""
     columns: tuple[SchemaColumn, ...]
-    """The hidden ones, too."""
+    """All columns, also hidden ones."""
     _by_id: Mapping[int, SchemaColumn] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -106,7 +106,7 @@ class SchemaVersion:
         known = self._by_id
         if known is None:
             known = {column.column_id: column for column in self.columns}
-            # The whole map at once: other threads may look, too.
+            # The whole map at once: other threads may read it, too.
             object.__setattr__(self, "_by_id", known)
         return known
 
@@ -135,8 +135,8 @@ class TopicSchema:
         return self.versions[-1]
 
     def version(self, number: int) -> SchemaVersion:
-        """Return a version by its number. UnknownSchemaVersionError, which is retriable, for one
-        that is newer than this knowledge of the schema, or the number of none."""
+        """Return a version by its number. UnknownSchemaVersionError, which is retriable, for a
+        number below 1 or above the latest known version."""
         if not 1 <= number <= len(self.versions):
             raise UnknownSchemaVersionError(
                 f"version {number} of the topic's schema is not known here; the latest that is "
@@ -283,8 +283,8 @@ def _following(
     key: tuple[int, ...],
     places: dict[int, int],
 ) -> SchemaVersion:
-    """Return the version after `before` with these new and changed columns. `places` says where the
-    columns of `before` stand, by id, and learns the new ones."""
+    """Return the version after `before` with these new and changed columns. `places` maps the ids
+    of the columns of `before` to their places; the new ones are added to it."""
     if before.version == MAX_VERSIONS:
         raise ConfigError(f"a schema has at most {MAX_VERSIONS} versions: create another topic")
     columns = list(before.columns)
@@ -428,7 +428,7 @@ def _with_id(column_id: int, spec: ColumnSpec) -> SchemaColumn:
 
 
 def _hidden(column: SchemaColumn) -> SchemaColumn:
-    """Return the column as it is from now on without values."""
+    """Return the column hidden and nullable, as rows have no values for it from now on."""
     return replace(column, hidden=True, nullable=True)
 
 

@@ -191,7 +191,7 @@ def _consume(cluster: Cluster, args: argparse.Namespace) -> None:
 
 
 class _RecordLines:
-    """Records as lines."""
+    """Formats records as lines."""
 
     typed_wants = None
 
@@ -209,7 +209,7 @@ class _RecordLines:
         return False
 
     def renew(self) -> None:
-        """They are never outdated."""
+        """Do nothing: records are never outdated."""
 
 
 class _RowLines:
@@ -363,7 +363,7 @@ def _with_keys(records: DecodedRecords, separator: pa.Scalar) -> pa.Array:
 
 
 def format_json(tp: TopicPartition, records: DecodedRecords) -> bytes:
-    """One document per line."""
+    """Return one JSON document per line."""
     place = {"topic": tp.topic, "partition": tp.partition}
     lines = [
         json.dumps({**place, **document}, ensure_ascii=False, separators=(",", ":"))

@@ -203,7 +203,7 @@ def _log_reports(
 
 
 class _Content(NamedTuple):
-    """What --deep shows of a batch."""
+    """The part of a batch that --deep shows."""
 
     document: Document
     lines: Sequence[str]
@@ -320,7 +320,7 @@ def _batch_document(report: BatchReport, header: BatchHeader) -> Document:
 
 
 def _record_line(record: Document) -> str:
-    """Offset, time, key and value; a dash for null."""
+    """Return offset, time, key and value in a line; a dash for null."""
     parts = [f"{record['offset']:>12}", str(record["timestamp"])]
     for name in ("key", "value"):
         encoded = record.get(f"{name}_base64")

@@ -52,7 +52,7 @@ class ExportOutcome:
     directory: str
     splits: int
     kept: int = 0
-    """Splits that were there before."""
+    """The number of splits that were there before."""
     written: int = 0
     records: int = 0
     """The number of records in these files."""
@@ -150,7 +150,7 @@ def _plan(reader: BulkReader, request: ExportRequest, split_offsets: int) -> lis
 
 
 def export(reader: BulkReader, folder: ExportFolder) -> ExportOutcome:
-    """Write what is not there yet."""
+    """Write the splits that are not there yet."""
     outcome = ExportOutcome(directory=str(folder.directory), splits=len(folder.splits))
     folder.remove_leftovers()
     columns, where = folder.request.columns, folder.request.where

@@ -60,7 +60,7 @@ def merge(files: Iterable[Path]) -> Iterator[StateChange]:
 
 
 def _rotation(file: Path) -> int:
-    """3 of state-change.log.3, which is older than state-change.log.2; 0 of the newest."""
+    """Return 3 for state-change.log.3, which is older than state-change.log.2; 0 for the newest."""
     suffix = file.suffix.removeprefix(".")
     return int(suffix) if suffix.isdecimal() else 0
 

@@ -168,7 +168,7 @@ def _add_ways_of_running(parser: argparse.ArgumentParser) -> None:
 
 
 def source(text: str) -> tuple[str, str]:
-    """Name and bootstrap servers."""
+    """Return the name and the bootstrap servers in [NAME=]HOST:PORT."""
     found = _SOURCE.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError(f"'{text}' is not of the form [NAME=]HOST:PORT")
@@ -176,7 +176,7 @@ def source(text: str) -> tuple[str, str]:
 
 
 def source_config(text: str) -> tuple[str | None, Path]:
-    """Name and file; no name: for all sources."""
+    """Return the name and the file in [NAME=]FILE; None: for all sources."""
     name, equals, path = text.rpartition("=")
     if equals and re.fullmatch(r"[A-Za-z0-9_.-]+", name) and path:
         return name, Path(path)
@@ -198,7 +198,7 @@ def configs_of(
 
 
 def regex(text: str) -> re.Pattern[str]:
-    """A regular expression."""
+    """Return the compiled regular expression."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -269,7 +269,7 @@ def _run(
 
 
 class _Report:
-    """The report of every few seconds."""
+    """The report that is printed every few seconds."""
 
     def __init__(self, mirror: Mirror, *, as_json: bool) -> None:
         self._mirror = mirror

@@ -25,12 +25,12 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first one of a replica."""
+    """The first difference of a replica."""
 
     offset: int
     what: str
     of_reference: bool = False
-    """It is the reference whose CRC is wrong."""
+    """True when it is the reference's CRC that is wrong."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class TypedCheck:
         self._version = None if schema is None else schema.version(self._directory.schema_version)
 
     def problem(self) -> str | None:
-        """What is wrong with a column; None when nothing is."""
+        """Return the first problem of a column; None when there is none."""
         for entry in damaged_columns(self._section, self._directory):
             return f"the CRC of {self._name(entry.column_id)} does not match"
         if self._version is None:
@@ -104,7 +104,7 @@ class TypedCheck:
 def _wrong_values(
     section: memoryview, directory: Directory, version: SchemaVersion
 ) -> Iterator[str]:
-    """Say of each column what can't be decoded, or is not as the directory tells it."""
+    """Yield the problems of columns that can't be decoded or contradict the directory."""
     from storage_engine.protocol.typed.arrays.ipc_message import column_kind
     from storage_engine.protocol.typed.arrow_types import SYSTEM_TYPES, arrow_type
     from storage_engine.protocol.typed.column_codec import load_column
@@ -131,7 +131,7 @@ def _wrong_values(
 def _wrong_statistics(
     name: str, array: "pa.Array", entry: ColumnEntry, column: SchemaColumn
 ) -> Iterator[str]:
-    """A filter must not leave out a batch with these values."""
+    """Yield a problem for each value whose batch a filter would leave out."""
     told = statistics_of(entry, column.type, len(array))
     for value in _extremes(array):
         comparison = Comparison(column.column_id, Operator.EQ, (value,))
@@ -161,7 +161,7 @@ def _extremes(array: "pa.Array") -> Iterator[Literal]:
 
 
 def _text(value: Literal | None) -> Json:
-    """What JSON can show of a minimum or maximum."""
+    """Return a minimum or maximum in a form that JSON can show."""
     if isinstance(value, bytes):
         return value.hex()
     if value is None or isinstance(value, bool | int | str):

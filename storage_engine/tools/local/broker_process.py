@@ -74,7 +74,7 @@ class BrokerProcess:
         return stop_process(self.find(), self.mark, timeout_s=timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, no goodbye."""
+        """Send SIGKILL, without a controlled shutdown."""
         kill_process(self.find(), self.mark)
 
     def recovery_line(self) -> str | None:

@@ -35,7 +35,7 @@ class BrokerEntry:
     config: str
     log_file: str
     metrics: str | None = None
-    """HOST:PORT of its metrics for Prometheus; None: it gives none."""
+    """HOST:PORT of its metrics for Prometheus; None: it serves none."""
 
     @property
     def metrics_url(self) -> str | None:
@@ -86,7 +86,7 @@ SECURITY = ClusterSecurity(
     admin=f"{ADMIN}.properties",
     app=f"{APP}.properties",
 )
-"""What `headrace up --secure` chooses."""
+"""The protocol, mechanism and files of `headrace up --secure`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class ClusterFile:
         raise CommandError(f"there is no broker {broker_id} in this cluster; its brokers are {ids}")
 
     def with_pid(self, broker_id: int, pid: int | None) -> "ClusterFile":
-        """The same cluster, with the process of one broker changed."""
+        """Return the cluster with another pid of one broker."""
         self.broker(broker_id)
         return replace(
             self,
@@ -179,7 +179,7 @@ def write(directory: Path, cluster: ClusterFile) -> None:
 
 
 class _Malformed(Exception):
-    """Says what is wrong with the document."""
+    """The document is malformed; the text is the reason."""
 
 
 def _foreign(path: Path, problem: str) -> CommandError:
@@ -280,7 +280,7 @@ class _Fields:
         return value
 
     def pid(self, key: str) -> int | None:
-        """Greater than 1: a damaged file must never make us signal a process group or init."""
+        """Return a pid above 1: a damaged file must never make us signal a group or init."""
         return None if self._item.get(key) is None else self.integer(key, 2, 2**31 - 1)
 
     def path(self, key: str) -> str:

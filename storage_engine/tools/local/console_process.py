@@ -37,7 +37,7 @@ _LOG_FILE, _TOKEN_FILE = "console.log", "console.token"
 
 
 def console_is_installed() -> bool:
-    """Whether the extra is."""
+    """Whether the packages of the console's extra are installed."""
     return all(importlib.util.find_spec(name) is not None for name in NEEDED)
 
 
@@ -93,7 +93,7 @@ class ConsoleProcess:
             time.sleep(_POLL_S)
 
     def stop(self, entry: ConsoleEntry | None) -> bool:
-        """Whether one ran."""
+        """Stop the console; return whether one was running."""
         pid = self.find(entry)
         if pid is None:
             return False

@@ -296,7 +296,7 @@ class LocalCluster:
         return ConsoleProcess(self.directory)
 
     def _without_console(self, state: ClusterFile) -> ClusterFile:
-        """It is stopped first: it would only tell of brokers that go."""
+        """Stop the console first: it would only report brokers that go. Return the new state."""
         if state.console is None or not self._console.stop(state.console):
             return state
         self._progress("console stopped")
@@ -311,7 +311,7 @@ class LocalCluster:
         return None if found is None else self._true(found)
 
     def _true(self, recorded: ClusterFile) -> ClusterFile:
-        """The same cluster with the pids of what runs in truth."""
+        """Return the cluster with the pids of the processes that really run."""
         server = self._zookeeper(recorded)
         console = recorded.console
         if console is not None:

@@ -1,12 +1,12 @@
 """`headrace up --secure`: TLS by the cluster's own authority, log-ins by SCRAM, access rules.
 
-    D/tls/ca.pem                    whom clients trust
+    D/tls/ca.pem                    the authority that clients trust
     D/tls/ca.key, broker-<id>.pem   keys
-    D/tls/zookeeper/                an authority and certificates of ZooKeeper and who may reach it
+    D/tls/zookeeper/                an authority and certificates of ZooKeeper and its clients
     D/tls/zookeeper.credentials     by which brokers write to ZooKeeper, and nobody else
-    D/admin.properties              the super user `admin`, as clients and commands take it
+    D/admin.properties              the super user `admin`, as clients and commands read it
     D/app.properties                the user `app`, which may do nothing until it is allowed to
-    D/admin-java.properties, app-java.properties    the same, as Kafka's clients for Java take it
+    D/admin-java.properties, app-java.properties    both, as Kafka's clients for Java read them
 
 All files are for their owner alone. Whoever reaches a ZooKeeper can end the sessions of brokers, so
 its authority is another one than that of clients and brokers. Users are written into ZooKeeper
@@ -88,14 +88,14 @@ class SecuredCluster:
 
     @property
     def zookeeper_tls(self) -> ServerTls:
-        """That of the cluster's own ZooKeeper."""
+        """The certificate files of the cluster's own ZooKeeper."""
         folder = self.directory / _ZOOKEEPER_TLS
         return ServerTls(keystore=folder / _ZOOKEEPER_SERVER, truststore=folder / CA_FILE)
 
     def broker_settings(
         self, brokers: Sequence[BrokerEntry], *, has_own_zookeeper: bool
     ) -> dict[int, dict[str, str]]:
-        """What makes the `server.properties` of each broker secure, where it says nothing else."""
+        """Return by broker the secure defaults for settings that `server.properties` lacks."""
         tls = self.directory / TLS_FOLDER
         password = self._broker_password(brokers) or _new_password()
         of_all = {
@@ -128,7 +128,7 @@ class SecuredCluster:
         }
 
     def write_client_files(self, bootstrap_servers: str) -> None:
-        """For `admin` and `app`; passwords that are there stay."""
+        """Write the files of `admin` and `app`; existing passwords stay."""
         for user, name in ((ADMIN, SECURITY.admin), (APP, SECURITY.app)):
             path = self.directory / name
             password = self._client_password(path) or _new_password()
@@ -153,8 +153,8 @@ class SecuredCluster:
             write_whole(path.with_name(f"{user}-java.properties"), text.encode())
 
     def write_users(self, state: ClusterFile) -> None:
-        """Into ZooKeeper, if the brokers' user is not there yet: a user that somebody has removed
-        since stays removed."""
+        """Write users into ZooKeeper, if the brokers' user is not there yet: a user that somebody
+        has removed since stays removed."""
         passwords = {BROKER_USER: self._broker_password(state.brokers)}
         for user, name in ((ADMIN, SECURITY.admin), (APP, SECURITY.app)):
             passwords[user] = self._client_password(self.directory / name)
@@ -166,14 +166,14 @@ class SecuredCluster:
         with UserNodes.connected(state.zookeeper, access) as users:
             if BROKER_USER in users:
                 return
-            # The brokers' last: it stands for all of them.
+            # The brokers' user last: it shows that all users are there.
             for user in (APP, ADMIN, BROKER_USER):
                 password = passwords[user]
                 if password is not None:
                     users.set(user, credentials_of(password, ScramMechanism))
 
     def _broker_password(self, brokers: Sequence[BrokerEntry]) -> str | None:
-        """That of the first broker that has one."""
+        """Return the password of the first broker that has one; None without any."""
         for entry in brokers:
             text = read_settings(self.directory / entry.config).get(_JAAS_KEY)
             if text:

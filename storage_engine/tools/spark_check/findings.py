@@ -20,12 +20,12 @@ class Finding:
     found: str
     verdict: CheckVerdict = CheckVerdict.OK
     remedy: str = ""
-    """What to do; empty where nothing is."""
+    """The user's next step; empty with OK."""
 
     def __post_init__(self) -> None:
         assert (self.verdict is CheckVerdict.OK) == (not self.remedy), self
 
     @classmethod
     def to_do(cls, check: str, found: str, remedy: str) -> "Finding":
-        """The format does not work without the remedy."""
+        """Return a finding for a format that does not work without the remedy."""
         return cls(check=check, found=found, verdict=CheckVerdict.TO_DO, remedy=remedy)

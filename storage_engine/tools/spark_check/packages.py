@@ -17,11 +17,11 @@ OLDEST_PYARROW = 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packages:
-    """What was found, and what the next checks need of it."""
+    """The findings, and the facts that the next checks need."""
 
     findings: list[Finding]
     spark_home: Path | None = None
-    """The directory of Spark itself; None where there is none to start."""
+    """The directory of Spark itself; None without a Spark that can be started."""
     pyspark: str | None = None
 
 
@@ -51,7 +51,7 @@ def check_packages(*, needs_spark: bool) -> Packages:
 
 
 def python_version() -> str:
-    """As in `3.11.7`."""
+    """Return the version as in `3.11.7`."""
     return ".".join(map(str, sys.version_info[:3]))
 
 

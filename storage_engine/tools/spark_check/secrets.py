@@ -16,7 +16,7 @@ REDACTION = {
     "spark.redaction.regex": "(?i)secret|password|passphrase|token|access[.]?key",
     "spark.sql.redaction.options.regex": "(?i)url",
 }
-"""With Spark's defaults."""
+"""The settings that hide secrets, with Spark's defaults."""
 
 BETTER = "(?i)secret|password|token|jaas|[.]key|url"
 

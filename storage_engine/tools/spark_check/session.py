@@ -31,8 +31,8 @@ class SessionPlan:
 
 
 def check_session(plan: SessionPlan, *, pyspark: str, are_workers_right: bool) -> list[Finding]:
-    """What a session does. `are_workers_right`: their Python has what the format needs; where it
-    has not, this is why other things fail."""
+    """Try a session. `are_workers_right`: the workers' Python has what the format needs; without
+    that, it is the reason why other checks fail."""
     found, said = _try(plan)
     if "version" not in found:
         text = "not started" if said is None else "failed"
@@ -47,7 +47,7 @@ def check_session(plan: SessionPlan, *, pyspark: str, are_workers_right: bool) -
 
 
 def _try(plan: SessionPlan) -> tuple[Found, str | None]:
-    """The findings of the program, and its last line; None where it had to be killed."""
+    """Return the findings of the probe, and its last line; None where it had to be killed."""
     given: Given = {
         "master": plan.master,
         "remote": plan.remote,
@@ -77,14 +77,14 @@ def _try(plan: SessionPlan) -> tuple[Found, str | None]:
 
 
 def _end(child: "subprocess.Popen[str]") -> None:
-    """The JVM is of the child's process group."""
+    """Kill the process group of the child, to which its JVM belongs."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
 
 
 def last_words(output: str) -> str:
-    """The line that says most of an error: the last one that names an error, else the last."""
+    """Return the most useful line of an output: the last one with an error, else the last."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [
         line

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Given(TypedDict):
-    """The session to build, and the settings to tell of."""
+    """The session to build, and the settings to report."""
 
     master: str | None
     remote: str | None
@@ -83,7 +83,7 @@ def session(given: Given) -> "SparkSession":
 
 
 def given_names(spark: "SparkSession", given: Given) -> set[str]:
-    """What the session was built with, as far as it tells."""
+    """Return the names of the settings that the session was built with, as far as known."""
     names = set(given["conf"])
     if given["remote"] is None:
         names.update(name for name, _ in spark.sparkContext.getConf().getAll())
@@ -91,7 +91,7 @@ def given_names(spark: "SparkSession", given: Given) -> set[str]:
 
 
 def error_of(step: Callable[[], None]) -> str | None:
-    """The error of the step in its own words; None where it has none."""
+    """Return the error of the step in its own words; None without one."""
     try:
         step()
     except Exception as error:  # noqa: BLE001 - it is reported, whatever it is
@@ -100,14 +100,14 @@ def error_of(step: Callable[[], None]) -> str | None:
 
 
 def ask_for_format(spark: "SparkSession") -> None:
-    """No broker is asked, as they are for the columns of topics: these are given here."""
+    """Load the format. No broker is asked for columns: the schema is given here."""
     reader = spark.read.format("headrace").option("kafka.bootstrap.servers", "127.0.0.1:9")
     reader = reader.option("subscribe", "any").schema("value binary")
     assert "value" in reader.load().columns
 
 
 def run_task(spark: "SparkSession") -> list[str]:
-    """The Python that a task runs in."""
+    """Return the Python that a task runs in."""
     rows = spark.range(0, 1, 1, 1).mapInArrow(in_task, "executable string").collect()
     return [row.executable for row in rows]
 

@@ -10,7 +10,7 @@ Judge = Callable[[str, int | None], str | None]
 do, None where the value is good."""
 
 TOO_MANY_SHUFFLE_PARTITIONS = 4
-"""Times the number of tasks that run at a time."""
+"""The limit, as a multiple of the number of tasks that run at a time."""
 USUAL_CORES = 50
 """Where the number is not known, fewer shuffle partitions than four times this pass."""
 SPARKS_ARROW_BATCH = 10_000

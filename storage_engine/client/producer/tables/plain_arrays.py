@@ -7,7 +7,7 @@ import pyarrow as pa
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The same values; what is nested in lists, structs and maps is left as it is."""
+    """Return the same values; values nested in lists, structs and maps stay as they are."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return plain(array.storage)

@@ -121,5 +121,5 @@ def _flat(column: "pa.Array | pa.ChunkedArray") -> pa.Array:
 
 
 def _batch_rows(values: pa.Array, batch_bytes: int) -> int:
-    """About as many rows as a batch has."""
+    """Return about how many of the rows fit a batch."""
     return batch_bytes * len(values) // max(1, int(values.nbytes) + 10 * len(values))

@@ -1,6 +1,6 @@
 """Turns the rows of a typed topic into batches by partition, column by column.
 
-The partition of a row is that of the column `_partition`, else the murmur2 of the text of its key's
+The partition of a row is in the column `_partition`, else the murmur2 of the text of its key's
 columns (as a client of Kafka's would send that text), else runs of rows go to the partitions by
 turns. Stored batches come close to the size that is wanted: how far columns shrink is learned from
 the batches before. Source: R-CLI1, R-CLI7.
@@ -34,23 +34,23 @@ from storage_engine.protocol.typed.typed_encoder import iter_typed
 from storage_engine.protocol.typed.typed_keys import key_bytes
 
 STORED_BATCH_BYTES = 900 << 10
-"""The size of stored batches, or of what a topic takes where that is less: the larger a batch, the
+"""The size of stored batches, or the topic's limit where that is less: the larger a batch, the
 less its directory, and the work for each of its columns, costs a row."""
 
 _MOST_RAW_BYTES = 8 << 20
 """The most bytes of a batch before compression."""
 
 _ROOM = 0.9
-"""Batches are meant to be so much smaller than the limit, since the next rows may shrink less."""
+"""The target for a batch as a part of its limit, since the next rows may shrink less."""
 
 _PARTITION_ROWS = 16_384
-"""Slices are so large that each partition gets about so many rows of one."""
+"""About as many rows of a slice go to each partition."""
 
 _MOST_SLICE_ROWS = 1 << 21
 
 
 def typed_codec(compression: str, topic: str) -> Codec:
-    """SerializationError for a codec that columns can't have."""
+    """Return the codec; SerializationError for a codec that columns can't have."""
     codec = codec_named(compression)
     if codec not in (Codec.NONE, Codec.LZ4, Codec.ZSTD):
         raise SerializationError(
@@ -71,7 +71,7 @@ def typed_batches(
     first_partition: int,
     now_ms: int,
 ) -> Iterator[tuple[int, EncodedBatch]]:
-    """(partition, batch) of all rows of a table that is `fitted`. `batch_bytes`: of a stored batch,
+    """Yield (partition, batch) of all rows of a `fitted` table. `batch_bytes`: of a stored batch,
     which is larger only where a single row is. SerializationError for a row that does not fit."""
     schema = known.schema
     encoder = _Encoder(known, batch_bytes, compression, now_ms)
@@ -128,11 +128,11 @@ class _Encoder:
         self._now_ms = now_ms
 
     def rows_of_batch(self, rows: pa.RecordBatch) -> int:
-        """About as many rows as a batch has."""
+        """Return about how many of the rows fit a batch."""
         return int(self._raw_bytes * rows.num_rows // max(1, rows.nbytes))
 
     def encoded(self, part: pa.RecordBatch) -> Iterator[EncodedBatch]:
-        """All rows, in batches. RowsDoNotFitError."""
+        """Yield all rows, in batches. RowsDoNotFitError."""
         count = part.num_rows
         start = 0
         while start < count:
@@ -147,7 +147,7 @@ class _Encoder:
                 start += batch.record_count
                 yield batch
                 if self._raw_bytes >= 2 * raw_bytes:
-                    # So much larger batches are worth another look at the rows that are left.
+                    # Batches can be so much larger that it pays to divide the remaining rows anew.
                     break
 
     def _batches(self, part: pa.RecordBatch) -> Iterator[EncodedBatch]:
@@ -166,7 +166,7 @@ class _Encoder:
         )
 
     def _learn(self, stored_bytes: int, *, is_too_large: bool) -> None:
-        """What was stored as so many bytes was about `_raw_bytes` before."""
+        """Adapt `_raw_bytes`, since about as many were stored as `stored_bytes`."""
         raw = int(self._raw_bytes * self._stored_bytes / stored_bytes * _ROOM)
         if is_too_large:
             self._raw_bytes = max(1, min(raw, self._raw_bytes - 1))
@@ -175,7 +175,7 @@ class _Encoder:
 
 
 def _in_table(error: RowsDoNotFitError, start: int, rows: Rows) -> SerializationError:
-    """The error with the row's number in the table."""
+    """Return the error with the row's number in the table."""
     if error.row < 0:
         return SerializationError(str(error))
     row = rows.start + error.row if isinstance(rows, slice) else rows[error.row].as_py()

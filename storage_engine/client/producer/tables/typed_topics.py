@@ -1,7 +1,7 @@
-"""What a producer has to know of typed topics before it can send tables to them.
+"""Schemas and limits of typed topics, which a producer needs before it sends tables to them.
 
-Only the producer's loop asks brokers. What is known is asked for again after `metadata.max.age.ms`,
-and where a table does not fit it: the schema may have changed.
+Only the producer's loop asks brokers. A schema is asked for again after `metadata.max.age.ms`, and
+where a table does not fit it: it may have changed.
 """
 
 from typing import NamedTuple
@@ -41,17 +41,17 @@ class TypedTopics:
         self._known: dict[str, tuple[TypedTopic | None, int]] = {}
 
     def is_known(self, topic: str) -> bool:
-        """Whether `get` returns what is still fresh."""
+        """Whether the entry that `get` returns is still fresh."""
         found = self._known.get(topic)
         return found is not None and monotonic_ms() - found[1] < self._max_age_ms
 
     def get(self, topic: str) -> TypedTopic | None:
-        """What was learnt last; None, too, where it was forgotten since."""
+        """Return the last known entry; None, too, where it was forgotten since."""
         found = self._known.get(topic)
         return None if found is None else found[0]
 
     def forget(self, topic: str) -> None:
-        """It does not fit any more."""
+        """Forget an entry that does not fit any more."""
         self._known.pop(topic, None)
 
     def learn(self, topic: str) -> None:
@@ -68,7 +68,7 @@ class TypedTopics:
 
 
 def max_message_bytes(cluster: Cluster, topic: str) -> int:
-    """The setting, or its default where the client may not see it. KafkaError and
+    """Return the setting, or its default where the client may not read it. KafkaError and
     DeadlineExceededError when no broker answers."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_TOPIC_RESOURCE,

@@ -59,7 +59,7 @@ _PRODUCER = {
     ResourceType.TRANSACTIONAL_ID: (_O.WRITE, _O.DESCRIBE),
 }
 _CONSUMER = {ResourceType.TOPIC: (_O.READ, _O.DESCRIBE), ResourceType.GROUP: (_O.READ,)}
-"""What a producer and a consumer need, as with Kafka's kafka-acls."""
+"""The operations that a producer and a consumer need, as with Kafka's kafka-acls."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

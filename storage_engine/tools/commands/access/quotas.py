@@ -85,7 +85,7 @@ def _option(key: QuotaKey) -> str:
 
 
 def _entity(args: argparse.Namespace) -> QuotaEntity:
-    """UsageError where nobody is named."""
+    """Return the entity of the arguments; UsageError where none is named."""
     parts: list[tuple[str, str | None]] = []
     for kind in (USER, CLIENT_ID, IP):
         name = getattr(args, kind.replace("-", "_"))

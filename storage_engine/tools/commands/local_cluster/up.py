@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open_console(cluster: LocalCluster) -> None:
-    """Without it the cluster works all the same."""
+    """Open the console if possible; the cluster works without it, too."""
     if not console_is_installed():
         report_line(f"for a web page that shows the cluster: {HOW_TO_GET_IT}")
         return
