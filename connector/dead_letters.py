@@ -46,7 +46,7 @@ _JSON_FORMATS = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "dateFormat": "yyyy-MM-dd",
 }
-"""Those in which brokers take the rows of typed topics."""
+"""The JSON options for the formats that brokers accept in rows of typed topics."""
 
 
 def with_dead_letters(

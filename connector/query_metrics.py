@@ -36,9 +36,9 @@ Kept = TypeVar("Kept")
 
 TOKEN_VARIABLE = "HEADRACE_CONSOLE_TOKEN"
 COMMITS_MAX = 20
-"""Commits of a query that wait for its next event."""
+"""The most commits of a query that are kept for its next event."""
 QUERIES_MAX = 200
-"""Queries whose commits and names are remembered."""
+"""The most queries whose commits and names are kept."""
 
 
 class QueryMetrics(StreamingQueryListener):
@@ -148,14 +148,14 @@ class QueryMetrics(StreamingQueryListener):
         }
 
     def _commits_of(self, query: str) -> list[SinkCommit]:
-        """Those of the query since its last event; others' are kept for theirs."""
+        """The query's commits since its last event; those of other queries are kept."""
         for commit in [] if self._notes is None else self._notes.take():
             kept = self._commits.get(commit.query, [])
             self._keep(self._commits, commit.query, [*kept, commit][-COMMITS_MAX:])
         return self._commits.pop(query, [])
 
     def _sink_of(self, query: str, progress: "JsonObject | None") -> Event | None:
-        """None where the query writes somewhere else, as far as is known."""
+        """The sink, for the event; None where the query is not known to write to this format."""
         if query not in self._sinks:
             sink = (progress or {}).get("sink")
             described = sink.get("description") if isinstance(sink, dict) else None
@@ -168,7 +168,7 @@ class QueryMetrics(StreamingQueryListener):
         }
 
     def _keep(self, kept: dict[str, Kept], key: str, value: Kept) -> None:
-        """Forgets the oldest where there are too many."""
+        """Set `kept[key]`; drop the oldest entry beyond QUERIES_MAX."""
         kept.pop(key, None)
         kept[key] = value
         while len(kept) > QUERIES_MAX:

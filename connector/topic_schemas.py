@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from storage_engine.client.topic_schemas import KnownSchema
 
 MOST_REMEMBERED = 10_000
-"""Topics. One more, and all are asked for again."""
+"""The most topics that are remembered; one more, and all are asked for again."""
 
 _remembered: dict[tuple[ConnectionOptions, str], "tuple[float, KnownSchema | None]"] = {}
-"""With the time of the answer. None: the topic has no schema, or its brokers know of none."""
+"""The time of the answer and the schema. None: the topic, or its brokers, have no schemas."""
 
 
 def known_schemas(
@@ -75,10 +75,10 @@ class TypedSink:
 
     @property
     def version(self) -> SchemaVersion:
-        """The one that rows are written in."""
+        """The version that rows are written in."""
         return self.schema.latest
 
     @property
     def required(self) -> tuple[SchemaColumn, ...]:
-        """The columns that have no null."""
+        """The columns that may not be null."""
         return tuple(each for each in self.version.visible if not each.nullable)

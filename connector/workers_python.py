@@ -21,7 +21,7 @@ CHOICES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 """The variables that choose a Python, in the order in which Spark's JVM looks at them."""
 
 DEFAULT = "python3"
-"""What Spark starts where neither is set."""
+"""The program that Spark starts where neither variable is set."""
 
 
 def is_chosen() -> bool:

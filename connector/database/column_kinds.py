@@ -129,7 +129,7 @@ def column_type(name: str, data_type: "DataType", database: str, *, in_key: bool
 
 
 def key_text(database: str) -> SqlType:
-    """Of text that identifies a row."""
+    """The type of a text column in a key, compared by its bytes."""
     if database in _MYSQLS:
         return mysql.VARCHAR(NAME_LENGTH, charset="utf8mb4", collation=BYTEWISE[database])
     return sa.String(NAME_LENGTH)

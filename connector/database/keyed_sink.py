@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 RECORD_KEY = ("topic", "partition", "offset")
 TYPED_KEY = ("_topic", "_partition", "_offset")
-"""The same of rows of a typed topic, where the option `columns` names them."""
+"""The key of rows of a typed topic, where the option `columns` names these columns."""
 PIECE = "piece"
 """The one column in which rows leave the executors: an Arrow record batch as bytes."""
 

@@ -20,7 +20,7 @@ CLIENT_PREFIX = "kafka."
 
 
 class Status(enum.Enum):
-    """What the format does with an option."""
+    """How the format treats an option: it works, is ignored with a warning, or is an error."""
 
     WORKS = enum.auto()
     NO_EFFECT = enum.auto()
@@ -148,14 +148,14 @@ _ENTRIES: list[OptionEntry] = [
 ]
 
 OPTIONS: Mapping[str, OptionEntry] = {entry.name.lower(): entry for entry in _ENTRIES}
-"""By name in lower case without prefix, because Spark's options are case-insensitive."""
+"""The options by name in lower case without prefix: Spark's options are case-insensitive."""
 
 
 _OF_A_TABLE = frozenset({"provider", "owner", "comment", "collation", "is_managed_location"})
-"""What Spark says of a table that CREATE TABLE makes, among the options."""
+"""The properties of a table that Spark adds to the options with CREATE TABLE."""
 
 _COPY_PREFIX = "option."
-"""Before the second copy of each option that CREATE TABLE names."""
+"""The prefix of the second copy of each option that CREATE TABLE names."""
 
 
 def without_table_properties(options: Mapping[str, str]) -> dict[str, str]:

@@ -53,13 +53,13 @@ class TopicCreation:
 
     partitions: int | None
     replication_factor: int | None
-    """None, of both: as the brokers choose."""
+    """None, also in `partitions`: the brokers' default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What the user asks of the sink. Where `topic` is None the column `topic` says where rows
-    go."""
+    """The options of the sink, parsed. Where `topic` is None the column `topic` names each row's
+    topic."""
 
     connection: ConnectionOptions
     topic: str | None
@@ -82,12 +82,12 @@ class SinkOptions:
 
     transaction_timeout_ms: int
     acks: int
-    """-1 stands for all."""
+    """-1: all in-sync replicas."""
 
     compression: str
     batch_bytes: int
     typed_batch_bytes: int
-    """Of record batches with the columns of a typed topic."""
+    """The size of record batches for a typed topic, before compression."""
 
     delivery_timeout_ms: int
     notes: tuple[str, ...]

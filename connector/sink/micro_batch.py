@@ -42,13 +42,13 @@ class MicroBatchId:
     run: uuid.UUID | None = None
     """The run of the streaming query. None where Spark does not say it."""
     write: uuid.UUID | None = field(default=None, compare=False)
-    """Of a named batch write: this write, of several under the same name."""
+    """The id of this write among several named batch writes of the same name."""
     claim: ClaimedBy | None = None
     """Which write of the streaming query this is, where there is an owner."""
     origins: "MicroBatchId | None" = None
-    """Of a write with `idempotentKey` within `foreachBatch`: the name under which it notes that it
-    has moved the sink's origins. A second write in the same call would take its own rows for
-    copies of the first one's."""
+    """For a write with `idempotentKey` within `foreachBatch`: the name under which it records that
+    it has moved the sink's origins. A second write in the same call would take its own rows for
+    copies of the first write's rows."""
 
     def __str__(self) -> str:
         if self.part is not None:

@@ -147,7 +147,7 @@ class RecordEncoder:
         self._router = Router(topic=options.topic, partition_count=self._partition_count)
 
     def route(self, rows: pa.RecordBatch) -> list[RoutedRows]:
-        """What goes to each partition that gets any of `rows`."""
+        """The record batches of `rows` for each partition that gets any row."""
         return [
             RoutedRows(each.topic_partition, self._encoded(each))
             for each in self._router.route(rows)

@@ -1,5 +1,5 @@
-"""What a query wanted to read and the logs no longer have. A loss is an error, or with
-failOnDataLoss=false a warning, after which reading goes on with what is there."""
+"""Losses: records that a query has to read and the logs no longer have. A loss is an error, or
+with failOnDataLoss=false a warning, after which reading goes on with the records that exist."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping

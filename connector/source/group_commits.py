@@ -77,7 +77,7 @@ class GroupOffsetCommits:
                         return
 
     def _warn(self, error: HeadraceError) -> None:
-        """Once."""
+        """Log the error, once for each query."""
         if not self._warned and self._newest is not None:
             self._warned = True
             logger.warning(
@@ -87,7 +87,7 @@ class GroupOffsetCommits:
             )
 
     def _commit_on(self) -> None:
-        """Until the end of the query, or until the connections are no good."""
+        """Commit until the query ends, or until the connections are unusable."""
         from storage_engine.client.groups.committed_offsets import OffsetCommitter
 
         with new_cluster(self._connection) as cluster:

@@ -16,7 +16,7 @@ class OffsetRange:
     start_offset: int
     end_offset: int
     topic_id: UUID | None = None
-    """The topic's id. None where brokers don't know ids."""
+    """The topic's id; None where brokers don't know ids."""
 
     def __len__(self) -> int:
         return max(0, self.end_offset - self.start_offset)

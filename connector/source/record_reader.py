@@ -97,7 +97,7 @@ def _found_again(
     doubtful: Sequence[OffsetRange],
     failures: list[HeadraceError],
 ) -> list[OffsetRange]:
-    """Those of `doubtful` that exist after all. The others are a loss."""
+    """The ranges of `doubtful` that still exist. The others are a loss."""
     if not doubtful:
         return []
     found, losses = metadata.keep_existing(doubtful)
@@ -169,7 +169,7 @@ def _read_alone(
 def _after(
     options: SourceOptions, metadata: SourceMetadata, left: OffsetRange, error: HeadraceError
 ) -> OffsetRange:
-    """What is still to be read of `left` after an error. Raises the error where nothing helps."""
+    """The rest of `left` to read after `error`. Raises `error` where no retry helps."""
     strict = options.fail_on_data_loss
     match error:
         case LogTruncatedError():
@@ -196,8 +196,8 @@ def _after(
 def _after_gap(
     options: SourceOptions, left: OffsetRange, error: OffsetOutOfRangeError
 ) -> OffsetRange:
-    """What is left where the log does not have the next offset any more, because of retention or a
-    truncation since the range was planned."""
+    """The rest of `left` where the log has lost the next offset, by retention or a truncation since
+    the range was planned. DataLossError with failOnDataLoss."""
     loss = (
         f"offset {left.start_offset} of {left.topic_partition} is wanted, but the log has the "
         f"offsets from {error.log_start_offset} to {error.log_end_offset}"

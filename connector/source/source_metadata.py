@@ -37,7 +37,7 @@ GONE_PATIENCE_MS = 10_000
 POLL_MS = 100
 
 _NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-"""What brokers say of topics that don't exist."""
+"""The error codes of topics that don't exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class FoundPartitions:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The ids of the topics, as far as brokers know them."""
     refused: Mapping[str, ErrorCode] = field(default_factory=dict)
-    """Topics of which brokers tell nothing, although they may exist."""
+    """Topics that may exist, with the error that brokers return instead of their metadata."""
 
     def check_told(self) -> None:
         """ConnectorError where brokers don't tell of a topic, as to a user who has lost the right:
@@ -200,7 +200,7 @@ class LogSurvey:
     all else."""
 
     def __init__(self, lookup: OffsetLookup, earliest: Mapping[TopicPartition, int]) -> None:
-        """To be made right after the answers."""
+        """Must be called right after the answers arrive: the survey's age counts from here."""
         self._lookup = lookup
         self._earliest = earliest
         self._asked_at = time.monotonic()

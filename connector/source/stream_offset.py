@@ -90,11 +90,11 @@ class StreamOffset:
 
 
 INITIAL = StreamOffset(positions={})
-"""Of a query that has planned nothing."""
+"""The offset of a query that has planned nothing."""
 
 
 def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Sorted, because Spark compares offsets as texts."""
+    """The JSON object, sorted, because Spark compares offsets as texts."""
     encoded: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(positions):
         by_partition = encoded.setdefault(topic, {})

@@ -235,8 +235,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
 
     def _earliest_offsets(self, needed: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Those of `needed`. Where losses are no error, others that are known, too: with a limit
-        the query would step through what is gone, one empty micro-batch after the other."""
+        """The log starts of `needed`. With failOnDataLoss=false also others that are known: with a
+        limit the query would step through deleted offsets, one empty micro-batch after another."""
         survey = self._survey
         known = {} if survey is None or self._options.fail_on_data_loss else survey.earliest
         return {**known, **self._metadata.offsets_at(dict.fromkeys(needed, EARLIEST))}

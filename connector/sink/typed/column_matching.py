@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WRITABLE_METADATA = (PARTITION, TIMESTAMP)
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-"""Of the largest whole number of so many bits."""
+"""The decimal digits of the largest whole number of so many bits."""
 
 _EXACT_BITS = {32: 16, 64: 32}
 """The largest whole numbers, in bits, that a float of so many bits holds exactly."""

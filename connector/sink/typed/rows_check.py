@@ -25,7 +25,7 @@ SCHEMA_SETTING = "headrace.schema"
 """The topic's setting that holds its schema."""
 
 TYPED_COMPRESSIONS = ("none", "lz4", "zstd")
-"""Of the columns of typed topics."""
+"""The values of `compression.type` that columns of typed topics can have."""
 
 
 def check_rows(schema: "StructType", options: SinkOptions) -> "TypedSink | None":

@@ -1,5 +1,5 @@
-"""What is known of the topics of a query: which have a schema, and what is read of them. It is
-found out once, when the query begins, and goes with the reader; topics that come later, or are
+"""The topics of a query: which have a schema, and which columns are read. The brokers are asked
+once, when the query begins, and the result goes with the reader; topics that come later, or are
 created again, are asked for once each and must fit.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Goes into tasks with the reader."""
+    """The topics of a query and what is read of them. Pickled into tasks with the reader."""
 
     typed: TypedRead | None
     """None: the topics have no schema, and records are read."""
