@@ -25,7 +25,7 @@ from connector import QueryMetrics
 
 FLIGHT_COLUMNS = "origin,scheduled,hour,flight,dep_delay"
 WEATHER_COLUMNS = "origin,observed,hour,temp,wind_speed,precip,visib"
-"""What is of interest: the brokers send no other columns."""
+"""The columns that the job reads: the brokers send no others."""
 
 LATENESS = "14 days"
 """How far one airport's records may lag behind another's, in event time, and still be counted.

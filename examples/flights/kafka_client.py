@@ -27,18 +27,18 @@ _SECONDS = 60.0
 
 @dataclass(slots=True)
 class JsonReading:
-    """What a client of Kafka's read."""
+    """The records that a client of Kafka's has read."""
 
     records: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """Key and value."""
+    """The key and value of each record."""
 
     def compared(self, flights: pa.Table) -> Comparison:
-        """With the first flights of the same airport in the source."""
+        """Compare the records with the first flights of the same airport in the source."""
         found = proof.parse(pa.array([value for _, value in self.records]), FLIGHTS.arrow)
         return proof.compare(first_flights(flights), found, proof.FLIGHT_KEY)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """The first of them, as rows of a table."""
+        """The first records, as rows of a table."""
         for key, value in self.records[:_SHOWN]:
             yield key.decode(), value.decode()
 
