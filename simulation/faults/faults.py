@@ -13,13 +13,13 @@ from simulation.shared import profile_of
 
 
 class Trait(enum.Flag):
-    """What the kinds of faults have in common."""
+    """Properties of kinds of faults."""
 
     NONE = 0
     RUNNING = enum.auto()
     """It befalls a broker only while it runs."""
     AT_ONCE = enum.auto()
-    """It does not last."""
+    """It has no duration."""
     BETWEEN_TWO = enum.auto()
     SCRIPT = enum.auto()
     """See `scripts`."""

@@ -42,7 +42,7 @@ CreatedTopic = create_topics.CreateTopicsResponse.CreatableTopicResult
 CLIENT_TIMEOUT_MS = 120_000
 
 Answers = list[Resp | TransportError]
-"""Of one request: its response, or a TransportError, once it has come."""
+"""Receives a request's response or TransportError; empty until then."""
 PRODUCE_TRIES = 300
 PRODUCE_PAUSE_MS = 100
 
@@ -62,8 +62,8 @@ class SimulatedCluster:
         machines: Sequence[SimulatedMachine] = (),
         **settings: str,
     ) -> None:
-        """`racks` and `machines` have one for each broker, or none; `principals` says who brokers
-        and the client are to the brokers; `settings` are those of all brokers, with underscores for
+        """`racks` and `machines` have one for each broker, or none; `principals`: the principals of
+        brokers and the client; `settings`: the settings of all brokers, with underscores for
         dots."""
         self.loop = SimulatedLoop()
         self.zookeeper = SimulatedZooKeeper(self.loop)
