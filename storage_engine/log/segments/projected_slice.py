@@ -27,7 +27,7 @@ HEADS_MAX_BYTES = 256 << 10
 columns take longer."""
 
 HEAD_READ_BYTES = 4 << 10
-"""Read at once of each batch: header and directory of some sixty columns."""
+"""The bytes of each batch read at once: header and directory of some sixty columns."""
 
 _DIRECTORY_BYTES = struct.Struct(">4xi")
 

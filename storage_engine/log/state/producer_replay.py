@@ -319,7 +319,7 @@ def _entries_since(
     batches: dict[int, list[SequencedBatch]] = {producer_id: [] for producer_id in ids}
     epochs: dict[int, int] = {}
     whole: set[int] = set()
-    """Those with a change of epoch in the window: it drops what came before."""
+    """The producers whose epoch changes in the window, which drops their earlier batches."""
     try:
         found = segment.find(start) if segment.next_offset > start else None
         for _, header in segment.scan(found[0]) if found is not None else ():
@@ -357,8 +357,8 @@ def _entries_since(
 def find_aborted(
     snapshots: ProducerSnapshots, segments: SegmentList, start_offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """Return those with data in [start_offset, end_offset), by ascending marker. LogStorageError
-    when the disk fails.
+    """Return aborted transactions with data in [start_offset, end_offset), by ascending marker.
+    LogStorageError when the disk fails.
 
     Their markers may lie in any later segment, so the indexes of these are searched until an entry
     proves that there can't be more.
