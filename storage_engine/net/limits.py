@@ -92,8 +92,8 @@ Descriptors become free when a connection ends; meanwhile the system's queue hol
 """
 
 RATE_WAIT_MAX_MS = 1000
-"""Whoever waits for max.connection.creation.rate looks again after this at the latest: the rate may
-be another by then."""
+"""The longest wait for max.connection.creation.rate before the rate is read again: it may have
+changed."""
 
 LOG_AGAIN_MS = 10_000
 """The same message about refused or waiting connections is logged only this often."""

@@ -26,7 +26,7 @@ _BEFORE_COMM_ENDS = 2
 
 
 class DescriptorLoop(Protocol):
-    """What an event loop does with descriptors; asyncio's have more."""
+    """The methods of an event loop that watch descriptors; asyncio's loops have more."""
 
     def add_reader(self, descriptor: int, callback: Callable[[], None], /) -> None: ...
 
@@ -36,7 +36,7 @@ class DescriptorLoop(Protocol):
 
 
 class LocalProcesses:
-    """The machine, as one event loop watches it."""
+    """The machine's processes, watched from one event loop."""
 
     def __init__(self, loop: DescriptorLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""What is asked in a log-in by SASL, and what answers mean; whoever logs in sends it.
+"""The requests of a SASL log-in, and the meaning of the answers; the caller sends the requests.
 
     SaslHandshake(mechanism), SaslAuthenticate(token) as often as the mechanism asks
 
@@ -25,7 +25,7 @@ from storage_engine.protocol.messages.sasl_handshake import (
 EXPECTS_NONE = "its listener expects no log-in; set the security protocol to PLAINTEXT or SSL"
 
 _MAX_TOLD = 300
-"""Characters of a broker's own words that an error repeats."""
+"""The most characters of a broker's error message that an error repeats."""
 
 LogInRequest = SaslHandshakeRequest | SaslAuthenticateRequest
 Asked = tuple[AnyApi, LogInRequest]
@@ -71,5 +71,5 @@ def failed_log_in(user: str, mechanism: str, reason: str) -> str:
 
 
 def _told(text: str) -> str:
-    """A broker's own words, as far as they can be shown."""
+    """A broker's error message in printable characters, at most _MAX_TOLD of them."""
     return printable(" ".join(text[: 4 * _MAX_TOLD].split()))[:_MAX_TOLD]

@@ -102,7 +102,7 @@ class AlertingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """As the library's, of which the loops ask for each connection."""
+        """Overrides the method that the loops call for each connection."""
         made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         assert isinstance(made, AlertingHandshake)
         made.attend(incoming, outgoing, on_refused.get())
@@ -130,7 +130,7 @@ _KEY = "ssl.cipher.suites"
 
 class CipherSuites(NamedTuple):
     tls_1_2: str
-    """As OpenSSL takes them; empty when there is none."""
+    """The suites of TLS 1.2 in OpenSSL's form; empty: none."""
     has_tls_1_3: bool
 
 
@@ -171,7 +171,7 @@ CLIENT_AUTH = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
-"""`ssl.client.auth`."""
+"""The values of `ssl.client.auth`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ def server_context(
     options: TlsOptions,
     client_auth: str = "none",
 ) -> ssl.SSLContext:
-    """What a listener answers with. ConfigError when something is missing."""
+    """The context of a listener's connections. ConfigError when a store is missing."""
     if key_store is None:
         raise ConfigError(
             "the listener has no certificate: set ssl.keystore.location, or"
@@ -216,8 +216,8 @@ def client_context(
     *,
     checks_host_name: bool,
 ) -> ssl.SSLContext:
-    """What connections to others are made with. Without a trust store the authorities of the system
-    are believed."""
+    """The context of connections to others. Without a trust store the authorities of the system are
+    trusted."""
     context = _restricted(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), options)
     context.check_hostname = checks_host_name
     if key_store is not None:
@@ -230,7 +230,7 @@ def client_context(
 
 
 def _restricted(context: ssl.SSLContext, options: TlsOptions) -> ssl.SSLContext:
-    """To the versions and suites that are wanted."""
+    """Restrict a context to the versions and suites of `options`."""
     versions = [_VERSIONS[name] for name in options.protocols]
     if not options.suites.has_tls_1_3:
         versions = [each for each in versions if each is not ssl.TLSVersion.TLSv1_3]
@@ -360,7 +360,7 @@ def _value_of(name: bytes) -> bytes:
 
 
 def _content(der: bytes) -> tuple[bytes, bytes]:
-    """What the first element of `der` holds, and what follows it."""
+    """The content of the first element of `der`, and the bytes after the element."""
     size, start = der[1], 2
     if size & 0x80:
         start += size & 0x7F
@@ -370,7 +370,7 @@ def _content(der: bytes) -> tuple[bytes, bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsProfile:
-    """Two that are equal make the same connections."""
+    """The stores and settings of a listener's TLS; equal profiles make the same connections."""
 
     key_store: KeyStore
     trust_store: TrustStore | None = None
@@ -378,7 +378,7 @@ class TlsProfile:
     client_auth: str = "none"
     """`ssl.client.auth`."""
     checks_host_name: bool = True
-    """Whether those that connect to others check their names."""
+    """Whether connections to others check the host name in the certificate."""
     mapping: PrincipalMapping = field(default_factory=PrincipalMapping)
 
     def server_context(self) -> ssl.SSLContext:
@@ -412,8 +412,8 @@ class ListenerTls:
         self.profile, self.server, self.client = profile, server, client
 
     def principal_of(self, tls: ssl.SSLObject) -> Principal | None:
-        """Who the client is by its certificate: ANONYMOUS without one; None when no rule gives it a
-        name."""
+        """The client's principal by its certificate: ANONYMOUS without one; None when no mapping
+        rule gives it a name."""
         certificate = tls.getpeercert(binary_form=True)
         if certificate is None:
             return ANONYMOUS
