@@ -53,7 +53,7 @@ _KINDS = {kind: bytes((kind,)) for kind in (WHOLE, PROJECTED, SKIPPED)}
 KIND_CRCS = {kind: crc32c(byte) for kind, byte in _KINDS.items()}
 
 NO_ORIGIN = (bytes(16), 0)
-"""That of a batch with records in place of columns."""
+"""The origin of a batch with records in place of columns."""
 
 
 class TypedFrame(NamedTuple):
@@ -65,7 +65,7 @@ class TypedFrame(NamedTuple):
     base_offset: int
     next_offset: int
     leader_epoch: int
-    """Of the last batch."""
+    """The leader epoch of the last batch in the frame."""
     max_timestamp: int
     header: BatchHeader | None
     """None in a run of skipped batches."""
@@ -124,7 +124,7 @@ def origin_of(frame: memoryview) -> tuple[bytes, int] | None:
 
 
 def batch_origin(batch: memoryview) -> tuple[bytes, int] | None:
-    """Return the same of a whole batch."""
+    """Return the origin of a whole batch, as `origin_of` does."""
     if len(batch) < HEADER_BYTES:
         return None
     return _origin(read_header(batch), batch, HEADER_BYTES)

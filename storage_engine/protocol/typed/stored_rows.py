@@ -59,7 +59,7 @@ class StoredRows:
         self._check_columns = check_columns
         self._room = max_bytes
         self.bytes = 0
-        """Of the columns loaded so far."""
+        """The size of the columns loaded so far, decompressed."""
 
     @classmethod
     def of_batch(
@@ -236,7 +236,7 @@ class StoredRows:
         return bits(array)
 
     def _load(self, column_id: int, kind: ColumnKind, *, in_place: bool = False) -> pa.Array | None:
-        """`kind` and `in_place` are those of `load_column`."""
+        """Return a column's array; `kind` and `in_place` as in `load_column`."""
         try:
             entry = self.directory.column(column_id)
         except CorruptRecordError as error:
