@@ -1,9 +1,9 @@
-"""Tells the driver's listener what the sink has committed.
+"""Reports the sink's commits to the driver's listener.
 
 Spark commits a micro-batch in a process of its own, and nothing of it reaches the progress of the
 query. So that process sends a note to each listener of this user on this machine, over a socket
-that only this user can reach. A note that nobody listens for, or takes in time, is lost: it costs a
-commit some 20 µs, and never its success.
+that only this user can reach. A note without a listener, or with one that reads too late, is lost:
+it costs a commit some 20 µs, and never its success.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class SinkCommit:
 
 
 def notes_folder() -> Path:
-    """Where the sockets of this user's listeners are."""
+    """The folder with the sockets of this user's listeners."""
     return Path(tempfile.gettempdir()) / f"headrace-commits-{os.getuid()}"
 
 

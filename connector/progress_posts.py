@@ -1,9 +1,9 @@
-"""Posts what a listener hears to a console, on a thread of its own. A query never waits for it.
+"""Posts a listener's events to a console, on a thread of its own. A query never waits for it.
 
     Spark's listener -> bounded queue -> thread -> POST /api/v1/queries/progress
                         full: the oldest go        refused or unreachable: again, after a pause
 
-What is dropped is counted, and told in the log at most once a minute.
+Dropped events are counted, and reported in the log at most once a minute.
 """
 
 import http.client

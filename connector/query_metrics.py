@@ -1,5 +1,5 @@
-"""Shows a console what streaming queries do: their rates, durations by phase, lag, state, and what
-the sink has committed.
+"""Reports the progress of streaming queries to a console: their rates, durations by phase, lag,
+state, and the sink's commits.
 
     from connector import QueryMetrics
 
@@ -53,9 +53,9 @@ class QueryMetrics(StreamingQueryListener):
         dead_letter_topic: str | None = None,
     ) -> None:
         """`console`: the address that `headrace console` prints. `token`: its progress token, where
-        it has one (default: the variable HEADRACE_CONSOLE_TOKEN). `ca_file`: who has signed its
-        certificate. `dead_letter_topic`: where the queries' rejected records go, if they do.
-        ConnectorError for an address that is none."""
+        it has one (default: the variable HEADRACE_CONSOLE_TOKEN). `ca_file`: the authority of its
+        certificate. `dead_letter_topic`: the topic of the queries' rejected records, if any.
+        ConnectorError for an invalid address."""
         super().__init__()
         token = token or os.environ.get(TOKEN_VARIABLE) or None
         self._posts = ProgressPosts(console, token=token, ca_file=ca_file)
@@ -177,7 +177,7 @@ class QueryMetrics(StreamingQueryListener):
 
 def what_is_read(sources: Iterable[Mapping[str, JsonValue]]) -> tuple[list[str], int | None]:
     """The topics in a progress's sources of this format, and how many records they are behind;
-    None where no source tells it."""
+    None where no source reports it."""
     topics: dict[str, None] = {}
     lag: int | None = None
     for source in sources:

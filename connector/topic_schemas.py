@@ -1,7 +1,7 @@
-"""Which topics have a schema, and which: asked of the brokers, and remembered in the process for a
-while, because Spark makes a writer for each micro-batch, and runs many tasks in a process.
+"""The schemas of topics: requested from the brokers, and remembered in the process for a while,
+because Spark makes a writer for each micro-batch, and runs many tasks in a process.
 
-Rule: what is remembered may be old. Whoever reads or writes by it compares the topic's id.
+Rule: a remembered schema may be old. Readers and writers that use it compare the topic's id.
 """
 
 import time
@@ -53,8 +53,8 @@ def is_remembered(options: ConnectionOptions, topic: str) -> bool:
 
 
 def known_schema_or_older(options: ConnectionOptions, topic: str) -> "KnownSchema | None":
-    """The schema of a topic. Where no broker answers, the one that was known last: a running query
-    waits for its brokers in the tasks, which have more patience."""
+    """The schema of a topic; where no broker answers, the last known one: a running query waits for
+    its brokers in the tasks, which have more patience."""
     try:
         return known_schemas(options, [topic])[topic]
     except HeadraceError:

@@ -98,8 +98,8 @@ _KEPT_BY = {
     MYSQL: _OF_MYSQL,
     MARIADB: _OF_MYSQL,
 }
-"""By SQLAlchemy's names of the types. What is too short for a value is the database's own error;
-what would change it in silence is missing here."""
+"""The kept types by SQLAlchemy's names. A value that is too long for its column is the database's
+own error; types that would change values in silence are missing here."""
 
 
 def database_of(connection: sa.Connection) -> str:

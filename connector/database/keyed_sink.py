@@ -56,7 +56,7 @@ class KeyedSink:
     _: KW_ONLY
 
     table: str
-    """With a schema in front where it is in another one than the connection's: 'shop.orders'."""
+    """The table's name, after its schema if that is not the connection's: 'shop.orders'."""
 
     key: tuple[str, ...] = RECORD_KEY
     """The columns that identify a row. Where a record makes several rows it needs one more

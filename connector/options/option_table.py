@@ -1,5 +1,5 @@
-"""The table of all options that the format knows: their sides, and how it treats them. No name is
-ignored silently: it works, or an error names it, or the log says that it has no effect.
+"""The table of all options of the format: their sides, and how it treats them. No name is ignored
+silently: it works, or an error names it, or the log warns that it has no effect.
 
 Source: the options of Spark's Kafka connector.
 """

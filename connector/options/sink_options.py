@@ -36,7 +36,7 @@ MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
 """The most that the brokers allow."""
 
 MAX_SINK_ID_LENGTH = 249
-"""The same as the longest name of a topic."""
+"""The longest `sinkId`: the length of the longest name of a topic."""
 
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")

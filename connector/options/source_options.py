@@ -49,8 +49,8 @@ class SourceOptions:
 
     fail_on_data_loss: bool
     chosen_columns: tuple[str, ...] | None
-    """The names of the option `columns`, as they were given. None: all. What they may be depends on
-    the topics: `columns` says it for records, `source/typed` for columns of a schema."""
+    """The names of the option `columns`, as they were given. None: all. The possible names depend
+    on the topics: see `columns` for records, `source/typed` for columns of a schema."""
 
     include_headers: bool | None
     where: str | None

@@ -44,7 +44,7 @@ class Heartbeats:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Does not wait for a heartbeat under way: a late one harms nothing."""
+        """End the thread without waiting for a heartbeat under way: a late one harms nothing."""
         self._ended.set()
 
     def _run(self) -> None:

@@ -57,7 +57,7 @@ class MicroBatchId:
 
 
 def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
-    """The micro-batch of the task that calls this. A driver does not know it."""
+    """The micro-batch of the task that calls this; not available in a driver."""
     query, batch = task_property(QUERY_ID), task_property(BATCH_ID)
     if not query or not batch:
         raise _no_batch_id()
@@ -83,8 +83,8 @@ def batch_write_id(options: SinkOptions) -> MicroBatchId:
 
 
 def with_streaming_query(batch: MicroBatchId) -> MicroBatchId:
-    """The id of a batch write with the streaming query that it is a part of, which only a task
-    knows."""
+    """The id of a batch write with the streaming query that it is a part of, which only tasks
+    know."""
     owner, micro_batch = task_property(QUERY_ID), task_property(BATCH_ID)
     if batch.write is None or not owner:
         return batch

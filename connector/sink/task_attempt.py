@@ -66,7 +66,7 @@ class TaskAttemptResult(WriterCommitMessage):
 
     batch: MicroBatchId
     member: MemberId | None
-    """None when there is nothing to commit, because the task had no rows or has drained them."""
+    """The attempt's member; None where the task had no rows, or has drained them."""
 
     drained: bool
     """The coordinator answered that the batch is committed, so the rows were dropped."""

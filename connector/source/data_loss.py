@@ -55,7 +55,7 @@ def keep_existing(
     topic_ids: Mapping[str, UUID],
 ) -> tuple[list[OffsetRange], list[str]]:
     """The ranges whose partitions still exist, in topics that still have the same id; and for each
-    other range a sentence that says why it can't be read any more."""
+    other range a sentence with the reason why it can't be read any more."""
     kept, losses = [], []
     existing = set(partitions)
     for each in ranges:

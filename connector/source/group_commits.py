@@ -23,8 +23,8 @@ COMMIT_TIMEOUT_MS = 10_000
 """The time for one commit with its retries. The next commit has newer positions anyway."""
 
 RETRY_MS = 30_000
-"""How long after connections that were no good others are made, with the settings as they are then:
-a wrong password that is sent again and again may lock an account."""
+"""The pause before new connections, with the settings as they are then, replace unusable ones: a
+wrong password that is sent again and again may lock an account."""
 
 FLUSH_MS = 1_000
 """How long the end of a query waits for the last commit."""

@@ -1,9 +1,9 @@
-"""How many tasks Spark runs at the same time, as far as the process that plans can know.
+"""How many tasks Spark runs at the same time, as far as the planning process can find out.
 
-Spark tells a planning process neither its settings nor its executors. But that process is a child
+Spark passes a planning process neither its settings nor its executors. But that process is a child
 of the driver's JVM, whose command line has the settings that the session was started with, or names
-the file that has them. What is not there is not known, and nothing is guessed: a machine's number
-of cores says nothing about executors elsewhere.
+the file that has them. A setting that is not there is unknown, and nothing is guessed: a machine's
+number of cores implies nothing about executors elsewhere.
 """
 
 import os

@@ -76,7 +76,7 @@ def _by_existence(
     options: SourceOptions, metadata: SourceMetadata, wanted: Sequence[OffsetRange]
 ) -> tuple[list[OffsetRange], list[OffsetRange]]:
     """The ranges whose topics have the right ids, by metadata that may be a little old, and those
-    that may be lost. Where brokers know no ids, reading tells."""
+    that may be lost. Where brokers know no ids, reading shows it."""
     identified = [each for each in wanted if each.topic_id is not None]
     if not identified:
         return list(wanted), []

@@ -91,9 +91,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def initialOffset(self) -> OffsetJson:
-        """A place without positions. `latestOffset` finds out where a new query begins. Spark asks
-        for this after a restart, too, where the checkpoint may know the start already: the options
-        need not fit the partitions then."""
+        """An offset without positions; `latestOffset` finds the start of a new query. Spark calls
+        this after a restart, too, when the checkpoint may have the start already: the options need
+        not fit the partitions then."""
         self._stop_on_sigterm()
         warn_once(self._options.notes)
         return INITIAL.to_json()
@@ -191,7 +191,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         close_all()
 
     def _first_place(self) -> StreamOffset:
-        """Where a new query begins, by the options."""
+        """The offset at which a new query begins, by the options."""
         found = self._metadata.find_all(self._options.subscription)
         self._check_topics(found)
         positions = resolve(

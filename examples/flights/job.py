@@ -62,7 +62,7 @@ def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
     """The running query."""
     connecting = {"kafka.bootstrap.servers": arguments.bootstrap_servers}
     if arguments.client_config is not None:
-        # Not as options by themselves: Spark shows those to everybody.
+        # Not as options by themselves: Spark shows options to all users.
         connecting["client.config.file"] = arguments.client_config
 
     def rows(topic: str, columns: str) -> DataFrame:

@@ -19,7 +19,7 @@ from storage_engine.client.producer.partition_choice import partition_for_key
 TOPIC = "flights"
 
 MOST_RECORDS = 1_000
-"""The first of one airport; all of the topic would show no more."""
+"""The most records read, the first of one airport; all of the topic would show no more."""
 
 _SHOWN = 2
 _SECONDS = 60.0

@@ -118,7 +118,7 @@ class Stream:
             *([] if config is None else [f"--client-config={config}"]),
             *([] if console is None else [f"--console={console.url}"]),
         ]
-        # Not as an argument: those are shown to everybody on the machine.
+        # Not as an argument: all users of the machine can read arguments.
         self._token = console.token if console is not None else None
         self._starts_again_left = _MOST_STARTS_AGAIN
         log_file.unlink(missing_ok=True)

@@ -75,7 +75,7 @@ class FaultKind(enum.Enum):
     SLOW_SESSION = "slow session", 6, Trait.RUNNING
     """One broker's messages to and from ZooKeeper are slow."""
     CONTROLLER_CHANGE = "controller change", 5, Trait.AT_ONCE
-    """/controller is removed by hand; the controller hears of it later."""
+    """/controller is removed by hand; the controller is notified later."""
     STALE_ORDERS = "stale orders", 6
     """The controller's orders to one broker are held up, while another broker restarts twice, the
     controller gives its connection up, and perhaps is replaced; then old orders arrive together

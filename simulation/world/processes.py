@@ -48,7 +48,7 @@ class SimulatedProcess:
         self.watchers: list[Callable[[], None]] = []
 
     def end(self) -> None:
-        """End it; whoever watches hears of it, each after a delay."""
+        """End the process; its watchers are notified, each after a delay."""
         self.machine.running.pop(self.identity.pid, None)
         watchers, self.watchers = self.watchers, []
         for notice in watchers:

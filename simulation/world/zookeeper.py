@@ -172,7 +172,7 @@ class SimulatedZooKeeper:
         return session_id.to_bytes(16, "big")
 
     def close_session(self, session_id: int) -> None:
-        """Close a session for somebody who knows its password; its owner is told."""
+        """Close a session for a client that knows its password; its owner is notified."""
         if session_id in self.live:
             self.on_session_closed(session_id)
             self.drop_session(session_id)

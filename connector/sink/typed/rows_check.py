@@ -157,7 +157,7 @@ def _create(
     options: SinkOptions, topic: str, creation: TopicCreation, columns: "dict[str, DataType]"
 ) -> "KnownSchema | None":
     """Makes the topic, unless another driver has just done so, and returns its schema. All columns
-    but those of the key are nullable: what Spark knows of nulls is seldom meant."""
+    but those of the key are nullable: the nullability of Spark's columns is seldom intended."""
     from storage_engine.client.admin.topics import BROKER_DEFAULT, create_topic
     from storage_engine.core.typed.topic_schema import ColumnSpec, new_schema
 

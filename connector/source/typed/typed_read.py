@@ -190,7 +190,7 @@ def _check_same_names(schema: Sequence[str], chosen: Sequence[str]) -> None:
 
 def _parsed(where: str, topic: str, version: SchemaVersion) -> tuple[Comparison, ...]:
     try:
-        # Spark reads a time without a zone in the session's, which no source in Python is told.
+        # Spark reads a time without a zone in the session's, which sources in Python don't get.
         return parse_where(where, version, needs_zone=True)
     except ConfigError as error:
         raise OptionError("BAD_OPTION", f"'where', for the topic '{topic}': {error}") from None
