@@ -205,7 +205,7 @@ def _poll(descriptor: int, event: int, timeout_ms: int) -> bool:
 
 
 _TLS_ALERT = 0x15
-"""The first byte of what a TLS server says to who does not speak TLS."""
+"""The first byte of a TLS server's answer to a client that does not use TLS."""
 
 
 def _not_kafka(size: int) -> str:

@@ -149,7 +149,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         if self._life is not _Life.CLOSED:
             self._deliver = deliver
             self._frame_max_bytes = frame_max_bytes
-            # A run that has begun would go on with whoever got the frames before.
+            # A run that has begun would go on with the former receiver of frames.
             self._halted = self._halted or self._responses.in_run
 
     def deliver_to_listener(self) -> None:

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server for one text that anybody at its address may read, such as a broker's
+"""A small HTTP/1.1 server for one text that all clients at its address may read, such as a broker's
 metrics, on the loop that serves all else.
 
     connection -> a request of at most 8 KiB -> its Host is ours -> the text, made in pieces
@@ -27,10 +27,10 @@ from storage_engine.net.acceptor import Acceptor
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 16
-"""Beyond it the connection that was idle for longest makes room. Each scraper keeps one."""
+"""The most connections; one more closes the longest idle one. Each scraper keeps one."""
 
 REQUEST_MAX_BYTES = 8 << 10
-"""A request's line and headers; Prometheus sends 300 bytes."""
+"""The most bytes of a request's line and headers; Prometheus sends 300."""
 
 REQUEST_MAX_MS = 5_000
 """The longest time from the first byte of a request to its last."""
@@ -131,7 +131,7 @@ class HttpListener:
         for connection in self._connections:
             if not connection.is_answering:
                 connection.abort()
-                # Not only when the loop tells of its end: others may come in this turn.
+                # Not only when the loop reports its end: others may come in this turn.
                 self.lost(connection)
                 return True
         return False

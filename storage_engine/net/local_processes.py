@@ -57,8 +57,8 @@ class LocalProcesses:
             # Gone, forbidden, no descriptor left, or a kernel or C library without this call.
             log.info("process %d not watched reason=%s", pid, error)
             return None
-        # After the descriptor: whoever has the number now is the one that was opened, or was
-        # started later than any process that somebody told of before.
+        # After the descriptor: the process with the number now is the one that was opened, or was
+        # started later than any process that was reported before.
         start_ticks = _start_ticks(_PROC / str(pid))
         if start_ticks is None:
             os.close(descriptor)

@@ -408,7 +408,7 @@ class _PeerConnection(FrameCutter, asyncio.BufferedProtocol):
     def _received(self, frame: memoryview) -> None:
         self.answered = True
         if frame.obj is self._memory.scratch.obj:
-            # The scratch buffer serves the next read; who asked may keep the answer.
+            # The scratch buffer serves the next read; the caller may keep the answer.
             frame = memoryview(bytearray(frame))
         self._channel.received(frame)
 

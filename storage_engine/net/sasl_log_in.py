@@ -34,9 +34,9 @@ LogInSteps = Generator[Asked, Answer, int]
 
 
 def log_in_steps(client: SaslClient) -> LogInSteps:
-    """Yields requests, is sent their answers, and returns for how long the log-in counts, in ms; 0:
-    for ever. Raises AuthenticationError, or a KafkaError that is retriable; neither tells a
-    secret. A step may take milliseconds: mechanisms ask for thousands of hashes."""
+    """Yields requests, is sent their answers, and returns how long the log-in is valid, in ms; 0:
+    for ever. Raises AuthenticationError, or a KafkaError that is retriable; neither contains a
+    secret. A step may take milliseconds: mechanisms require thousands of hashes."""
     answer = yield SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=client.mechanism)
     assert isinstance(answer, SaslHandshakeResponse)
     code = ErrorCode.of(answer.error_code)

@@ -79,7 +79,7 @@ class Serving(Generic[ServedT]):
         self.pending = 0
         # Connections that are not read because of `queued.max.requests`.
         self.crowded: set[ServedT] = set()
-        # Bytes of large requests that are being received, and who waits to receive one.
+        # Bytes of large requests that are being received, and connections that wait for room.
         self.receiving_bytes = 0
         self.short_of_memory: dict[ServedT, None] = {}
         self._released: list[ServedT] = []
@@ -160,7 +160,7 @@ class Serving(Generic[ServedT]):
         while waiting and not (self._in_turn and self.turn_is_over):
             waiting.popleft().go_on()
         if waiting:
-            # Before those that were served just now.
+            # Before the connections that were served just now.
             self._going_on.extendleft(reversed(waiting))
             self._serve_going_on_soon()
 

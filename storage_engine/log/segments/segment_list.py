@@ -82,7 +82,7 @@ class SegmentList:
         self._synced_name_changes = 0
         self._deleted: tuple[tuple[int, LogSegment, list[Path]], ...] = ()
         self._deletions = 0
-        """The number that tells the next deleted segment from others of its base offset."""
+        """The number that distinguishes the next deleted segment from others of its base offset."""
         self._moved: tuple[Path, ...] = ()
         """The files of segments that are about to be replaced."""
         self.is_cut_short = False

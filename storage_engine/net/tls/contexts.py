@@ -299,13 +299,13 @@ def zookeeper_context(tls: ZooKeeperTls) -> ssl.SSLContext:
         # There is one password towards ZooKeeper, of the file and of the key in it.
         text = str(failure).replace("ssl.key.password", "ssl.keystore.password")
         raise ConfigError(_NAMES.sub(f"{PREFIX}ssl.", text)) from None
-    # As in Java, what is in the trust store is trusted, whoever has signed it.
+    # As in Java, certificates in the trust store are trusted, whatever their issuer.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 
 SUBJECT_MAX_CHARACTERS = 4096
-"""The longest subject that is looked at: mapping rules are regular expressions."""
+"""The longest subject that is matched: mapping rules are regular expressions."""
 
 _SHORT_NAMES = {
     "2.5.4.3": "CN",

@@ -23,7 +23,7 @@ from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.security_protocol import Secret
 
 if TYPE_CHECKING:
-    # It takes 0.1 s to import, which only those pay that use TLS.
+    # It takes 0.1 s to import, which only users of TLS pay.
     from cryptography.hazmat.primitives.asymmetric.types import (
         CertificatePublicKeyTypes,
         PrivateKeyTypes,
@@ -70,7 +70,7 @@ class TrustStoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStore:
-    """A certificate that proves who we are."""
+    """The certificate that identifies this process, with its key."""
 
     chain_pem: bytes
     """The certificate, then those of the authorities between it and the root."""
@@ -205,7 +205,7 @@ def _of_pem(chain: bytes, key: bytes, password: Secret | None, where: str) -> Ke
     secret = password.reveal().encode() if password and is_encrypted else None
     try:
         # The full check of an RSA key takes 0.1 s, in which a broker that is asked to renew would
-        # do nothing else. Whoever writes this file could do more harm than by a bad key.
+        # do nothing else. A user who can write this file can do more harm than by a bad key.
         loaded = serialization.load_pem_private_key(
             block[0], secret, unsafe_skip_rsa_key_validation=True
         )

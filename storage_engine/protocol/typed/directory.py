@@ -1,4 +1,4 @@
-"""The directory of a typed batch: which columns it has, where they lie, what is known of each.
+"""The directory of a typed batch: its columns, their places and their statistics.
 
 A typed batch is a record batch whose attributes have TYPED_BIT. Its records section begins with the
 directory; the columns follow one another behind it, in the directory's order, without gaps. Nothing
@@ -61,7 +61,7 @@ TIMESTAMPS = -2
 HEADERS = -3
 """The column of record headers, list<struct<key: string, value: binary>>."""
 TOMBSTONES = -4
-"""The column of booleans that are true where a row only says that its key is gone."""
+"""The column of booleans that are true where a row only marks its key as deleted."""
 SYSTEM_COLUMNS = (TIMESTAMPS, HEADERS, TOMBSTONES, OFFSETS)
 
 PLAIN = 0

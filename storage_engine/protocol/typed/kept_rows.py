@@ -198,8 +198,8 @@ class OpenTypedBatches(BatchRows):
     """Some typed batches, with a column per property and a row per record, as `OpenBatches` has
     them.
 
-    Leaders don't look into columns. A producer may have written what nobody can decode, or what
-    becomes too much: such a batch stays as it is, its rows have no key, and `unreadable` tells why.
+    Leaders don't check the content of columns. A producer may have written a batch that can't be
+    decoded or becomes too large: it stays unchanged, its rows have no key, `unreadable` has why.
     """
 
     def __init__(self, batches: Sequence[StoredBatch], schema: TopicSchema) -> None:

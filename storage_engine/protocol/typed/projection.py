@@ -1,4 +1,4 @@
-"""Answers with some columns of typed batches: what a fetch asks for, and the frames it gets.
+"""Answers with some columns of typed batches: the fields of a fetch, and the frames of its answer.
 
 The broker's half slices stored bytes: nothing is decompressed, no column is looked into. Batches in
 which no row can match the filter are skipped by their columns' minimum and maximum.
@@ -198,8 +198,8 @@ def _add(
 def may_have_rows(
     directory: Directory, comparisons: Sequence[Comparison], schema: TopicSchema
 ) -> bool:
-    """Return False when no row of the batch can meet all comparisons. Of a version that `schema`
-    does not have yet nothing is known."""
+    """Return False when no row of the batch can meet all comparisons. True for a version that
+    `schema` does not have yet."""
     if directory.schema_version > schema.latest.version:
         return True
     version = schema.version(directory.schema_version)

@@ -155,7 +155,7 @@ class StoredRows:
     def _numbers(
         self, column_id: int, kind: ColumnKind, raw_bytes: int, crc: int
     ) -> PlainNumbers | None:
-        """Return PlainNumbers; None where `_load` has to look."""
+        """Return PlainNumbers; None where only `_load` can read the column."""
         block = self._block(column_id, raw_bytes, crc)
         numbers = find_numbers(block, kind.width, self.directory.rows)
         if numbers is None:

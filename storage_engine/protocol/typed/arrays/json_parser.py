@@ -1,8 +1,8 @@
 """JSON objects as columns, by Arrow's parser; the reverse of `json_text.py`.
 
 Python runs per column and per piece of text, and per record only where Arrow could not read one
-(`json_source.py`). `JsonReader.columns` gives the columns of many objects or says that something is
-wrong with one, and callers find out which by halves.
+(`json_source.py`). `JsonReader.columns` returns the columns of many objects, or raises an error for
+an unreadable one, which callers find by halves.
 """
 
 import binascii
