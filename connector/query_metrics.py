@@ -42,7 +42,7 @@ QUERIES_MAX = 200
 
 
 class QueryMetrics(StreamingQueryListener):
-    """For `spark.streams.addListener`, on a driver or over Spark Connect."""
+    """A listener for `spark.streams.addListener`, on a driver or over Spark Connect."""
 
     def __init__(
         self,

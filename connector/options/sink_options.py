@@ -24,7 +24,7 @@ DEFAULT_BATCH_BYTES = 512 * 1024
 max.message.bytes, 1 MiB."""
 
 DEFAULT_TYPED_BATCH_BYTES = 1_000_000
-"""The same for typed topics: each column of each batch has a cost of its own, so batches are nearly
+"""The size for typed topics: each column of each batch has a cost of its own, so batches are nearly
 as large as Kafka's default allows: beside 512 KiB, 1.1 to 1.4 times as many rows a second of
 processor time, in two pairs of runs on a busy machine."""
 

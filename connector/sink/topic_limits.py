@@ -36,7 +36,7 @@ did not report it."""
 
 def max_message_bytes(cluster: "Cluster", topic: str, *, refresh: bool = False) -> int | None:
     """The largest record batch that the topic takes. None where that is not known: then the broker
-    alone can refuse a batch. `refresh`: what is remembered does not count."""
+    alone can refuse a batch. `refresh`: a remembered limit does not count."""
     key = (cluster.bootstrap_servers, topic)
     known = _limits.get(key)
     if refresh or known is None or time.monotonic() - known[0] > LIMIT_MAX_AGE_S:

@@ -56,7 +56,7 @@ class GroupOffsetCommits:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Waits up to FLUSH_MS for the commit of what was noted last."""
+        """Waits up to FLUSH_MS for the commit of the positions noted last."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -107,7 +107,7 @@ class GroupOffsetCommits:
                     return
 
     def _next(self) -> tuple[str, Mapping[TopicPartition, int]] | None:
-        """Waits for what is to be committed next. None at the end."""
+        """Waits for the group and the positions to commit next. None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing or self._newest != self._settled)
             return None if self._newest == self._settled else self._newest

@@ -1,4 +1,4 @@
-"""A range of offsets of one partition: what one task of Spark reads."""
+"""A range of offsets of one partition, which one task of Spark reads."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -131,7 +131,7 @@ def _read_together(
     ranges: Sequence[OffsetRange],
     unread: list[UnreadRange],
 ) -> "Iterator[pa.RecordBatch]":
-    """Adds to `unread` what could not be read."""
+    """Adds to `unread` the ranges that could not be read."""
     ends = {each.topic_partition: each.end_offset for each in ranges}
     fetches = fetch_ranges(
         options,
@@ -149,7 +149,7 @@ def _read_alone(
     wanted: OffsetRange,
     error: HeadraceError | None = None,
 ) -> "Iterator[pa.RecordBatch]":
-    """`error`: what ended an earlier attempt."""
+    """`error`: the error that ended an earlier attempt."""
     left = wanted
     while len(left):
         if error is not None:

@@ -191,7 +191,7 @@ class SourceMetadata:
 
 
 YOUNG_MS = 1_000
-"""Spark hands out the ranges of a micro-batch some 50 ms after it was planned."""
+"""How long a survey is young: Spark hands out ranges some 50 ms after a micro-batch is planned."""
 
 
 class LogSurvey:

@@ -72,7 +72,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches from offsets and reads their ranges."""
 
     def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
-        """`reading`: what is known of the topics; None: nothing, and records are read."""
+        """`reading`: the topics' schemas, as far as known; None: records are read."""
         self._options = options
         self._reading = reading
         self._topic_check: TopicCheck | None = None
@@ -264,7 +264,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: latest[each] for each in found.partitions}
 
     def _check_topics(self, found: FoundPartitions) -> None:
-        """Topics that came later, or were created again, must fit what is read."""
+        """Check that topics which came later, or were created again, fit the columns read."""
         if self._reading is None:
             return
         if self._topic_check is None:

@@ -25,7 +25,7 @@ class Display:
         self._progress = ""
 
     def seconds(self, moment: float | None = None) -> float:
-        """From the start to `moment` of the monotonic clock, or to now."""
+        """The seconds from the start to `moment` of the monotonic clock, or to now."""
         return (time.monotonic() if moment is None else moment) - self._started_at
 
     def event(self, text: str) -> None:

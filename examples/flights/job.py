@@ -59,7 +59,7 @@ def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
 
 
 def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
-    """The running query."""
+    """Starts the query, and returns it."""
     connecting = {"kafka.bootstrap.servers": arguments.bootstrap_servers}
     if arguments.client_config is not None:
         # Not as options by themselves: Spark shows options to all users.

@@ -50,7 +50,7 @@ def first_flights(flights: pa.Table) -> pa.Table:
 
 
 def read_json(config: Mapping[str, str], flights: pa.Table, partitions: int) -> JsonReading:
-    """As many records as `first_flights` has rows. The partition is the one to which a client of
+    """Reads as many records as `first_flights` has rows, from the partition to which a client of
     Kafka's would send the airport's name as key."""
     wanted = len(first_flights(flights))
     partition = partition_for_key(flights["origin"][0].as_py().encode(), partitions)

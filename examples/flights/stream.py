@@ -88,7 +88,7 @@ class StreamProgress:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAddress:
-    """Where queries post their progress."""
+    """The address to which queries post their progress."""
 
     url: str
     token: str | None = field(default=None, repr=False)

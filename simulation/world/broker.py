@@ -168,7 +168,7 @@ class SimulatedBroker:
 
     @property
     def serving(self) -> bool:
-        """The process runs and listens."""
+        """Whether the process runs and listens."""
         return self.up and self._joined
 
     def receive(self, connection: SimulatedConnection, frame: memoryview) -> None:

@@ -94,8 +94,8 @@ class SimulatedCluster:
 
     @contextmanager
     def seen_whole(self) -> Iterator[None]:
-        """Within it all files can be read, also those in log dirs that have failed for their
-        brokers."""
+        """Make all files readable within a `with` block, also those in log dirs that have failed
+        for their brokers."""
         disks = [b.disk for b in self.brokers if isinstance(b.disk, SimulatedDisk)]
         hidden = [(disk, disk.broken) for disk in disks if disk.broken]
         for disk, _ in hidden:

@@ -30,10 +30,10 @@ class Reading:
     """The topics of a query and what is read of them. Pickled into tasks with the reader."""
 
     typed: TypedRead | None
-    """None: the topics have no schema, and records are read."""
+    """The columns and rows to read; None: the topics have no schema, and records are read."""
 
     topics: Mapping[str, UUID | None] = field(default_factory=dict)
-    """The topics that were looked at, with their ids."""
+    """The topics that were checked, with their ids."""
 
 
 def find_reading(options: SourceOptions, user_schema: "StructType | None" = None) -> Reading:
@@ -71,7 +71,7 @@ def _check_without_schema(options: SourceOptions, topics: list[str]) -> None:
 
 
 class TopicCheck:
-    """Looks at topics that were not there when the query began."""
+    """Checks topics that did not exist when the query began."""
 
     def __init__(self, options: SourceOptions, reading: Reading) -> None:
         self._options = options
