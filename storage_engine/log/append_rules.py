@@ -50,7 +50,7 @@ CHECKED_COLUMNS_MAX = 1_000
 millisecond."""
 
 LEAST_COLUMNS = 20
-"""A batch with fewer columns takes as long as one with so many."""
+"""The fewest columns that a batch counts as: a batch with fewer takes as long to check."""
 
 _CODECS = {
     "producer": None,

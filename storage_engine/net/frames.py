@@ -388,12 +388,12 @@ class Exchange:
 
     @property
     def closed(self) -> bool:
-        """The client is gone: a response would go nowhere."""
+        """Whether the client is gone, so that a response would go nowhere."""
         return self._responses.closed
 
     def respond(self, buffers: ResponseBuffers) -> None:
-        """Send these when all earlier requests of the connection are answered; now, later, in any
-        order."""
+        """Send `buffers` once all earlier requests of the connection are answered. May be called
+        at any time, in any order."""
         assert self.buffers is None, "a request was answered twice"
         self.buffers = buffers
         self._responses.answered(self)

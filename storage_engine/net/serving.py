@@ -42,7 +42,7 @@ class ServedListener(Generic[ConnectionT]):
     host: str
     """The host or address; empty: all addresses of the machine."""
     port: int = 0
-    """0: any free port."""
+    """The port; 0: any free one."""
     name: str = SecurityProtocol.PLAINTEXT.name
     on_opened: Callable[[ConnectionT], None] | None = None
     """Gets each connection that is admitted, before its first frame."""

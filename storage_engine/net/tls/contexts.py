@@ -382,11 +382,11 @@ class TlsProfile:
     mapping: PrincipalMapping = field(default_factory=PrincipalMapping)
 
     def server_context(self) -> ssl.SSLContext:
-        """ConfigError when something is missing."""
+        """The context of the listener's connections. ConfigError when a store is missing."""
         return server_context(self.key_store, self.trust_store, self.options, self.client_auth)
 
     def client_context(self) -> ssl.SSLContext:
-        """For connections to other brokers, with the listener's own certificate."""
+        """The context of connections to other brokers, with the listener's own certificate."""
         return client_context(
             self.key_store,
             self.trust_store,
@@ -407,7 +407,7 @@ class ListenerTls:
         self.client: ssl.SSLContext = profile.client_context()
 
     def renew(self, profile: TlsProfile) -> None:
-        """ConfigError, and all stays as it was, for a profile that does not work."""
+        """Use another profile. ConfigError, and no change, for one that does not work."""
         server, client = profile.server_context(), profile.client_context()
         self.profile, self.server, self.client = profile, server, client
 

@@ -125,8 +125,8 @@ class ColumnEntry(NamedTuple):
 
 
 Place = tuple[int, int, int, int]
-"""Where a column lies, and its CRC: place, stored bytes, CRC, and where its entry begins in the
-directory. A plain tuple, since there are many."""
+"""A column's position, stored bytes and CRC, and the position of its entry in the directory. A
+plain tuple, since there are many."""
 
 
 class Directory(NamedTuple):

@@ -194,7 +194,7 @@ class TypedRows:
 
     @property
     def offsets(self) -> pa.Array:
-        """Return a pa.Int64Array."""
+        """Return the rows' offsets as a pa.Int64Array."""
         offsets = as_ints(self._offsets)
         return int_array(offsets if self._kept is None else offsets[self._kept])
 

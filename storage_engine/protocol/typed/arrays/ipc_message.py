@@ -136,8 +136,8 @@ def _expected_parts(kind: pa.DataType) -> tuple[int, int]:
 
 
 class MessagePlaces(NamedTuple):
-    """Where the metadata of a message have the numbers that differ between messages of one type, of
-    8 bytes each."""
+    """The places in a message's metadata of the numbers that differ between messages of one type,
+    of 8 bytes each."""
 
     body: int
     rows: int
