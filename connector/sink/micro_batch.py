@@ -42,7 +42,7 @@ class MicroBatchId:
     run: uuid.UUID | None = None
     """The run of the streaming query. None where Spark does not say it."""
     write: uuid.UUID | None = field(default=None, compare=False)
-    """The id of this write among several named batch writes of the same name."""
+    """The id of this write, for a named batch write or one with `idempotentKey`; else None."""
     claim: ClaimedBy | None = None
     """Which write of the streaming query this is, where there is an owner."""
     origins: "MicroBatchId | None" = None

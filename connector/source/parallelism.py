@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 MOST_ANCESTORS = 4
-"""The most processes from a planning process (included) to the JVM: Spark's daemon, a shell."""
+"""The most ancestors of a planning process up to the JVM: Spark's daemon for Python, a shell."""
 
 _SPARK_MAIN = "org.apache.spark."
 _FLAGS = {

@@ -169,7 +169,7 @@ def _read_alone(
 def _after(
     options: SourceOptions, metadata: SourceMetadata, left: OffsetRange, error: HeadraceError
 ) -> OffsetRange:
-    """The rest of `left` to read after `error`. Raises `error` where no retry helps."""
+    """The rest of `left` to read after `error`. Raises `error` where no retry helps, or a loss."""
     strict = options.fail_on_data_loss
     match error:
         case LogTruncatedError():

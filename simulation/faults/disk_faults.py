@@ -24,7 +24,7 @@ DELETED = TopicPartition("d", 0)
 """The partition whose records are deleted, by requests and by retention."""
 
 Course = Generator[None, None, None]
-"""A fault: what begins it, and after a `yield` what ends it."""
+"""A fault: its beginning, and after a `yield` its end."""
 
 
 class DiskFaults:

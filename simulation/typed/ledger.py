@@ -71,8 +71,8 @@ class TypedLedger(CompactedReplicas):
         reader: str,
         name: str | None,
     ) -> None:
-        """Check that a leader has served all rows of these offsets; with `name` those of that name
-        that are no tombstones."""
+        """Check that a leader has served all rows of these offsets; with `name` all rows of that
+        name that are no tombstones."""
         found = {row.offset for row in rows}
         known = self._rows.get(tp, {})
         for offset in offsets:
