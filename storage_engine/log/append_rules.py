@@ -355,7 +355,7 @@ class RollRule:
 
 
 class AppendRules:
-    """Never changed, since logs with the same settings share it: replaced as a whole."""
+    """The rules for a log's appends. Immutable, since logs with equal settings share an object."""
 
     def __init__(self, config: LogConfig, name: str) -> None:
         """`name`: see `RollRule`."""

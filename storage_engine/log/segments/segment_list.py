@@ -24,7 +24,7 @@ from storage_engine.log.segments.transaction_index import TransactionIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFolder:
-    """Replaced as a whole when the settings change or the folder is renamed."""
+    """A log's folder and settings, replaced as a whole when either changes."""
 
     disk: Disk
     pool: OpenFiles
