@@ -1,9 +1,9 @@
-"""Tells the driver's listener what the sink has committed.
+"""Reports the sink's commits to the driver's listener.
 
 Spark commits a micro-batch in a process of its own, and nothing of it reaches the progress of the
 query. So that process sends a note to each listener of this user on this machine, over a socket
-that only this user can reach. A note that nobody listens for, or takes in time, is lost: it costs a
-commit some 20 µs, and never its success.
+that only this user can reach. A note without a listener, or with one that reads too late, is lost:
+it costs a commit some 20 µs, and never its success.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ COMMITTED = "committed"
 ALREADY_COMMITTED = "already committed"
 
 LISTENERS_MAX = 16
-"""Listeners that a note is sent to."""
+"""The most listeners that a note is sent to."""
 
 NOTE_MAX_BYTES = 4096
 
@@ -36,16 +36,16 @@ class SinkCommit:
     duration_ms: int
     outcome: str
     at_ms: int = 0
-    """Wall time; 0: when it is told."""
+    """Wall time in ms, which `tell_commit` sets."""
 
 
 def notes_folder() -> Path:
-    """Where the sockets of this user's listeners are."""
+    """The folder with the sockets of this user's listeners."""
     return Path(tempfile.gettempdir()) / f"headrace-commits-{os.getuid()}"
 
 
 def tell_commit(commit: SinkCommit) -> None:
-    """Never fails, and waits for nobody."""
+    """Send a note to each listener, without waiting. Never raises."""
     with contextlib.suppress(OSError):
         folder = notes_folder()
         if not _is_ours(folder):
@@ -59,7 +59,7 @@ def tell_commit(commit: SinkCommit) -> None:
 
 
 class CommitNotes:
-    """The listener's end."""
+    """Receives the notes for a listener."""
 
     def __init__(self) -> None:
         """OSError where no socket can be made; then there are no notes."""
@@ -74,7 +74,7 @@ class CommitNotes:
         self._socket.bind(str(self._path))
 
     def take(self) -> list[SinkCommit]:
-        """Those that have come since the last call."""
+        """Return the commits that have arrived since the last call."""
         found = []
         with contextlib.suppress(OSError):
             while True:
@@ -89,7 +89,7 @@ class CommitNotes:
 
 
 def _is_ours(folder: Path) -> bool:
-    """In a folder that everybody may write to, another user may have made one of that name."""
+    """Whether this user alone may use the folder: in /tmp another user may have made it."""
     try:
         found = folder.lstat()
     except OSError:
@@ -99,7 +99,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _remove_dead(folder: Path) -> None:
-    """What killed drivers have left."""
+    """Remove the sockets of drivers that were killed."""
     for path in folder.iterdir():
         pid = path.name.partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():

@@ -19,8 +19,8 @@ MAX_CLUSTERS = 16
 or two clusters."""
 
 _clusters: dict[tuple[ConnectionOptions, int], "Cluster"] = {}
-"""By the options, and the time of their file: a secret that was changed there counts from the next
-task on."""
+"""Clusters by their options, and their file's time of change, so that a secret which was changed
+there counts from the next task on."""
 _owner_pid = os.getpid()
 
 
@@ -61,7 +61,7 @@ def new_cluster(
 
 
 def _changed_at(config_file: str | None) -> int:
-    """0 where there is no file: whoever reads it says so."""
+    """The file's time of modification, in ns; 0 if missing: the error comes from its reader."""
     if config_file is None:
         return 0
     try:

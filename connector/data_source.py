@@ -31,7 +31,7 @@ class HeadraceDataSource(DataSource):
     columns of Spark's Kafka connector. The sink delivers exactly once by default."""
 
     _reading: "Reading | None" = None
-    """What `schema` has found out of the topics. Spark pickles it with this object."""
+    """The topics' schemas that `schema` has found. Spark pickles them with this object."""
 
     @without_traceback
     def __init__(self, options: dict[str, str]) -> None:
@@ -111,8 +111,8 @@ class HeadraceDataSource(DataSource):
         return HeadraceStreamWriter(options, typed)
 
     def _checked_reading(self, schema: "StructType") -> "Reading":
-        """What is known of the topics. Where the user has given a schema, `schema` was not called,
-        and they are looked at now. OptionError where the user's schema does not fit them."""
+        """The topics' schemas. Where the user has given a schema, Spark has not called `schema`,
+        and brokers are asked now. OptionError where the user's schema does not fit the topics."""
         from connector.source.typed.reading import find_reading
 
         options, known = self._source_options, self._reading

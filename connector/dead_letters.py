@@ -46,7 +46,7 @@ _JSON_FORMATS = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "dateFormat": "yyyy-MM-dd",
 }
-"""Those in which brokers take the rows of typed topics."""
+"""The JSON options for the formats that brokers accept in rows of typed topics."""
 
 
 def with_dead_letters(
@@ -127,8 +127,8 @@ def _as_json(frame: "DataFrame", columns: Sequence[str] | None) -> "Column":
 
 
 def _letter_headers(frame: "DataFrame", why: "Column", prefix: str) -> "Column":
-    """The headers of the record without those of an earlier dead letter, and those of this one.
-    `prefix`: of the columns that tell where it comes from."""
+    """The record's headers without those of an earlier dead letter, and the headers of this letter.
+    `prefix`: that of the origin's columns."""
     from pyspark.sql import functions as F
 
     def header(name: str, value: "Column") -> "Column":

@@ -45,7 +45,7 @@ class RowError(ConnectorError):
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Turns an error of the client into a ConnectorError, whose code the user can look for."""
+    """Turns an error of the client into a ConnectorError, whose code the user can search for."""
     try:
         yield
     except ConnectorError:

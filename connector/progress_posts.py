@@ -1,9 +1,9 @@
-"""Posts what a listener hears to a console, on a thread of its own. A query never waits for it.
+"""Posts a listener's events to a console, on a thread of its own. A query never waits for it.
 
     Spark's listener -> bounded queue -> thread -> POST /api/v1/queries/progress
                         full: the oldest go        refused or unreachable: again, after a pause
 
-What is dropped is counted, and told in the log at most once a minute.
+Dropped events are counted, and reported in the log at most once a minute.
 """
 
 import http.client
@@ -23,7 +23,7 @@ from connector.errors import ConnectorError
 logger = logging.getLogger(__name__)
 
 QUEUED_MAX = 1_000
-"""Events that wait while the console can't be reached."""
+"""The most events that are queued while the console can't be reached."""
 
 EVENTS_PER_POST = 100
 POST_MAX_BYTES = 250_000
@@ -38,10 +38,10 @@ _AGAIN = (408, 429, 500, 502, 503, 504)
 """Answers after which the same post may succeed."""
 
 Event = dict[str, Any]
-"""What is posted, as JSON."""
+"""An event as the console's API takes it, a JSON object."""
 
 MakeEvent = Callable[[], Event | None]
-"""Makes the event, on the thread; None where there is nothing to tell."""
+"""Makes an event, on the posting thread; None where there is nothing to report."""
 
 
 class ProgressPosts:
@@ -98,7 +98,7 @@ class ProgressPosts:
             self._changed.notify()
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Tries to post what waits for so long, then gives it up."""
+        """Post the queued events, trying each once; returns after `timeout_s` at the latest."""
         with self._changed:
             self._over.set()
             self._changed.notify()
@@ -123,14 +123,14 @@ class ProgressPosts:
                 self._deliver(body, count)
 
     def _taken(self) -> list[MakeEvent]:
-        """The oldest of those that wait; none when all is over."""
+        """The oldest queued events, waiting for one; empty after `close` when none is left."""
         with self._changed:
             while not self._queue and not self._over.is_set():
                 self._changed.wait()
             return [self._queue.popleft() for _ in range(min(EVENTS_PER_POST, len(self._queue)))]
 
     def _deliver(self, body: bytes, count: int) -> None:
-        """Until the console has taken it, refuses it for good, or all is over."""
+        """Post until the console takes it or refuses it for good; after `close` only once."""
         pause_s = FIRST_PAUSE_S
         while True:
             status, reason = self._post(body)

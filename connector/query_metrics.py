@@ -1,5 +1,5 @@
-"""Shows a console what streaming queries do: their rates, durations by phase, lag, state, and what
-the sink has committed.
+"""Reports the progress of streaming queries to a console: their rates, durations by phase, lag,
+state, and the sink's commits.
 
     from connector import QueryMetrics
 
@@ -36,13 +36,13 @@ Kept = TypeVar("Kept")
 
 TOKEN_VARIABLE = "HEADRACE_CONSOLE_TOKEN"
 COMMITS_MAX = 20
-"""Commits of a query that wait for its next event."""
+"""The most commits of a query that are kept for its next event."""
 QUERIES_MAX = 200
-"""Queries whose commits and names are remembered."""
+"""The most queries whose commits and names are kept."""
 
 
 class QueryMetrics(StreamingQueryListener):
-    """For `spark.streams.addListener`, on a driver or over Spark Connect."""
+    """A listener for `spark.streams.addListener`, on a driver or over Spark Connect."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class QueryMetrics(StreamingQueryListener):
         dead_letter_topic: str | None = None,
     ) -> None:
         """`console`: the address that `headrace console` prints. `token`: its progress token, where
-        it has one (default: the variable HEADRACE_CONSOLE_TOKEN). `ca_file`: who has signed its
-        certificate. `dead_letter_topic`: where the queries' rejected records go, if they do.
-        ConnectorError for an address that is none."""
+        it has one (default: the variable HEADRACE_CONSOLE_TOKEN). `ca_file`: the authority of its
+        certificate. `dead_letter_topic`: the topic of the queries' rejected records, if any.
+        ConnectorError for an invalid address."""
         super().__init__()
         token = token or os.environ.get(TOKEN_VARIABLE) or None
         self._posts = ProgressPosts(console, token=token, ca_file=ca_file)
@@ -148,14 +148,14 @@ class QueryMetrics(StreamingQueryListener):
         }
 
     def _commits_of(self, query: str) -> list[SinkCommit]:
-        """Those of the query since its last event; others' are kept for theirs."""
+        """The query's commits since its last event; those of other queries are kept."""
         for commit in [] if self._notes is None else self._notes.take():
             kept = self._commits.get(commit.query, [])
             self._keep(self._commits, commit.query, [*kept, commit][-COMMITS_MAX:])
         return self._commits.pop(query, [])
 
     def _sink_of(self, query: str, progress: "JsonObject | None") -> Event | None:
-        """None where the query writes somewhere else, as far as is known."""
+        """The sink, for the event; None where the query is not known to write to this format."""
         if query not in self._sinks:
             sink = (progress or {}).get("sink")
             described = sink.get("description") if isinstance(sink, dict) else None
@@ -168,7 +168,7 @@ class QueryMetrics(StreamingQueryListener):
         }
 
     def _keep(self, kept: dict[str, Kept], key: str, value: Kept) -> None:
-        """Forgets the oldest where there are too many."""
+        """Set `kept[key]`; drop the oldest entry beyond QUERIES_MAX."""
         kept.pop(key, None)
         kept[key] = value
         while len(kept) > QUERIES_MAX:
@@ -177,7 +177,7 @@ class QueryMetrics(StreamingQueryListener):
 
 def what_is_read(sources: Iterable[Mapping[str, JsonValue]]) -> tuple[list[str], int | None]:
     """The topics in a progress's sources of this format, and how many records they are behind;
-    None where no source tells it."""
+    None where no source reports it."""
     topics: dict[str, None] = {}
     lag: int | None = None
     for source in sources:

@@ -42,7 +42,7 @@ def register(spark: "SparkSession") -> None:
 
 @contextmanager
 def _this_python(spark: "SparkSession") -> Iterator[None]:
-    """Spark notes with a format the Python that runs it: the context's at the time."""
+    """Set this Python in the context: Spark stores the context's at the time with a format."""
     if (
         _is_remote(spark)
         or is_chosen()
@@ -62,10 +62,10 @@ def _this_python(spark: "SparkSession") -> Iterator[None]:
 
 @contextmanager
 def _own_archives(spark: "SparkSession") -> Iterator[None]:
-    """Spark notes with a format the environment of its processes, too. The one that plans a stream
-    looks for the archives of `--py-files` in a folder that does not exist, up to Spark 4.3, so its
-    PYTHONPATH names them where the driver has them. Where they lie elsewhere, in executors, that
-    changes nothing: Spark tells those the right place."""
+    """Spark stores with a format the environment of its processes, too. Up to Spark 4.3 the process
+    that plans a stream looks for the archives of `--py-files` in a folder that does not exist, so
+    its PYTHONPATH names the driver's copies. In executors, where the archives lie elsewhere, that
+    changes nothing: Spark passes them the right place."""
     if _is_remote(spark) or not spark.sparkContext._python_includes:
         yield
         return

@@ -52,7 +52,7 @@ def source_schema(columns: tuple[str, ...]) -> "StructType":
 
 @cache
 def source_arrow_schema(columns: tuple[str, ...]) -> "pa.Schema":
-    """The same schema for Arrow. A test compares it with pyspark's own conversion."""
+    """The source's schema for Arrow. A test compares it with pyspark's own conversion."""
     import pyarrow as pa
 
     types = {

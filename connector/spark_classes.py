@@ -37,11 +37,11 @@ else:
         """An older Spark runs `Trigger.AvailableNow` as one micro-batch of all there is."""
 
     class ReadLimit:
-        """What a micro-batch may hold."""
+        """A limit on the rows of a micro-batch."""
 
     @dataclass
     class ReadAllAvailable(ReadLimit):
-        """All there is."""
+        """No limit."""
 
     @dataclass
     class ReadMaxRows(ReadLimit):

@@ -54,7 +54,7 @@ def has_stream_arrow_writer() -> bool:
 
 
 def _major_and_minor(version: str) -> tuple[int, int]:
-    """Of a version such as `4.1.0` or `4.2.0.dev0`."""
+    """The first two numbers of a version such as `4.1.0` or `4.2.0.dev0`."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else OLDEST
 

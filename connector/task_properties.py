@@ -34,8 +34,8 @@ def root_execution(
     read: Callable[[str], str | None] = task_property,
 ) -> uuid.UUID | None:
     """The execution of the micro-batch that this task belongs to, which is another one when the
-    micro-batch is repeated. Unlike the run it is not in what users set. None where Spark does not
-    say it. `read`: what gives a local property, which the driver asks of its context."""
+    micro-batch is repeated. Unlike the run it is in no property that users set. None where Spark
+    does not report it. `read` returns a local property; a driver passes its context's method."""
     parts = [read(name) for name in (*APPLICATION, ROOT_EXECUTION)]
     return None if None in parts else uuid.uuid5(uuid.NAMESPACE_OID, "/".join(map(str, parts)))
 

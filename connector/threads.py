@@ -45,7 +45,7 @@ def in_session(spark: "SparkSession", function: Callable[P, T]) -> Callable[P, T
 
 @contextmanager
 def _session(spark: "SparkSession") -> Iterator[None]:
-    """Pools reuse their threads: what one had before, it has again."""
+    """Set the thread's active session, then restore the former one: pools reuse threads."""
     sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)

@@ -1,7 +1,7 @@
-"""Which topics have a schema, and which: asked of the brokers, and remembered in the process for a
-while, because Spark makes a writer for each micro-batch, and runs many tasks in a process.
+"""The schemas of topics: requested from the brokers, and remembered in the process for a while,
+because Spark makes a writer for each micro-batch, and runs many tasks in a process.
 
-Rule: what is remembered may be old. Whoever reads or writes by it compares the topic's id.
+Rule: a remembered schema may be old. Readers and writers that use it compare the topic's id.
 """
 
 import time
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from storage_engine.client.topic_schemas import KnownSchema
 
 MOST_REMEMBERED = 10_000
-"""Topics. One more, and all are asked for again."""
+"""The most topics that are remembered; one more, and all are asked for again."""
 
 _remembered: dict[tuple[ConnectionOptions, str], "tuple[float, KnownSchema | None]"] = {}
-"""With the time of the answer. None: the topic has no schema, or its brokers know of none."""
+"""The time of the answer and the schema. None: the topic, or its brokers, have no schemas."""
 
 
 def known_schemas(
@@ -53,8 +53,8 @@ def is_remembered(options: ConnectionOptions, topic: str) -> bool:
 
 
 def known_schema_or_older(options: ConnectionOptions, topic: str) -> "KnownSchema | None":
-    """The schema of a topic. Where no broker answers, the one that was known last: a running query
-    waits for its brokers in the tasks, which have more patience."""
+    """The schema of a topic; where no broker answers, the last known one: a running query waits for
+    its brokers in the tasks, which have more patience."""
     try:
         return known_schemas(options, [topic])[topic]
     except HeadraceError:
@@ -75,10 +75,10 @@ class TypedSink:
 
     @property
     def version(self) -> SchemaVersion:
-        """The one that rows are written in."""
+        """The version that rows are written in."""
         return self.schema.latest
 
     @property
     def required(self) -> tuple[SchemaColumn, ...]:
-        """The columns that have no null."""
+        """The columns that may not be null."""
         return tuple(each for each in self.version.visible if not each.nullable)

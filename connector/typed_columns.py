@@ -1,5 +1,5 @@
-"""The columns of typed topics, as Spark has them: its types and theirs, and the columns that tell
-where a row comes from.
+"""The columns of typed topics in Spark: its types and the topics', and the columns with a row's
+origin.
 
 Spark's types of a topic's columns are all nullable, nested parts too: rows of older versions of the
 schema lack columns, and a tombstone has only its key.

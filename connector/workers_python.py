@@ -21,7 +21,7 @@ CHOICES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 """The variables that choose a Python, in the order in which Spark's JVM looks at them."""
 
 DEFAULT = "python3"
-"""What Spark starts where neither is set."""
+"""The program that Spark starts where neither variable is set."""
 
 
 def is_chosen() -> bool:
@@ -66,7 +66,7 @@ def is_default() -> bool:
 
 def _can_be_first() -> bool:
     """Whether this Python is a `python3` of a folder of its own. Others, such as /usr/bin, hold
-    other programs, whose order on the PATH somebody may count on."""
+    other programs, whose place on the PATH may matter."""
     here = Path(sys.executable)
     is_own = _in_environment() or not any(_is_same(each, here.parent) for each in _path())
     return is_own and _is_same(here.with_name(DEFAULT), here)

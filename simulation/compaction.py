@@ -74,7 +74,7 @@ class CompactedReplicas:
             )
 
     def _lost(self, tp: TopicPartition, pieces: Iterator[bytes]) -> str | None:
-        """Return what these batches do not say as everything that was committed says it."""
+        """Return how these batches' state differs from that of all committed ones; None: not."""
         raise NotImplementedError
 
 

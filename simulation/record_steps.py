@@ -1,4 +1,4 @@
-"""What one acknowledged record costs the brokers, step by step: calls and processor time.
+"""The brokers' cost of one acknowledged record, step by step: calls and processor time.
 
 Three brokers run in this process in simulated time. A producer sends one record with acks=all to
 a leader whose two followers and whose consumer wait, and the next one when everything has come to
@@ -38,15 +38,15 @@ Receive = Callable[[SimulatedConnection, memoryview], None]
 TOPIC = "record"
 FETCH_VERSION = 16
 PRODUCE_VERSION = 10
-"""Those of librdkafka 2.16."""
+"""The versions of Fetch and Produce that librdkafka 2.16 uses."""
 
 LEADER = "leader"
 FOLLOWER = "follower"
 SIDES = {LEADER: 1, FOLLOWER: 2}
-"""So many brokers are on each side."""
+"""The number of brokers on each side."""
 
 REST_MS = 20
-"""After so long a record is acknowledged and read, and everybody waits for the next one."""
+"""The time in which a record is acknowledged and read; then all wait for the next one."""
 WAIT_MS = 500
 WARM_UP = 50
 
@@ -65,15 +65,15 @@ class StepRow:
     broker: str
     step: str
     times: float
-    """How often a record takes it."""
+    """How often the step is done for one record."""
     calls: float
-    """Functions of Python and of C, each time."""
+    """The calls of functions of Python and of C in one step."""
     us: float | None
-    """Processor time, each time."""
+    """The processor time of one step, in µs."""
 
 
 _Steps = defaultdict[tuple[str, str], list[float]]
-"""By broker and step, what each time has cost."""
+"""The cost of each execution, by broker and step."""
 
 
 class RecordSteps:

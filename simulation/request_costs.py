@@ -22,7 +22,7 @@ ends."""
 
 
 _KNOWN = Principal("known")
-"""The broker, and who makes the topic."""
+"""The principal of the broker, and of the client that makes the topic."""
 
 
 class RequestCost(NamedTuple):

@@ -106,15 +106,15 @@ class SeedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class With:
-    """What a run has besides plain records."""
+    """The parts of a run besides plain records."""
 
     transactions: bool = False
     typed: bool = False
-    """Typed topics."""
+    """True with typed topics."""
     proof: bool = False
-    """Who is dead may be known before its session ends."""
+    """True when a broker's death may be known before its session ends."""
     disks: bool = False
-    """Brokers have two log dirs, which fail."""
+    """True when brokers have two log dirs, which fail."""
 
 
 class SeedRun:

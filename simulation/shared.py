@@ -1,4 +1,4 @@
-"""What all parts of one run share: what its seed chooses, the cluster, and who checks it."""
+"""The state that all parts of one run share: the seed's choices, the cluster, and its checker."""
 
 import random
 from collections.abc import Mapping

@@ -50,7 +50,7 @@ WITH = {
     "disks": "give brokers two log dirs that fail and that replicas move between, delete "
     "records and set clocks, or leave that out (default: do it)",
 }
-"""What a seed may have, with its help."""
+"""The fields of `With`, each with the help text of its option."""
 AHEAD = 4
 """Seeds queued for each process, enough to keep it busy."""
 
@@ -136,7 +136,7 @@ class _Total:
         self.counts: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.failures: list[Document] = []
-        """Of each seed that failed what it needs to fail."""
+        """For each seed that failed, the faults that it needs to fail."""
 
     def add(self, outcome: SeedOutcome) -> None:
         self.sums.update(

@@ -349,8 +349,8 @@ class WorkloadReader(WorkloadClient):
             self._out_of_range(tp, leader, epoch, offset)
 
     def _out_of_range(self, tp: TopicPartition, leader: int, epoch: int, offset: int) -> None:
-        """Check that the leader may say so: one that was elected cleanly has all that any consumer
-        has seen; one that has been replaced need not."""
+        """Check that the leader may refuse the offset: one that was elected cleanly has all records
+        that any consumer has seen; one that has been replaced need not."""
         record = self.checker.record(tp)
         if record.unclean:
             self.positions[tp] = 0

@@ -98,8 +98,8 @@ _KEPT_BY = {
     MYSQL: _OF_MYSQL,
     MARIADB: _OF_MYSQL,
 }
-"""By SQLAlchemy's names of the types. What is too short for a value is the database's own error;
-what would change it in silence is missing here."""
+"""The kept types by SQLAlchemy's names. A value that is too long for its column is the database's
+own error; types that would change values in silence are missing here."""
 
 
 def database_of(connection: sa.Connection) -> str:
@@ -129,7 +129,7 @@ def column_type(name: str, data_type: "DataType", database: str, *, in_key: bool
 
 
 def key_text(database: str) -> SqlType:
-    """Of text that identifies a row."""
+    """The type of a text column in a key, compared by its bytes."""
     if database in _MYSQLS:
         return mysql.VARCHAR(NAME_LENGTH, charset="utf8mb4", collation=BYTEWISE[database])
     return sa.String(NAME_LENGTH)

@@ -20,7 +20,7 @@ ColumnValue: TypeAlias = (
 )
 
 _DAYS = (-719_162, 2_932_896)
-"""Of the years 1 and 9999, since 1970: the first and the last."""
+"""The first day of the year 1 and the last of 9999, in days since 1970."""
 
 _DAY_US = 24 * 60 * 60 * 1_000_000
 _MICROSECONDS = (_DAYS[0] * _DAY_US, (_DAYS[1] + 1) * _DAY_US - 1)
@@ -59,7 +59,7 @@ def _check_range(name: str, numbers: pa.Array, bounds: tuple[int, int]) -> None:
 
 
 def _check_finite(name: str, array: pa.Array, database: str) -> None:
-    """SQLite makes null of NaN, and MySQL has neither NaN nor infinity."""
+    """Raise RowError: SQLite makes null of NaN, and MySQL has neither NaN nor infinity."""
     if database == SQLITE:
         lost = pc.is_nan(array)
     elif database in (MYSQL, MARIADB):

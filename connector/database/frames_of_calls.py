@@ -23,9 +23,9 @@ class MicroBatchCall(NamedTuple):
     """A call of `foreachBatch`."""
 
     micro_batch: str
-    """Spark's number of it, which a user may pass on as another one."""
+    """Spark's number of the micro-batch; a user may pass another number to the sink."""
     attempt: UUID
-    """Another one when the micro-batch is repeated."""
+    """The id of this execution of the micro-batch: a repetition has another one."""
 
 
 class _Frame(NamedTuple):
@@ -46,8 +46,8 @@ class FramesOfCalls:
     def only_one(
         self, place: tuple[str, ...], batch: int, call: MicroBatchCall | None
     ) -> Iterator[None]:
-        """Of the frames of a place in one call only one comes in; after one that failed another
-        may. ConnectorError BATCH_ID_TAKEN. `call`: None where Spark does not say it."""
+        """Admit one frame of a place in one call; after one that failed, another. For a second one
+        ConnectorError BATCH_ID_TAKEN. `call`: None where Spark does not report it."""
         if call is None:
             yield
             return

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 RECORD_KEY = ("topic", "partition", "offset")
 TYPED_KEY = ("_topic", "_partition", "_offset")
-"""The same of rows of a typed topic, where the option `columns` names them."""
+"""The key of rows of a typed topic, where the option `columns` names these columns."""
 PIECE = "piece"
 """The one column in which rows leave the executors: an Arrow record batch as bytes."""
 
@@ -56,7 +56,7 @@ class KeyedSink:
     _: KW_ONLY
 
     table: str
-    """With a schema in front where it is in another one than the connection's: 'shop.orders'."""
+    """The table's name, after its schema if that is not the connection's: 'shop.orders'."""
 
     key: tuple[str, ...] = RECORD_KEY
     """The columns that identify a row. Where a record makes several rows it needs one more

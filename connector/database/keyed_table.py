@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 LEDGER = "headrace_batches"
 NO_BATCH = -1
-"""Below the first micro-batch, which is 0."""
+"""The ledger's value before the first micro-batch, which is 0."""
 
 _BESIDE = "\t"
-"""Between the query and the table in the ledger: no one has it in a name."""
+"""Separates the query and the table in the ledger; names don't contain it."""
 
 STATEMENT_ROWS = 1_000
 """Rows passed to the database's driver at once. More would gain nothing, and they are held as
@@ -60,7 +60,7 @@ _SESSION = {
     ),
 }
 _SESSION[MARIADB] = _SESSION[MYSQL]
-"""So that times are UTC in columns of every kind, and what does not fit is an error."""
+"""Makes times UTC in columns of every kind, and a value that does not fit an error."""
 
 Row = dict[str, ColumnValue]
 """A row's values by their columns."""
@@ -172,7 +172,7 @@ class KeyedTable:
             return bool(sa.inspect(connection).has_table(table.name, schema=table.schema))
 
     def _options(self) -> dict[str, str]:
-        """What MySQL is told of a new table."""
+        """The table options of MySQL and MariaDB: an engine with transactions."""
         return {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
 
     def _ledger_table(self) -> sa.Table:
@@ -266,8 +266,8 @@ class KeyedTable:
 
 
 def ledger_place(query: str, table: str, part: str = "") -> str:
-    """What stands in the ledger for a query and a table. Long names are cut, and told apart by
-    their digest."""
+    """The ledger's key for a query and a table. Long names are cut, and kept apart by their
+    digest."""
     place = _BESIDE.join((query, table, part) if part else (query, table))
     if len(place) <= NAME_LENGTH:
         return place

@@ -26,12 +26,12 @@ class ConnectionOptions:
     request_timeout_ms: int
     metadata_max_age_ms: int
     security: "ClientSecurity | None" = None
-    """By the options alone; with a file, `client_security` says it."""
+    """The security that the options alone give; with a file, see `client_security`."""
     config_file: str | None = None
     """`client.config.file`. Its contents never leave the process that reads it: what is sent to
     workers is its name."""
     open_options: tuple[tuple[str, str], ...] = ()
-    """With a file, the options of security that hold no secret; they override the file's."""
+    """The options of security that hold no secret, beside a file, whose settings they override."""
 
     def client_security(self) -> "ClientSecurity | None":
         """How connections are encrypted and log in; None: neither. Reads the file, where there is

@@ -1,5 +1,5 @@
-"""The table of all options that the format knows: their sides, and how it treats them. No name is
-ignored silently: it works, or an error names it, or the log says that it has no effect.
+"""The table of all options of the format: their sides, and how it treats them. No name is ignored
+silently: it works, or an error names it, or the log warns that it has no effect.
 
 Source: the options of Spark's Kafka connector.
 """
@@ -20,7 +20,7 @@ CLIENT_PREFIX = "kafka."
 
 
 class Status(enum.Enum):
-    """What the format does with an option."""
+    """How the format treats an option: it works, is ignored with a warning, or is an error."""
 
     WORKS = enum.auto()
     NO_EFFECT = enum.auto()
@@ -148,14 +148,14 @@ _ENTRIES: list[OptionEntry] = [
 ]
 
 OPTIONS: Mapping[str, OptionEntry] = {entry.name.lower(): entry for entry in _ENTRIES}
-"""By name in lower case without prefix, because Spark's options are case-insensitive."""
+"""The options by name in lower case without prefix: Spark's options are case-insensitive."""
 
 
 _OF_A_TABLE = frozenset({"provider", "owner", "comment", "collation", "is_managed_location"})
-"""What Spark says of a table that CREATE TABLE makes, among the options."""
+"""The properties of a table that Spark adds to the options with CREATE TABLE."""
 
 _COPY_PREFIX = "option."
-"""Before the second copy of each option that CREATE TABLE names."""
+"""The prefix of the second copy of each option that CREATE TABLE names."""
 
 
 def without_table_properties(options: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ RECORD_COLUMNS = frozenset({"key", "value", "headers"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginOptions:
-    """Which columns say where a row comes from, and which cluster has the topics they name."""
+    """The columns with a row's origin, and the cluster with the topics that they name."""
 
     columns: tuple[str, str, str]
     """The names of the columns for topic, partition and offset, in lower case, as Spark compares

@@ -24,7 +24,7 @@ DEFAULT_BATCH_BYTES = 512 * 1024
 max.message.bytes, 1 MiB."""
 
 DEFAULT_TYPED_BATCH_BYTES = 1_000_000
-"""The same for typed topics: each column of each batch has a cost of its own, so batches are nearly
+"""The size for typed topics: each column of each batch has a cost of its own, so batches are nearly
 as large as Kafka's default allows: beside 512 KiB, 1.1 to 1.4 times as many rows a second of
 processor time, in two pairs of runs on a busy machine."""
 
@@ -36,7 +36,7 @@ MAX_TRANSACTION_TIMEOUT_MS = 24 * 60 * 60 * 1000
 """The most that the brokers allow."""
 
 MAX_SINK_ID_LENGTH = 249
-"""The same as the longest name of a topic."""
+"""The longest `sinkId`: the length of the longest name of a topic."""
 
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -53,13 +53,13 @@ class TopicCreation:
 
     partitions: int | None
     replication_factor: int | None
-    """None, of both: as the brokers choose."""
+    """None, also in `partitions`: the brokers' default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What the user asks of the sink. Where `topic` is None the column `topic` says where rows
-    go."""
+    """The options of the sink, parsed. Where `topic` is None the column `topic` names each row's
+    topic."""
 
     connection: ConnectionOptions
     topic: str | None
@@ -82,12 +82,12 @@ class SinkOptions:
 
     transaction_timeout_ms: int
     acks: int
-    """-1 stands for all."""
+    """-1: all in-sync replicas."""
 
     compression: str
     batch_bytes: int
     typed_batch_bytes: int
-    """Of record batches with the columns of a typed topic."""
+    """The size of record batches for a typed topic, before compression."""
 
     delivery_timeout_ms: int
     notes: tuple[str, ...]

@@ -36,8 +36,8 @@ MAX_GROUP_NAME_LENGTH = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What the user asks of the source. `starting` and `ending` are None where no option was given,
-    because the defaults of batch and stream differ."""
+    """The options of the source, parsed. `starting` and `ending` are None where no option was
+    given, because the defaults of batch and stream differ."""
 
     connection: ConnectionOptions
     subscription: Subscription
@@ -49,8 +49,8 @@ class SourceOptions:
 
     fail_on_data_loss: bool
     chosen_columns: tuple[str, ...] | None
-    """The names of the option `columns`, as they were given. None: all. What they may be depends on
-    the topics: `columns` says it for records, `source/typed` for columns of a schema."""
+    """The names of the option `columns`, as they were given. None: all. The possible names depend
+    on the topics: see `columns` for records, `source/typed` for columns of a schema."""
 
     include_headers: bool | None
     where: str | None
@@ -135,7 +135,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _bounds(given: GivenOptions, form: str, *, low: int) -> tuple[int | None, int | None]:
-    """The least and the most of something, of which 0 is no most."""
+    """The options `min…` and `max…` of `form`; None: not given. A maximum of 0 is an error."""
     names = form.format("min"), form.format("max")
     least = given.integer(names[0], low=low, high=INT64_MAX)
     most = given.integer(names[1], low=1, high=INT64_MAX)

@@ -44,7 +44,7 @@ class Heartbeats:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Does not wait for a heartbeat under way: a late one harms nothing."""
+        """End the thread without waiting for a heartbeat under way: a late one harms nothing."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -58,7 +58,7 @@ class Heartbeats:
                 logger.warning("a heartbeat of the sink can't be sent: %s", error)
 
     def _beat_on(self, interval_s: float) -> None:
-        """Until the task ends, or the connections are no good."""
+        """Send heartbeats until the task ends, or the connections are unusable."""
         batch = self._batch
         with new_cluster(self._options.connection) as cluster:
             batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=self._interval_ms)

@@ -42,13 +42,13 @@ class MicroBatchId:
     run: uuid.UUID | None = None
     """The run of the streaming query. None where Spark does not say it."""
     write: uuid.UUID | None = field(default=None, compare=False)
-    """Of a named batch write: this write, of several under the same name."""
+    """The id of this write, for a named batch write or one with `idempotentKey`; else None."""
     claim: ClaimedBy | None = None
     """Which write of the streaming query this is, where there is an owner."""
     origins: "MicroBatchId | None" = None
-    """Of a write with `idempotentKey` within `foreachBatch`: the name under which it notes that it
-    has moved the sink's origins. A second write in the same call would take its own rows for
-    copies of the first one's."""
+    """For a write with `idempotentKey` within `foreachBatch`: the name under which it records that
+    it has moved the sink's origins. A second write in the same call would take its own rows for
+    copies of the first write's rows."""
 
     def __str__(self) -> str:
         if self.part is not None:
@@ -57,7 +57,7 @@ class MicroBatchId:
 
 
 def streaming_micro_batch(options: SinkOptions) -> MicroBatchId:
-    """The micro-batch of the task that calls this. A driver does not know it."""
+    """The micro-batch of the task that calls this; not available in a driver."""
     query, batch = task_property(QUERY_ID), task_property(BATCH_ID)
     if not query or not batch:
         raise _no_batch_id()
@@ -83,8 +83,8 @@ def batch_write_id(options: SinkOptions) -> MicroBatchId:
 
 
 def with_streaming_query(batch: MicroBatchId) -> MicroBatchId:
-    """The id of a batch write with the streaming query that it is a part of, which only a task
-    knows."""
+    """The id of a batch write with the streaming query that it is a part of, which only tasks
+    know."""
     owner, micro_batch = task_property(QUERY_ID), task_property(BATCH_ID)
     if batch.write is None or not owner:
         return batch

@@ -94,7 +94,7 @@ def abort_members(options: SinkOptions, messages: Messages) -> None:
     """Aborts the transactions of the tasks that did not fail. Failed tasks abort their own.
 
     Where all tasks have written, the commit may have been asked for, and its answer may be lost:
-    until the brokers know that this write has failed, another one under its name is refused.
+    until the brokers know that this write has failed, another write of its name is refused.
     """
     written = [each for each in messages if isinstance(each, TaskAttemptResult)]
     members = [each.member for each in written if each.member is not None]
@@ -109,8 +109,8 @@ def abort_members(options: SinkOptions, messages: Messages) -> None:
 
 def close_micro_batch(options: SinkOptions, batch: MicroBatchId, messages: Messages) -> None:
     """Aborts all that any task of the batch has written or still writes, by committing it with no
-    members, unless it is committed. For an id that nobody uses again: Spark does not report what
-    those tasks wrote that it stopped listening to."""
+    members, unless it is committed. For an id that is never used again: Spark does not report the
+    writes of tasks that it has abandoned."""
     cluster = cluster_for(options.connection)
     batches = MicroBatches(cluster, batch.sink, batch.query, deadline_ms=ABORT_TIMEOUT_MS)
     try:
@@ -129,7 +129,7 @@ def _claim_sink(batches: MicroBatches, batch: MicroBatchId) -> None:
     try:
         batches.claim_sink(batch.batch)
     except KafkaError as error:
-        # Who may write under the sinkId alone can't have written under the query's id.
+        # A user with the right to the sinkId alone can't have written under the query's id.
         if error.code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             raise
 

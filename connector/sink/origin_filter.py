@@ -56,7 +56,7 @@ class OriginFilter:
         """The highest offset of each source partition, inclusive, among rows that were not dropped.
         """
         self.dropped = 0
-        """Rows."""
+        """The number of rows that were dropped."""
 
     def fresh(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that the sink does not have, in their order and without the columns of their

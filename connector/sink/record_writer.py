@@ -99,9 +99,9 @@ def checked(
 
 
 def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in Arrow record batches of at least GATHER_ROWS or GATHER_BYTES, except the
-    last and those before a large piece, which is passed as it is: joined with others it would be
-    copied, and could be more than the 2 GiB of one Arrow array."""
+    """The rows of `pieces` in Arrow record batches of at least GATHER_ROWS or GATHER_BYTES, except
+    the last and those before a large piece, which is passed as it is: joined with others it would
+    be copied, and could be more than the 2 GiB of one Arrow array."""
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for piece in pieces:
@@ -147,7 +147,7 @@ class RecordEncoder:
         self._router = Router(topic=options.topic, partition_count=self._partition_count)
 
     def route(self, rows: pa.RecordBatch) -> list[RoutedRows]:
-        """What goes to each partition that gets any of `rows`."""
+        """The record batches of `rows` for each partition that gets any row."""
         return [
             RoutedRows(each.topic_partition, self._encoded(each))
             for each in self._router.route(rows)

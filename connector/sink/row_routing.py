@@ -126,8 +126,8 @@ class Router:
         *,
         column: str = "partition",
     ) -> Destinations:
-        """The partition of each row: that of `partitions`, where it names one, else that of its
-        key, else the one whose turn it is. `column`: the name of `partitions`."""
+        """The partition of each row: from `partitions` if not null, else by the hash of its key,
+        else the next partition in turn. `column`: the name of `partitions`."""
         count = self._partition_count(topic)
         destinations = np.full(row_count, NO_PARTITION, dtype=np.int32)
         if partitions is not None and partitions.null_count < row_count:

@@ -66,7 +66,7 @@ class TaskAttemptResult(WriterCommitMessage):
 
     batch: MicroBatchId
     member: MemberId | None
-    """None when there is nothing to commit, because the task had no rows or has drained them."""
+    """The attempt's member; None where the task had no rows, or has drained them."""
 
     drained: bool
     """The coordinator answered that the batch is committed, so the rows were dropped."""
@@ -151,7 +151,7 @@ def join(
 
 
 def abort_attempts(cluster: Cluster, batch: MicroBatchId, members: Iterable[MemberId]) -> None:
-    """Aborts their transactions, as a best effort. The write goes on, with other attempts."""
+    """Aborts the members' transactions, as a best effort. The write goes on in other attempts."""
     of_tasks = replace(batch, claim=None)
     give_up(cluster, of_tasks, members, deadline_ms=ABORT_TIMEOUT_MS)
 
@@ -159,7 +159,7 @@ def abort_attempts(cluster: Cluster, batch: MicroBatchId, members: Iterable[Memb
 def give_up(
     cluster: Cluster, batch: MicroBatchId, members: Iterable[MemberId], *, deadline_ms: int
 ) -> None:
-    """Aborts their transactions and gives the whole write up, as a best effort."""
+    """Aborts the members' transactions and gives the whole write up, as a best effort."""
     try:
         micro_batches(cluster, batch, deadline_ms=deadline_ms).abort(list(members))
     except HeadraceError as error:

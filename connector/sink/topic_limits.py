@@ -1,7 +1,7 @@
 """Looks up the largest record batch of a topic (`max.message.bytes`).
 
-A process asks once for a while, because Spark runs many short tasks in it. So what it knows may be
-old, and no row is refused by it before it has asked again.
+A process requests the limit once for a while, because Spark runs many short tasks in it. So a
+limit may be out of date, and no row is refused by it before it was requested again.
 """
 
 import logging
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = "max.message.bytes"
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's default. Batches are made no larger where the brokers don't tell the limit, as to a user
-who has no right to describe the topic's settings."""
+"""Kafka's default. Batches are made no larger where the brokers don't report the limit, as to users
+without the right to describe the topic's settings."""
 
 UNCHECKED_BYTES = 16 * 1024
 """Up to this size rows are sent without asking for the limit, because asking costs a short task
@@ -31,12 +31,12 @@ LIMIT_MAX_AGE_S = 60.0
 
 _limits: dict[tuple[str, str], tuple[float, int | None]] = {}
 """The limit and the time when it was requested, by bootstrap servers and topic. None: the brokers
-did not tell it."""
+did not report it."""
 
 
 def max_message_bytes(cluster: "Cluster", topic: str, *, refresh: bool = False) -> int | None:
     """The largest record batch that the topic takes. None where that is not known: then the broker
-    alone can refuse a batch. `refresh`: what is remembered does not count."""
+    alone can refuse a batch. `refresh`: a remembered limit does not count."""
     key = (cluster.bootstrap_servers, topic)
     known = _limits.get(key)
     if refresh or known is None or time.monotonic() - known[0] > LIMIT_MAX_AGE_S:

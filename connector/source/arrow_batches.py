@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from storage_engine.protocol.records.record_decoder import DecodedLogs, DecodedRecords
 
 MAX_BATCH_ROWS = 50_000
-"""The most rows of one record batch. Spark does not split what it gets, and larger ones gain
+"""The most rows of one record batch. Spark does not split record batches, and larger ones gain
 nothing."""
 
 

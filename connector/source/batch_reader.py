@@ -32,7 +32,7 @@ class HeadraceBatchReader(DataSourceReader):
     """Plans the ranges of a bounded read, and reads them in tasks."""
 
     def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
-        """`reading`: what is known of the topics; None: nothing, and records are read."""
+        """`reading`: the topics' schemas, as far as known; None: records are read."""
         _check_bounded("startingOffsets", options.starting, LATEST)
         _check_bounded("endingOffsets", options.ending, EARLIEST)
         self._options = options

@@ -1,5 +1,5 @@
-"""What a query wanted to read and the logs no longer have. A loss is an error, or with
-failOnDataLoss=false a warning, after which reading goes on with what is there."""
+"""Losses: records that a query has to read and the logs no longer have. A loss is an error, or
+with failOnDataLoss=false a warning, after which reading goes on with the records that exist."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -55,7 +55,7 @@ def keep_existing(
     topic_ids: Mapping[str, UUID],
 ) -> tuple[list[OffsetRange], list[str]]:
     """The ranges whose partitions still exist, in topics that still have the same id; and for each
-    other range a sentence that says why it can't be read any more."""
+    other range a sentence with the reason why it can't be read any more."""
     kept, losses = [], []
     existing = set(partitions)
     for each in ranges:

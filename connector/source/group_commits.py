@@ -23,8 +23,8 @@ COMMIT_TIMEOUT_MS = 10_000
 """The time for one commit with its retries. The next commit has newer positions anyway."""
 
 RETRY_MS = 30_000
-"""How long after connections that were no good others are made, with the settings as they are then:
-a wrong password that is sent again and again may lock an account."""
+"""The pause before new connections, with the settings as they are then, replace unusable ones: a
+wrong password that is sent again and again may lock an account."""
 
 FLUSH_MS = 1_000
 """How long the end of a query waits for the last commit."""
@@ -56,7 +56,7 @@ class GroupOffsetCommits:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Waits up to FLUSH_MS for the commit of what was noted last."""
+        """Waits up to FLUSH_MS for the commit of the positions noted last."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -77,7 +77,7 @@ class GroupOffsetCommits:
                         return
 
     def _warn(self, error: HeadraceError) -> None:
-        """Once."""
+        """Log the error, once for each query."""
         if not self._warned and self._newest is not None:
             self._warned = True
             logger.warning(
@@ -87,7 +87,7 @@ class GroupOffsetCommits:
             )
 
     def _commit_on(self) -> None:
-        """Until the end of the query, or until the connections are no good."""
+        """Commit until the query ends, or until the connections are unusable."""
         from storage_engine.client.groups.committed_offsets import OffsetCommitter
 
         with new_cluster(self._connection) as cluster:
@@ -107,7 +107,7 @@ class GroupOffsetCommits:
                     return
 
     def _next(self) -> tuple[str, Mapping[TopicPartition, int]] | None:
-        """Waits for what is to be committed next. None at the end."""
+        """Waits for the group and the positions to commit next. None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._closing or self._newest != self._settled)
             return None if self._newest == self._settled else self._newest

@@ -1,5 +1,5 @@
-"""How far a streaming query is behind the log. The figures stand in the progress of the query, so
-whoever sees the progress sees the lag, on a driver or over Spark Connect.
+"""How far a streaming query is behind the log. The figures are in the progress of the query, so the
+lag is visible wherever the progress is, on a driver or over Spark Connect.
 
 Spark's Kafka connector has these figures (`min/max/avgOffsetsBehindLatest`) in `sources[].metrics`.
 Spark's Python API gives a source no metrics. But a source may report its latest offset, which Spark

@@ -49,8 +49,8 @@ def plan_next(
     max_offsets: int | None,
     topic_ids: Mapping[str, UUID],
 ) -> PlannedMicroBatch:
-    """The micro-batch after `start`. `earliest` is needed for the `restarted_partitions`; of others
-    it tells that what lies before is gone, and must not count for the limit. `topic_ids` are the
+    """The micro-batch after `start`. `earliest` must have the `restarted_partitions`; for others it
+    shows that earlier records are gone, and must not count for the limit. `topic_ids` are the
     present ones."""
     losses = []
     begins = {}
@@ -94,7 +94,7 @@ def _begin(
     is_recreated: bool,
     is_same: bool,
 ) -> tuple[int, str | None]:
-    """Where the micro-batch begins in a partition, and what of it can't be read any more."""
+    """The micro-batch's first offset in a partition; and the loss there as a sentence, if any."""
     position = start.positions.get(topic_partition)
     first = 0 if earliest is None else earliest
     if is_recreated:
@@ -132,7 +132,7 @@ def _is_same(topic: str, before: Mapping[str, UUID], now: Mapping[str, UUID]) ->
 def _known_ids(
     topics: Iterable[str], now: Mapping[str, UUID], before: Mapping[str, UUID]
 ) -> dict[str, UUID]:
-    """The ids of `topics`. One that a broker does not know now stays as before."""
+    """The ids of `topics`; one that a broker does not know now stays as before."""
     known = {**before, **now}
     return {topic: known[topic] for topic in topics if topic in known}
 

@@ -1,4 +1,4 @@
-"""A range of offsets of one partition: what one task of Spark reads."""
+"""A range of offsets of one partition, which one task of Spark reads."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class OffsetRange:
     start_offset: int
     end_offset: int
     topic_id: UUID | None = None
-    """The topic's id. None where brokers don't know ids."""
+    """The topic's id; None where brokers don't know ids."""
 
     def __len__(self) -> int:
         return max(0, self.end_offset - self.start_offset)

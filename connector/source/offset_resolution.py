@@ -1,6 +1,6 @@
-"""Resolves what the user said (`options/offset_specs.py`) to offsets that exist. An offset that the
-log does not have is a loss, or with failOnDataLoss=false a warning and the nearest offset that it
-has.
+"""Resolves the user's specifications (`options/offset_specs.py`) to offsets that exist. An offset
+that the log does not have is a loss, or with failOnDataLoss=false a warning and the nearest offset
+that it has.
 
 Source: startingOffsets, endingOffsets and their timestamp forms of Spark's Kafka connector.
 """

@@ -59,7 +59,7 @@ class OlderSparkStreamReader(HeadraceStreamReader):
 
     @without_traceback
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """As on a newer Spark. From equal offsets Spark wants nothing but to name the place."""
+        """Plan as on a newer Spark. With equal offsets Spark only reports the query's position."""
         self._reached = end
         return [] if start == end else super().partitions(start, end)
 
@@ -72,7 +72,7 @@ class OlderSparkStreamReader(HeadraceStreamReader):
 
     @without_traceback
     def commit(self, end: OffsetJson) -> None:
-        """Names the place, too, for micro-batches whose rows nobody asked for."""
+        """Keep the end as the query's position, also of micro-batches whose rows were not read."""
         self._reached = end
         super().commit(end)
 

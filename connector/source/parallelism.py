@@ -1,9 +1,9 @@
-"""How many tasks Spark runs at the same time, as far as the process that plans can know.
+"""How many tasks Spark runs at the same time, as far as the planning process can find out.
 
-Spark tells a planning process neither its settings nor its executors. But that process is a child
+Spark passes a planning process neither its settings nor its executors. But that process is a child
 of the driver's JVM, whose command line has the settings that the session was started with, or names
-the file that has them. What is not there is not known, and nothing is guessed: a machine's number
-of cores says nothing about executors elsewhere.
+the file that has them. A setting that is not there is unknown, and nothing is guessed: a machine's
+number of cores implies nothing about executors elsewhere.
 """
 
 import os
@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 MOST_ANCESTORS = 4
-"""From a planning process to the JVM: itself, Spark's daemon for Python, or a shell."""
+"""The most ancestors of a planning process up to the JVM: Spark's daemon for Python, a shell."""
 
 _SPARK_MAIN = "org.apache.spark."
 _FLAGS = {
@@ -57,7 +57,7 @@ def settings_of(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def parallelism_of(settings: dict[str, str], *, cores: int) -> int | None:
-    """`cores`: of this machine, for Spark's local masters."""
+    """Tasks at the same time, None: unknown. `cores`: this machine's, for Spark's local masters."""
     asked = _number(settings, "spark.default.parallelism")
     if asked is not None:
         return asked
@@ -89,7 +89,7 @@ def _number(settings: dict[str, str], name: str) -> int | None:
 
 
 def _command_lines(process_id: int) -> Iterator[list[str]]:
-    """Those of a process and its ancestors. Ends early where there is no /proc."""
+    """The command lines of a process and its ancestors. Ends early where there is no /proc."""
     for _ in range(MOST_ANCESTORS):
         folder = Path("/proc", str(process_id))
         try:
@@ -113,7 +113,7 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def _cores() -> int:
-    """As the JVM counts them for `local[*]`: those that this container may use."""
+    """The cores that this container may use, as the JVM counts them for `local[*]`."""
     cores = len(os.sched_getaffinity(0))
     with suppress(OSError, ValueError):
         quota_us, period_us = Path("/sys/fs/cgroup/cpu.max").read_text().split()

@@ -28,7 +28,7 @@ Task = tuple[OffsetRange, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLimits:
-    """What the user says of the size and the number of tasks. None, or no entry: nothing."""
+    """The options for the size and the number of tasks. None, or no entry: no limit."""
 
     min_records: int | None = None
     """0 or 1: each range has a task of its own. None: the default, by `parallelism`."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class RangeDecoding(Protocol):
-    """Decodes what the ranges of one task have fetched."""
+    """Decodes the fetched batches of one task's ranges."""
 
     def wanted(self, ranges: Iterable[OffsetRange]) -> Mapping[str, TypedWant] | None:
-        """What is asked for of each topic; None: records."""
+        """The columns and rows to fetch of each typed topic; None: records are fetched."""
         ...
 
     def together(

@@ -76,7 +76,7 @@ def _by_existence(
     options: SourceOptions, metadata: SourceMetadata, wanted: Sequence[OffsetRange]
 ) -> tuple[list[OffsetRange], list[OffsetRange]]:
     """The ranges whose topics have the right ids, by metadata that may be a little old, and those
-    that may be lost. Where brokers know no ids, reading tells."""
+    that may be lost. Where brokers know no ids, reading shows it."""
     identified = [each for each in wanted if each.topic_id is not None]
     if not identified:
         return list(wanted), []
@@ -97,7 +97,7 @@ def _found_again(
     doubtful: Sequence[OffsetRange],
     failures: list[HeadraceError],
 ) -> list[OffsetRange]:
-    """Those of `doubtful` that exist after all. The others are a loss."""
+    """The ranges of `doubtful` that still exist. The others are a loss."""
     if not doubtful:
         return []
     found, losses = metadata.keep_existing(doubtful)
@@ -131,7 +131,7 @@ def _read_together(
     ranges: Sequence[OffsetRange],
     unread: list[UnreadRange],
 ) -> "Iterator[pa.RecordBatch]":
-    """Adds to `unread` what could not be read."""
+    """Adds to `unread` the ranges that could not be read."""
     ends = {each.topic_partition: each.end_offset for each in ranges}
     fetches = fetch_ranges(
         options,
@@ -149,7 +149,7 @@ def _read_alone(
     wanted: OffsetRange,
     error: HeadraceError | None = None,
 ) -> "Iterator[pa.RecordBatch]":
-    """`error`: what ended an earlier attempt."""
+    """`error`: the error that ended an earlier attempt."""
     left = wanted
     while len(left):
         if error is not None:
@@ -169,7 +169,7 @@ def _read_alone(
 def _after(
     options: SourceOptions, metadata: SourceMetadata, left: OffsetRange, error: HeadraceError
 ) -> OffsetRange:
-    """What is still to be read of `left` after an error. Raises the error where nothing helps."""
+    """The rest of `left` to read after `error`. Raises `error` where no retry helps, or a loss."""
     strict = options.fail_on_data_loss
     match error:
         case LogTruncatedError():
@@ -196,8 +196,8 @@ def _after(
 def _after_gap(
     options: SourceOptions, left: OffsetRange, error: OffsetOutOfRangeError
 ) -> OffsetRange:
-    """What is left where the log does not have the next offset any more, because of retention or a
-    truncation since the range was planned."""
+    """The rest of `left` where the log has lost the next offset, by retention or a truncation since
+    the range was planned. DataLossError with failOnDataLoss."""
     loss = (
         f"offset {left.start_offset} of {left.topic_partition} is wanted, but the log has the "
         f"offsets from {error.log_start_offset} to {error.log_end_offset}"

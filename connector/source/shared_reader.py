@@ -30,7 +30,7 @@ LEAST_FETCH_BYTES = 256 << 10
 
 
 class UnreadRange(NamedTuple):
-    """What is left of a range, and why it was not read."""
+    """The unread rest of a range, and the error that stopped reading."""
 
     offset_range: OffsetRange
     error: HeadraceError
@@ -67,7 +67,7 @@ def fetch_ranges(
 
 
 def _topic_ids(ranges: Sequence[OffsetRange]) -> dict[str, UUID] | None:
-    """None where the brokers knew no ids when the ranges were planned."""
+    """The topics' ids; None where the brokers knew no ids when the ranges were planned."""
     known = {each.topic_partition.topic: each.topic_id for each in ranges if each.topic_id}
     return known if all(each.topic_id for each in ranges) else None
 

@@ -1,5 +1,5 @@
 """Requests metadata from the cluster for planning: which partitions there are, and where they begin
-and end. A topic or partition counts as missing only after brokers have said so for a while, because
+and end. A topic or partition counts as missing only after brokers have reported so for a while, as
 a broker that has just started or just become leader may not know it yet.
 """
 
@@ -37,24 +37,23 @@ GONE_PATIENCE_MS = 10_000
 POLL_MS = 100
 
 _NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-"""What brokers say of topics that don't exist."""
+"""The error codes of topics that don't exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPartitions:
-    """The partitions that a subscription stands for now. `missing` are names that no broker
-    knows."""
+    """The partitions that a subscription selects now. `missing` are names that no broker knows."""
 
     partitions: tuple[TopicPartition, ...]
     missing: tuple[str, ...]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     """The ids of the topics, as far as brokers know them."""
     refused: Mapping[str, ErrorCode] = field(default_factory=dict)
-    """Topics of which brokers tell nothing, although they may exist."""
+    """Topics that may exist, with the error that brokers return instead of their metadata."""
 
     def check_told(self) -> None:
-        """ConnectorError where brokers don't tell of a topic, as to a user who has lost the right:
-        it must not be taken for one that is gone."""
+        """ConnectorError where brokers refuse to describe a topic, as to a user without the right:
+        such a topic must not count as deleted."""
         for name, code in self.refused.items():
             raise ConnectorError(code.name, f"the topic '{name}': {code.meaning}")
 
@@ -159,7 +158,7 @@ class SourceMetadata:
     def survey(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, int], "LogSurvey"]:
-        """The latest offsets, like `offsets_at`, and what else the same flight of requests tells.
+        """The latest offsets, like `offsets_at`, and the other results of the same requests.
         Metadata of the topics is new afterwards."""
         wanted = tuple(partitions)
         with in_one_line():
@@ -178,8 +177,8 @@ class SourceMetadata:
     def _topics(
         self, names: tuple[str, ...] | None, *, max_age_ms: int
     ) -> "tuple[dict[str, TopicMetadata], dict[str, ErrorCode]]":
-        """Topics by name, and those that brokers don't tell of. None stands for all except the
-        brokers' internal topics."""
+        """Topics by name, and the errors of topics that brokers don't describe. `names` None stands
+        for all except the brokers' internal topics."""
         with in_one_line():
             metadata = cluster_for(self._options).metadata(names, max_age_ms=max_age_ms)
         topics = {
@@ -192,7 +191,7 @@ class SourceMetadata:
 
 
 YOUNG_MS = 1_000
-"""Spark hands out the ranges of a micro-batch some 50 ms after it was planned."""
+"""How long a survey is young: Spark hands out ranges some 50 ms after a micro-batch is planned."""
 
 
 class LogSurvey:
@@ -200,7 +199,7 @@ class LogSurvey:
     all else."""
 
     def __init__(self, lookup: OffsetLookup, earliest: Mapping[TopicPartition, int]) -> None:
-        """To be made right after the answers."""
+        """Must be called right after the answers arrive: the survey's age counts from here."""
         self._lookup = lookup
         self._earliest = earliest
         self._asked_at = time.monotonic()

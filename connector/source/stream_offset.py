@@ -90,11 +90,11 @@ class StreamOffset:
 
 
 INITIAL = StreamOffset(positions={})
-"""Of a query that has planned nothing."""
+"""The offset of a query that has planned nothing."""
 
 
 def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Sorted, because Spark compares offsets as texts."""
+    """The JSON object, sorted, because Spark compares offsets as texts."""
     encoded: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(positions):
         by_partition = encoded.setdefault(topic, {})
@@ -105,9 +105,9 @@ def positions_to_json(positions: Mapping[TopicPartition, int]) -> dict[str, dict
 def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     """The ranges of the micro-batch that ends at `end`, sorted by partition, without empty ones.
 
-    It begins at `start`, the place that Spark's log says. `end` says where it begins for the
-    initial offset, for partitions that are new or begin again, and for those of a topic that was
-    created again since.
+    It begins at `start`, the position in Spark's log. Where that is the initial offset, and for
+    partitions that are new, begin again, or are of a topic that was created again since, it begins
+    at the offsets in `end`.
     """
     ranges = []
     recreated = recreated_topics(start.topic_ids, end.topic_ids)

@@ -72,7 +72,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches from offsets and reads their ranges."""
 
     def __init__(self, options: SourceOptions, reading: Reading | None = None) -> None:
-        """`reading`: what is known of the topics; None: nothing, and records are read."""
+        """`reading`: the topics' schemas, as far as known; None: records are read."""
         self._options = options
         self._reading = reading
         self._topic_check: TopicCheck | None = None
@@ -91,9 +91,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def initialOffset(self) -> OffsetJson:
-        """A place without positions. `latestOffset` finds out where a new query begins. Spark asks
-        for this after a restart, too, where the checkpoint may know the start already: the options
-        need not fit the partitions then."""
+        """An offset without positions; `latestOffset` finds the start of a new query. Spark calls
+        this after a restart, too, when the checkpoint may have the start already: the options need
+        not fit the partitions then."""
         self._stop_on_sigterm()
         warn_once(self._options.notes)
         return INITIAL.to_json()
@@ -191,7 +191,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         close_all()
 
     def _first_place(self) -> StreamOffset:
-        """Where a new query begins, by the options."""
+        """The offset at which a new query begins, by the options."""
         found = self._metadata.find_all(self._options.subscription)
         self._check_topics(found)
         positions = resolve(
@@ -235,8 +235,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: min(self._latest[each], goal) for each, goal in goals.items() if goal >= 0}
 
     def _earliest_offsets(self, needed: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Those of `needed`. Where losses are no error, others that are known, too: with a limit
-        the query would step through what is gone, one empty micro-batch after the other."""
+        """The log starts of `needed`. With failOnDataLoss=false also others that are known: with a
+        limit the query would step through deleted offsets, one empty micro-batch after another."""
         survey = self._survey
         known = {} if survey is None or self._options.fail_on_data_loss else survey.earliest
         return {**known, **self._metadata.offsets_at(dict.fromkeys(needed, EARLIEST))}
@@ -264,7 +264,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each: latest[each] for each in found.partitions}
 
     def _check_topics(self, found: FoundPartitions) -> None:
-        """Topics that came later, or were created again, must fit what is read."""
+        """Check that topics which came later, or were created again, fit the columns read."""
         if self._reading is None:
             return
         if self._topic_check is None:

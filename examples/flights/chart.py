@@ -41,7 +41,7 @@ def by_hour_of_day(results: pa.Table) -> pa.Table:
 
 def draw(results: pa.Table, path: Path) -> None:
     """Writes the chart as a PNG."""
-    # Takes a second to import, which only who draws shall wait.
+    # Takes a second to import, for which only this function shall wait.
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -36,18 +36,18 @@ from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 PARTITIONS = 4
-"""Of each topic. Four is the least number for which the hash of Kafka's clients gives each airport
-its own."""
+"""The partitions of each topic. Four is the least number for which the hash of Kafka's clients
+gives each airport its own."""
 
 KILL_AT = 0.4
 """Share of the records that is loaded when the broker is killed: the stream is under way."""
 
 CLOSING_MS = 15 * DAY_MS
-"""How late the row is that completes the last hours: more than `job.LATENESS`."""
+"""How far the row that completes the last hours is after them: more than `job.LATENESS`."""
 
 _LOOK_SECONDS = 0.1
 _DEADLINE_SECONDS = 900
-"""For loading and streaming together; they take about a minute and a half."""
+"""The limit for loading and streaming together, which take about a minute and a half."""
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TextIO
 
 _SECONDS_BETWEEN_LINES = 5.0
-"""Where progress can't be rewritten in place, so that a log stays short."""
+"""The time between lines of progress where they can't be rewritten in place."""
 
 
 class Display:
@@ -25,16 +25,16 @@ class Display:
         self._progress = ""
 
     def seconds(self, moment: float | None = None) -> float:
-        """From the start to `moment` of the monotonic clock, or to now."""
+        """The seconds from the start to `moment` of the monotonic clock, or to now."""
         return (time.monotonic() if moment is None else moment) - self._started_at
 
     def event(self, text: str) -> None:
-        """Something happened."""
+        """Prints an event with its time."""
         self._clear()
         print(f"{self.seconds():6.1f} s  {text}", file=self._out, flush=True)
 
     def progress(self, done: int, total: int, text: str) -> None:
-        """How far things are; call it often."""
+        """Shows the progress; to be called often."""
         line = f"{self.seconds():6.1f} s  {_bar(done, total)} {text}"
         if self._in_place:
             # A line that wraps could not be rewritten.
@@ -48,7 +48,7 @@ class Display:
             print(line, file=self._out, flush=True)
 
     def table(self, title: str, rows: Iterable[tuple[str, str]]) -> None:
-        """Names and values in two columns."""
+        """Prints names and values in two columns."""
         self._clear()
         rows = list(rows)
         width = max(len(name) for name, _ in rows)
@@ -58,7 +58,7 @@ class Display:
         self._out.flush()
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Plain lines."""
+        """Prints plain lines."""
         self._clear()
         for line in lines:
             print(line, file=self._out)

@@ -16,7 +16,7 @@ KILL_AT = 0.6
 
 
 class DriverControl(Protocol):
-    """What runs the query: a Stream."""
+    """Runs the query; implemented by Stream."""
 
     progress: StreamProgress
 

@@ -27,7 +27,7 @@ View = Mapping[TopicPartition, PartitionView]
 
 
 class BrokerControl(Protocol):
-    """What kills and starts brokers: a LocalCluster."""
+    """Kills and starts brokers; implemented by LocalCluster."""
 
     def kill_broker(self, broker_id: int) -> None: ...
 

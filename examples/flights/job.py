@@ -25,7 +25,7 @@ from connector import QueryMetrics
 
 FLIGHT_COLUMNS = "origin,scheduled,hour,flight,dep_delay"
 WEATHER_COLUMNS = "origin,observed,hour,temp,wind_speed,precip,visib"
-"""What is of interest: the brokers send no other columns."""
+"""The columns that the job reads: the brokers send no others."""
 
 LATENESS = "14 days"
 """How far one airport's records may lag behind another's, in event time, and still be counted.
@@ -59,10 +59,10 @@ def delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
 
 
 def start(spark: SparkSession, arguments: argparse.Namespace) -> StreamingQuery:
-    """The running query."""
+    """Starts the query, and returns it."""
     connecting = {"kafka.bootstrap.servers": arguments.bootstrap_servers}
     if arguments.client_config is not None:
-        # Not as options by themselves: Spark shows those to everybody.
+        # Not as options by themselves: Spark shows options to all users.
         connecting["client.config.file"] = arguments.client_config
 
     def rows(topic: str, columns: str) -> DataFrame:

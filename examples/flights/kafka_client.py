@@ -19,7 +19,7 @@ from storage_engine.client.producer.partition_choice import partition_for_key
 TOPIC = "flights"
 
 MOST_RECORDS = 1_000
-"""The first of one airport; all of the topic would show no more."""
+"""The most records read, the first of one airport; all of the topic would show no more."""
 
 _SHOWN = 2
 _SECONDS = 60.0
@@ -27,18 +27,18 @@ _SECONDS = 60.0
 
 @dataclass(slots=True)
 class JsonReading:
-    """What a client of Kafka's read."""
+    """The records that a client of Kafka's has read."""
 
     records: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """Key and value."""
+    """The key and value of each record."""
 
     def compared(self, flights: pa.Table) -> Comparison:
-        """With the first flights of the same airport in the source."""
+        """Compare the records with the first flights of the same airport in the source."""
         found = proof.parse(pa.array([value for _, value in self.records]), FLIGHTS.arrow)
         return proof.compare(first_flights(flights), found, proof.FLIGHT_KEY)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """The first of them, as rows of a table."""
+        """The first records, as rows of a table."""
         for key, value in self.records[:_SHOWN]:
             yield key.decode(), value.decode()
 
@@ -50,7 +50,7 @@ def first_flights(flights: pa.Table) -> pa.Table:
 
 
 def read_json(config: Mapping[str, str], flights: pa.Table, partitions: int) -> JsonReading:
-    """As many records as `first_flights` has rows. The partition is the one to which a client of
+    """Reads as many records as `first_flights` has rows, from the partition to which a client of
     Kafka's would send the airport's name as key."""
     wanted = len(first_flights(flights))
     partition = partition_for_key(flights["origin"][0].as_py().encode(), partitions)

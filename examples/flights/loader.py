@@ -61,7 +61,7 @@ class Loader(threading.Thread):
         last_ms = max(int(each[-1]) for each in times.values())
         self._day_count = (last_ms - first_ms) // DAY_MS + 1
         self.end_ms = first_ms + self._day_count * DAY_MS
-        """In event time: every record is of an earlier hour."""
+        """The end of the last day in event time, ms: every record is of an earlier hour."""
         self._hold_at = int(HOLD_AT * self._day_count)
         self._seconds_per_day = seconds / self._day_count
         starts_ms = first_ms + np.arange(self._day_count + 1) * DAY_MS
@@ -70,7 +70,7 @@ class Loader(threading.Thread):
 
     @property
     def share(self) -> float:
-        """Acknowledged of all, from 0 to 1."""
+        """The acknowledged share of all records, from 0 to 1."""
         return self.acknowledged / self.total
 
     def rate(self) -> float:
@@ -87,7 +87,7 @@ class Loader(threading.Thread):
 
     @property
     def holds(self) -> bool:
-        """Whether it is at HOLD_AT and waits."""
+        """Whether the loading is at HOLD_AT and waits for `go_on`."""
         return len(self.days) == self._hold_at and not self._held_until.is_set()
 
     @property
@@ -95,7 +95,7 @@ class Loader(threading.Thread):
         return self.started and not self.is_alive()
 
     def check(self) -> None:
-        """Raises what the loading ended with, if it failed."""
+        """Raises the error that the loading ended with, if it failed."""
         if self._error is not None:
             raise self._error
 

@@ -38,7 +38,7 @@ class Comparison:
 
 
 def expected_results(flights: pa.Table, weather: pa.Table) -> pa.Table:
-    """What the stream must have computed for every airport and hour, computed here in one go."""
+    """The results that the stream must have for every airport and hour, computed in one go."""
     delays = flights.group_by(["origin", "time_hour"]).aggregate(
         [
             ("hour", "max"),
@@ -88,7 +88,7 @@ def latest_by_key(table: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def repeats(table: pa.Table, key: Sequence[str]) -> int:
-    """How many of the rows have a key that another one has, too, beyond one each."""
+    """The number of rows beyond the first of each key."""
     return len(table) - len(table.group_by(list(key)).aggregate([]))
 
 

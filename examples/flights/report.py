@@ -22,7 +22,7 @@ from examples.flights.topics import Topics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What stands in the log, against what must stand there."""
+    """The rows in the log, compared with the expected rows."""
 
     flights: Comparison
     weather: Comparison
@@ -37,7 +37,7 @@ class Findings:
     doubled_inputs: int
     """Flights and weather reports that stand in the log once more than they should."""
     doubled: int
-    """The same of results."""
+    """Results that stand in the log once more than they should."""
     latest_results: pa.Table
 
     @property
@@ -67,7 +67,7 @@ def examine(topics: Topics, flights: pa.Table, weather: pa.Table, as_json: JsonR
 
 
 def _without_closing_row(rows: pa.Table) -> pa.Table:
-    """It alone has no hour of the day."""
+    """The rows without the closing row, which alone has no hour of the day."""
     return rows.filter(pc.is_valid(rows["hour"]))
 
 

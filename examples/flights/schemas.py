@@ -17,13 +17,13 @@ class TopicColumns:
 
     ddl: str
     key: tuple[str, ...]
-    """Rows that are alike in these columns go to one partition, in the order in which they came."""
+    """The columns of the key: rows with equal keys go to one partition, in the order of arrival."""
     time: str
-    """The column that says when it was."""
+    """The column with the row's event time."""
 
     @property
     def arrow(self) -> pa.Schema:
-        """As readers get them."""
+        """The Arrow schema of the rows that readers get."""
         return arrow_schema(new_schema(parse_ddl(self.ddl), self.key).latest.visible)
 
 

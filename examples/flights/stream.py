@@ -38,14 +38,14 @@ class StreamError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What a micro-batch did, as the job printed it."""
+    """The figures of a micro-batch, as the job printed them."""
 
     number: int
     rows: int
     late: int
     milliseconds: int
     watermark_ms: int
-    """In event time: hours that ended by then are written."""
+    """The watermark in event time, ms: hours that ended by then are written."""
     read: dict[str, dict[str, int]]
     """End offset, exclusive, by topic and partition."""
 
@@ -88,7 +88,7 @@ class StreamProgress:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleAddress:
-    """Where queries post their progress."""
+    """The address to which queries post their progress."""
 
     url: str
     token: str | None = field(default=None, repr=False)
@@ -105,8 +105,8 @@ class Stream:
         config: Path | None = None,
         console: ConsoleAddress | None = None,
     ) -> None:
-        """`config`: the settings of a client, for a cluster that is secured. `console`: where the
-        query shows what it does."""
+        """`config`: the file with a client's settings, for a secured cluster. `console`: where the
+        query posts its progress."""
         self.progress = StreamProgress()
         self._checkpoint = checkpoint
         self._log_file = log_file
@@ -118,7 +118,7 @@ class Stream:
             *([] if config is None else [f"--client-config={config}"]),
             *([] if console is None else [f"--console={console.url}"]),
         ]
-        # Not as an argument: those are shown to everybody on the machine.
+        # Not as an argument: all users of the machine can read arguments.
         self._token = console.token if console is not None else None
         self._starts_again_left = _MOST_STARTS_AGAIN
         log_file.unlink(missing_ok=True)
@@ -220,5 +220,5 @@ def _batch(line: dict[str, Any]) -> Batch:
 
 
 def _milliseconds(moment: str | None) -> int:
-    """Since 1970, of a time as Spark writes it; 0 for none."""
+    """The ms since 1970 of a time in Spark's format; 0 for None."""
     return 0 if moment is None else int(datetime.fromisoformat(moment).timestamp() * 1000)

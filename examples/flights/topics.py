@@ -1,6 +1,6 @@
-"""The demo's topics, through Headrace's own clients: create, look at, read back.
+"""The demo's topics, through Headrace's own clients: create, describe, read back.
 
-Nothing here is kept between calls; each answer is what the brokers say now.
+Nothing here is kept between calls; each answer is the brokers' present state.
 """
 
 from collections.abc import Iterable, Mapping

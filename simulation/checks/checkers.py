@@ -51,15 +51,15 @@ class Checker:
         self._lives: dict[ProcessLoop, Life] = {}
         self._controller_epoch = 0
         self.disks_fail = False
-        """Whether log dirs fail, so that brokers can't read what this reads all the same."""
+        """Whether log dirs fail: brokers can't read them, and the checker can."""
         self.may_be_mistaken = False
-        """Whether brokers may take a living one for dead (`broker.death.proof=port`)."""
+        """Whether brokers may count a living broker as dead (`broker.death.proof=port`)."""
         self.closed_sessions = 0
-        """Those of dead brokers that others have closed."""
+        """The number of sessions of dead brokers that other brokers have closed."""
         self.deposed: set[int] = set()
-        """Sessions that others have closed while their owners lived. Until these hear of it, or
-        their lease ends, they may append what nobody else will have: to acks=1 nothing is promised
-        over a change of leaders."""
+        """Sessions that other brokers have closed while the owners lived. Until its lease ends or
+        it is notified, an owner may append records that no other broker gets: to acks=1 nothing is
+        promised over a change of leaders."""
         self._lost_power: set[int] = set()
         """The brokers whose logs may be shorter than they were."""
         self.on_committed: list[OnCommitted] = []

@@ -13,7 +13,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 ALIKE_MS = 15_000
-"""How long all logs of a partition have to end alike at one look."""
+"""The time in which all logs of a partition have to end alike at one check."""
 
 
 class Convergence:
@@ -24,7 +24,7 @@ class Convergence:
         self._checker = checker
         self._alike_until_ms = cluster.loop.now_ms + ALIKE_MS
         self._ends: dict[TopicPartition, int] = {}
-        """The end of each partition's longest log at the look before."""
+        """The end of each partition's longest log at the check before."""
 
     def open_ends(self) -> list[str]:
         """Return what is still missing; nothing when the cluster has converged."""

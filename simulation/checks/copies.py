@@ -144,8 +144,8 @@ class NotedLog:
 def noted(
     log: PartitionLog, committed: NotedLog | None = None, before: NotedLog | None = None
 ) -> NotedLog:
-    """Return the notes of a whole log. `before`: those of a log that this one should be equal to;
-    where nothing was committed for certain they alone tell what was deleted at its beginning."""
+    """Return the notes of a whole log. `before`: the notes of a log that this one should equal;
+    where nothing was committed for certain they alone have the records deleted at its beginning."""
     notes = NotedLog()
     if committed is None and before is not None:
         for note in before.notes:

@@ -33,7 +33,7 @@ class ExpectedTopic(NamedTuple):
     unclean: bool
     min_in_sync: int
     is_durable: bool
-    """It loses nothing when the power is lost."""
+    """True when the topic loses nothing when the power is lost."""
     is_compacted: bool
 
 

@@ -1,4 +1,4 @@
-"""What the checker remembers of one life of a broker's process."""
+"""The state of one life of a broker's process at the checker's last look."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

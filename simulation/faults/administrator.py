@@ -30,7 +30,7 @@ class Administrator:
     """The administrator of one run."""
 
     def __init__(self, run: Run, growing_topic: str, partitions: Sequence[TopicPartition]) -> None:
-        """`partitions` are those for elections and reassignments."""
+        """`partitions`: the partitions for elections and reassignments."""
         self._cluster = run.cluster
         self._checker = run.checker
         self._trace = run.trace

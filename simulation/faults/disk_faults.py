@@ -17,14 +17,14 @@ from storage_engine.protocol.messages import alter_replica_log_dirs, delete_reco
 AGAIN_MS = 200
 """How long a restart is put off that is impossible now."""
 STEPS_MS = (5_000, 600_000, 3_600_000)
-"""By how much wall clocks are set, forward or back."""
+"""The steps by which wall clocks are set, forward or back."""
 STAYS = 0.1
 """The share of moves to the directory in which the replica is."""
 DELETED = TopicPartition("d", 0)
 """The partition whose records are deleted, by requests and by retention."""
 
 Course = Generator[None, None, None]
-"""A fault: what begins it, and after a `yield` what ends it."""
+"""A fault: its beginning, and after a `yield` its end."""
 
 
 class DiskFaults:

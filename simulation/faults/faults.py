@@ -13,13 +13,13 @@ from simulation.shared import profile_of
 
 
 class Trait(enum.Flag):
-    """What the kinds of faults have in common."""
+    """Properties of kinds of faults."""
 
     NONE = 0
     RUNNING = enum.auto()
     """It befalls a broker only while it runs."""
     AT_ONCE = enum.auto()
-    """It does not last."""
+    """It has no duration."""
     BETWEEN_TWO = enum.auto()
     SCRIPT = enum.auto()
     """See `scripts`."""
@@ -75,7 +75,7 @@ class FaultKind(enum.Enum):
     SLOW_SESSION = "slow session", 6, Trait.RUNNING
     """One broker's messages to and from ZooKeeper are slow."""
     CONTROLLER_CHANGE = "controller change", 5, Trait.AT_ONCE
-    """/controller is removed by hand; the controller hears of it later."""
+    """/controller is removed by hand; the controller is notified later."""
     STALE_ORDERS = "stale orders", 6
     """The controller's orders to one broker are held up, while another broker restarts twice, the
     controller gives its connection up, and perhaps is replaced; then old orders arrive together

@@ -49,7 +49,7 @@ class Injector:
     def __init__(
         self, run: Run, *, growing_topic: str, partitions: Sequence[TopicPartition]
     ) -> None:
-        """`partitions` are those for scripts and reassignments."""
+        """`partitions`: the partitions for scripts and reassignments."""
         self._cluster = cluster = run.cluster
         self._checker = run.checker
         self._trace = run.trace

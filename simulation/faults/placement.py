@@ -1,4 +1,4 @@
-"""Where the brokers of a seed run, and what proves that one of them is dead."""
+"""The machines on which a seed's brokers run, and the proof that one of them is dead."""
 
 import random
 from dataclasses import dataclass

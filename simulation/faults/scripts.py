@@ -152,7 +152,7 @@ class Scene:
         yield self.has_leadership(cast.leader)
 
     def leave_control(self, *brokers: int) -> Script:
-        """Have another broker become the controller: these hear too late that the node has gone."""
+        """Have another broker become the controller: these learn too late that the node is gone."""
         if not self.acts(*brokers):
             return
         with ExitStack() as late:
@@ -246,7 +246,7 @@ def stale_answers(scene: Scene, cast: Cast) -> Script:
 
 def unnoticed_restart(scene: Scene, cast: Cast) -> Script:
     """The leader restarts when it has just admitted a follower, before any other broker knows. The
-    controller hears of the restart when the leader is back, and the follower can't fetch."""
+    controller learns of the restart when the leader is back, and the follower can't fetch."""
     _, leader, other = cast
     yield from scene.begin(cast)
     yield from scene.leave_control(leader, other)

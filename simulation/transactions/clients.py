@@ -44,7 +44,7 @@ refused for a retriable reason."""
 
 
 class World(Workload):
-    """What all transactional clients of one run share."""
+    """The state that all transactional clients of one run share."""
 
     def __init__(self, run: Run, partitions: Sequence[TopicPartition]) -> None:
         super().__init__(run)

@@ -352,8 +352,8 @@ class TransactionLedger:
     def is_stable(
         self, who: str, tp: TopicPartition, leader_epoch: int, stable: int, high_watermark: int
     ) -> None:
-        """Check the last stable offset of a leader, while it leads under that epoch; `who` does
-        that again and again."""
+        """Check the last stable offset of a leader, while it leads under that epoch; `who` names
+        the observer, which does that again and again."""
         if self._record(tp).unclean:
             return
         if stable > high_watermark:

@@ -22,9 +22,9 @@ class TypedLedger(CompactedReplicas):
         super().__init__(run, compacted)
         self.topic_id = cache(run.cluster.topic_id)
         self._sent: dict[int, TypedRow] = {}
-        """By their numbers, what producers have sent."""
+        """The rows that producers have sent, by their numbers."""
         self._rows: dict[TopicPartition, dict[int, ReadRow]] = {}
-        """What is committed, by offset."""
+        """The committed rows by partition and offset."""
 
     def __len__(self) -> int:
         """Return the number of committed rows."""
@@ -71,8 +71,8 @@ class TypedLedger(CompactedReplicas):
         reader: str,
         name: str | None,
     ) -> None:
-        """Check that a leader has served all rows of these offsets; with `name` those of that name
-        that are no tombstones."""
+        """Check that a leader has served all rows of these offsets; with `name` all rows of that
+        name that are no tombstones."""
         found = {row.offset for row in rows}
         known = self._rows.get(tp, {})
         for offset in offsets:

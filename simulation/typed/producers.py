@@ -16,7 +16,7 @@ AS_JSON = 0.4
 GONE = 0.15
 """The share of rows that are tombstones."""
 ROWS_OF_A_PRODUCER = 1 << 32
-"""More than any producer writes: their numbers don't meet."""
+"""More rows than any producer writes: numbers of two producers are never equal."""
 TIMESTAMP_MS = 1000
 
 

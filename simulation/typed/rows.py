@@ -34,7 +34,7 @@ SCHEMA: TopicSchema = new_schema(
 LATER: TopicSchema = SCHEMA.evolved(
     parse_ddl("name STRING NOT NULL, number BIGINT NOT NULL, text STRING, more INT")
 )
-"""With a version that the topics do not have."""
+"""A schema with a version that the topics do not have."""
 
 
 class TypedRow(NamedTuple):

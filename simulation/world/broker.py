@@ -65,7 +65,7 @@ class SimulatedBroker:
         self.network = network
         self.zookeeper = zookeeper
         self.machine = SimulatedMachine(f"{broker_id:x}")
-        """Its own, unless several brokers get the same one before they start."""
+        """The broker's machine, its own unless several get the same one before they start."""
         self._given = {
             **SETTINGS,
             "broker.id": str(broker_id),
@@ -168,7 +168,7 @@ class SimulatedBroker:
 
     @property
     def serving(self) -> bool:
-        """The process runs and listens."""
+        """Whether the process runs and listens."""
         return self.up and self._joined
 
     def receive(self, connection: SimulatedConnection, frame: memoryview) -> None:
@@ -186,7 +186,7 @@ class SimulatedBroker:
         self._gone()
 
     def lose_machine(self) -> None:
-        """Kill it with its machine: nobody is left there who could notice."""
+        """Kill the broker with its machine: no process is left there that could notice."""
         self.process.watchers.clear()
         self.kill()
         self.machine = SimulatedMachine(f"{self.machine.boot_id}-0")

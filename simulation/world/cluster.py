@@ -42,7 +42,7 @@ CreatedTopic = create_topics.CreateTopicsResponse.CreatableTopicResult
 CLIENT_TIMEOUT_MS = 120_000
 
 Answers = list[Resp | TransportError]
-"""Of one request: its response, or a TransportError, once it has come."""
+"""Receives a request's response or TransportError; empty until then."""
 PRODUCE_TRIES = 300
 PRODUCE_PAUSE_MS = 100
 
@@ -62,8 +62,8 @@ class SimulatedCluster:
         machines: Sequence[SimulatedMachine] = (),
         **settings: str,
     ) -> None:
-        """`racks` and `machines` have one for each broker, or none; `principals` says who brokers
-        and the client are to the brokers; `settings` are those of all brokers, with underscores for
+        """`racks` and `machines` have one for each broker, or none; `principals`: the principals of
+        brokers and the client; `settings`: the settings of all brokers, with underscores for
         dots."""
         self.loop = SimulatedLoop()
         self.zookeeper = SimulatedZooKeeper(self.loop)
@@ -94,8 +94,8 @@ class SimulatedCluster:
 
     @contextmanager
     def seen_whole(self) -> Iterator[None]:
-        """Within it all files can be read, also those in log dirs that have failed for their
-        brokers."""
+        """Make all files readable within a `with` block, also those in log dirs that have failed
+        for their brokers."""
         disks = [b.disk for b in self.brokers if isinstance(b.disk, SimulatedDisk)]
         hidden = [(disk, disk.broken) for disk in disks if disk.broken]
         for disk, _ in hidden:

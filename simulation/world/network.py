@@ -335,15 +335,15 @@ class SimulatedNetwork:
         self.late_ms: dict[tuple[int, str], int] = {}
         """The earliest arrival of what is sent, by (sender, channel)."""
         self.on_closed: dict[int, Callable[[int], None]] = {}
-        """Who, by broker, hears of another broker that has ended a connection."""
+        """By broker, the callback that gets the other broker when a connection to it ends."""
         self.refused: set[frozenset[int]] = set()
         """The pairs whose connections something between them refuses."""
         self.cuts_refuse = False
         """Whether what prevents connections answers in the name of the other's kernel."""
         self.principals: dict[int, Principal] = {}
-        """Who senders are to the broker that they open a connection to; the others are nobody."""
+        """The senders' principals on the connections that they open; others are anonymous."""
         self.given_up_ms = -1
-        """When a broker has last given a connection up: what it sent may arrive late."""
+        """The time when a broker last gave a connection up: its requests may arrive late."""
         self.waiting: list[_Pipe] = []
         self.delay_ms: Callable[[], int] = lambda: NETWORK_DELAY_MS
         self.resend_ms: Callable[[], int] = lambda: 0
@@ -407,7 +407,7 @@ class SimulatedNetwork:
                 connection.cut(f"broker {broker} is gone")
 
     def answer_of(self, sender: int, receiver: int) -> PortAnswer:
-        """What an attempt to connect would lead to."""
+        """Return the receiver's answer to an attempt to connect."""
         if {(sender, receiver), (receiver, sender)} & self.held_up:
             return PortAnswer.SILENT
         pair = frozenset((sender, receiver))

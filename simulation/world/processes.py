@@ -48,7 +48,7 @@ class SimulatedProcess:
         self.watchers: list[Callable[[], None]] = []
 
     def end(self) -> None:
-        """End it; whoever watches hears of it, each after a delay."""
+        """End the process; its watchers are notified, each after a delay."""
         self.machine.running.pop(self.identity.pid, None)
         watchers, self.watchers = self.watchers, []
         for notice in watchers:
@@ -56,7 +56,7 @@ class SimulatedProcess:
 
 
 class SimulatedProcesses:
-    """`core.ports.Processes` of one life of a broker."""
+    """Implements `core.ports.Processes` for one life of a broker."""
 
     def __init__(self, process: SimulatedProcess, loop: ProcessLoop) -> None:
         self._process = process
@@ -72,7 +72,7 @@ class SimulatedProcesses:
 
 
 class WatchedProcess:
-    """`core.ports.OpenProcess`."""
+    """Implements `core.ports.OpenProcess`."""
 
     def __init__(self, process: SimulatedProcess, loop: ProcessLoop) -> None:
         self._process = process
@@ -97,7 +97,7 @@ class WatchedProcess:
 
 
 class SimulatedForeignSessions:
-    """`core.ports.ForeignSessions` of one life of a broker: a connection of its own for each."""
+    """Implements `core.ports.ForeignSessions` for one life of a broker: a connection for each."""
 
     def __init__(self, server: SimulatedZooKeeper, loop: ProcessLoop) -> None:
         self._server = server
@@ -120,7 +120,7 @@ class SimulatedForeignSessions:
 
 
 class SimulatedPeerPorts:
-    """`core.ports.PeerPorts` of one life of a broker: what it learns of the ports of others."""
+    """Implements `core.ports.PeerPorts` for one life of a broker: reports of others' ports."""
 
     def __init__(self, network: SimulatedNetwork, sender: int, owner: ProcessLoop) -> None:
         self._network = network

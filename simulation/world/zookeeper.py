@@ -66,7 +66,7 @@ class SimulatedZooKeeper:
     delay_ms: Callable[[], int] = lambda: DELAY_MS
     """The delay of each message, either way, in sessions that begin from now on."""
     closed_by_others: dict[int, Callable[[], None]] = field(default_factory=dict)
-    """How the owner of a live session hears that somebody else has closed it."""
+    """By live session, the callback that notifies its owner of a close by another broker."""
     on_session_closed: Callable[[int], None] = lambda _session_id: None
     """Called with each live session that another than its owner closes."""
     on_write: OnWrite | None = None
@@ -172,7 +172,7 @@ class SimulatedZooKeeper:
         return session_id.to_bytes(16, "big")
 
     def close_session(self, session_id: int) -> None:
-        """Close a session for somebody who knows its password; its owner is told."""
+        """Close a session for a client that knows its password; its owner is notified."""
         if session_id in self.live:
             self.on_session_closed(session_id)
             self.drop_session(session_id)

@@ -51,7 +51,7 @@ class SimulatedSession:
         self._backlog: list[tuple[Callable[[], None], Callable[[], None]]] = []
         """How to send and how to refuse each operation, while cut off."""
         self._silent_since_ms: int | None = None
-        """The time since when the server hears nothing of this session."""
+        """The time since when the server has received nothing of this session."""
         self._connection = 0
         self._arrives = False
         self._silences = 0
@@ -141,7 +141,7 @@ class SimulatedSession:
         }
 
     def _closed_by_another(self, session_id: int) -> None:
-        """The server has ended the connection. The next one says that there is no session."""
+        """Called when the server has ended the connection; the next one finds no session."""
         is_connected = self.state is SessionState.CONNECTED and self.session_id == session_id
         if self._closed or not is_connected:
             return

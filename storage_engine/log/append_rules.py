@@ -50,7 +50,7 @@ CHECKED_COLUMNS_MAX = 1_000
 millisecond."""
 
 LEAST_COLUMNS = 20
-"""A batch with fewer columns takes as long as one with so many."""
+"""The fewest columns that a batch counts as: a batch with fewer takes as long to check."""
 
 _CODECS = {
     "producer": None,
@@ -355,7 +355,7 @@ class RollRule:
 
 
 class AppendRules:
-    """Never changed, since logs with the same settings share it: replaced as a whole."""
+    """The rules for a log's appends. Immutable, since logs with equal settings share an object."""
 
     def __init__(self, config: LogConfig, name: str) -> None:
         """`name`: see `RollRule`."""

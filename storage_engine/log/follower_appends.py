@@ -74,7 +74,7 @@ class FollowerAppends:
 
     def _run(self, records: memoryview, end_offset: int) -> StoredRun | None:
         """Return the batches if all are good and go to the active segment as they are, like nearly
-        all that a leader sends; None: each has to be looked at."""
+        all that a leader sends; None: each has to be checked."""
         log = self._log
         segment = log.segments.active
         if log.is_closed or not segment.size or not _are_several(records):

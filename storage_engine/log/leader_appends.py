@@ -166,8 +166,8 @@ class LeaderAppends:
         self, records: memoryview, *, allow_transactional: bool = True
     ) -> AppendResult | None:
         """Return where a producer's batches are, if they are stored already; None when they are
-        not. What the settings of the topic demand of batches by now does not matter for those.
-        KafkaError where they can be neither."""
+        not. The topic's present requirements for batches do not matter for stored ones.
+        KafkaError where the batches can be neither."""
         batches = validate_for_append(
             records,
             max_message_bytes=self._log.append_rules.max_message_bytes,

@@ -59,7 +59,7 @@ class LogConfig:
     flush_ms: int = (1 << 63) - 1
     producer_id_expiration_ms: int = _DAY_MS
     schema: TopicSchema | None = None
-    """Of a typed topic; None: records are bytes."""
+    """The schema of a typed topic; None: records are bytes."""
 
     @property
     def deletes_old_segments(self) -> bool:

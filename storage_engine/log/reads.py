@@ -37,8 +37,8 @@ class LogReads:
         case."""
 
     def share(self, readers: Callable[[], None]) -> None:
-        """Run what may have several followers read the same batches one after the other: they
-        get one slice, whose bytes are read once. It is kept no longer than this call."""
+        """Call `readers`, in which several followers may read the same batches: they get one
+        slice, whose bytes are read once. It is kept no longer than this call."""
         self._is_shared = True
         try:
             readers()

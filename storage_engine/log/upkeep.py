@@ -1,5 +1,5 @@
-"""What becomes of the older segments of a log: retention deletes the oldest, compaction keeps only
-the newest record of each key, and damage is found and repaired. Source: R-LOG8 to R-LOG10.
+"""The upkeep of a log's older segments: retention deletes the oldest, compaction keeps only the
+newest record of each key, and damage is found and repaired. Source: R-LOG8 to R-LOG10.
 """
 
 import importlib

@@ -30,7 +30,7 @@ class ConnectionEndedError(KafkaError):
 
 
 class _Frames(FrameCutter):
-    """The frames that have come, in memory that lives as long as the view."""
+    """The received frames, in memory that lives as long as their views."""
 
     __slots__ = ("_name", "came", "error")
 
@@ -45,14 +45,14 @@ class _Frames(FrameCutter):
         super().__init__(memory, RESPONSE_MAX_BYTES, take)
         self._name = name
         self.error: KafkaError | None = None
-        """What ends the stream behind them."""
+        """The error that ends the stream behind the received frames."""
 
     @property
     def has_begun(self) -> bool:
         return bool(self.came or self._rest or self._large is not None or self.error)
 
     def _run_ended(self) -> None:
-        """Whoever receives looks by itself."""
+        """Does nothing: the receiver takes the frames from `came`."""
 
     def _delivery_failed(self, error: Exception) -> None:
         raise error
@@ -205,7 +205,7 @@ def _poll(descriptor: int, event: int, timeout_ms: int) -> bool:
 
 
 _TLS_ALERT = 0x15
-"""The first byte of what a TLS server says to who does not speak TLS."""
+"""The first byte of a TLS server's answer to a client that does not use TLS."""
 
 
 def _not_kafka(size: int) -> str:

@@ -20,13 +20,13 @@ from storage_engine.core.ids import TopicPartition
 
 PERIOD_S = 10.0
 EACH_MAX, ALL_MAX = 10, 100
-"""Lines of a kind in a period: those of one source, and all."""
+"""The most lines of a kind in a period: of one source, and of all."""
 
 CallLater = Callable[[float, Callable[[], None]], object]
-"""(seconds, callback): what an event loop has."""
+"""(seconds, callback): an event loop's `call_later`."""
 
 Told = str | int | float | UUID | Path | TopicPartition | Exception | None
-"""What a line is filled in with: its text is told as it is."""
+"""An argument of a line; its text is logged unchanged."""
 
 
 class _Kind:
@@ -41,24 +41,24 @@ class _Kind:
 
 
 class _Clock:
-    """Shared by all logs of a process."""
+    """The clock that all logs of a process share."""
 
     def __init__(self) -> None:
         self.now_s: Callable[[], float] = time.monotonic
         self.call_later: CallLater | None = None
-        """Tells what was left out when a period ends; None: the next line of the kind does."""
+        """Schedules the report of left-out lines at a period's end; None: the next line does it."""
 
 
 _clock = _Clock()
 
 
 def tell_in_time(call_later: CallLater) -> None:
-    """What is left out is told when its period ends, though nobody causes another line."""
+    """Report left-out lines when their period ends, also when no other line follows."""
     _clock.call_later = call_later
 
 
 class ClientLog:
-    """A logger for such lines."""
+    """A logger for lines that clients can cause."""
 
     _all: ClassVar[list["ClientLog"]] = []
 
@@ -122,6 +122,6 @@ class ClientLog:
 
 
 def forget_all() -> None:
-    """Begin anew, for tests: the lines of one are not counted with those of another."""
+    """Reset all counts, so that the lines of one test are not counted in another."""
     for log in ClientLog._all:
         log._kinds.clear()

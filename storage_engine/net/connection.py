@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = ClientLog("storage_engine.net")
 
 REASON_TOLD = 40
-"""Characters by which reasons are told apart."""
+"""The number of leading characters by which reasons are distinguished."""
 
 
 class _Life(enum.Enum):
@@ -74,7 +74,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         super().__init__(server.memory, server.limits.request_max_bytes, _ignore)
         self._server = server
         self.listener = listener
-        """That by which the client came."""
+        """The listener that accepted the connection."""
         self._transport: asyncio.Transport
         self._responses = Responses(self)
         # How many unanswered exchanges end a run; set at its start.
@@ -92,11 +92,11 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         self._reading = _READS
         self.active = True
         self.number = next(_numbers)
-        """Connections are numbered in the order in which they were opened."""
+        """The connection's number, in the order of opening."""
         self.name = "?"
         self.peer_host = "?"
         self.principal = ANONYMOUS
-        """Who the client is, as far as it has shown it."""
+        """The authenticated principal; ANONYMOUS before."""
         self.on_lost: Callable[[], None] | None = None
         """Called once when the connection is gone."""
         self.fd = -1
@@ -106,7 +106,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        """Set when nothing can be sent any more."""
+        """Whether nothing can be sent any more."""
         return self._life is _Life.CLOSED
 
     @property
@@ -121,7 +121,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Set until it begins to close."""
+        """Whether the connection has not begun to close."""
         return self._life is _OPEN
 
     @property
@@ -145,15 +145,15 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         return exchange
 
     def divert(self, deliver: Callable[[memoryview], None], frame_max_bytes: int) -> None:
-        """From the next frame on `deliver` gets them, until `deliver_to_listener`."""
+        """Pass the frames from the next one on to `deliver`, until `deliver_to_listener`."""
         if self._life is not _Life.CLOSED:
             self._deliver = deliver
             self._frame_max_bytes = frame_max_bytes
-            # A run that has begun would go on with whoever got the frames before.
+            # A run that has begun would go on with the former receiver of frames.
             self._halted = self._halted or self._responses.in_run
 
     def deliver_to_listener(self) -> None:
-        """From the next frame on the listener's handlers get them."""
+        """Pass the frames from the next one on to the listener's handlers."""
         self.divert(partial(self.listener.handle, self), self._server.limits.request_max_bytes)
 
     def hold(self) -> None:
@@ -162,7 +162,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         self._stop_reading()
 
     def release(self) -> None:
-        """The work is done that later requests waited for."""
+        """End a `hold`: the work that later requests waited for is done."""
         self._holds -= 1
         if not self._holds:
             if self._large is None and self._late is None:
@@ -170,7 +170,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
             self._steer_reading()
 
     def request_failed(self, error: Exception) -> None:
-        """A request that is worked on in turns has raised."""
+        """Handle the error of a request that is worked on in several turns of the loop."""
         self._delivery_failed(error)
 
     def close(self, reason: str) -> None:
@@ -263,7 +263,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         return self._responses.none_owed
 
     def on_silence(self) -> None:
-        """There was no request for `connections.max.idle.ms`."""
+        """Close an idle connection, after `connections.max.idle.ms` without a request."""
         if self._life is not _OPEN or self._responses.writer.pieces:
             self.abort()
         elif self.idle:
@@ -378,7 +378,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def resume(self) -> None:
-        """The server has room again."""
+        """Read again: the server has room."""
         self._steer_reading()
 
     def _delivery_failed(self, error: Exception) -> None:
@@ -455,4 +455,4 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
 
 
 def _ignore(frame: memoryview) -> None:
-    """The connection is closed, so nobody gets the answer."""
+    """Drop a frame of a closed connection: nobody would get the answer."""

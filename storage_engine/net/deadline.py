@@ -38,7 +38,7 @@ class Deadline:
         return monotonic_ms() >= self.at_ms
 
     def check(self, what: str) -> None:
-        """DeadlineExceededError when it has passed; `what` says what was waited for."""
+        """DeadlineExceededError when it has passed; `what` begins the message: "no answer came"."""
         if self.passed:
             raise DeadlineExceededError(f"{what} within {self.timeout_ms} ms")
 

@@ -134,9 +134,9 @@ class ResponseWriter:
         self._transport = transport
         self._fd = fd
         self.pieces: list[Piece] = []
-        """Not sent yet."""
+        """The pieces that are not sent yet."""
         self.is_paused = False
-        """The transport has more than enough to send; it says when and for how long."""
+        """True while the transport's buffer is above its high-water mark."""
 
     def flush(self) -> None:
         """Send as much as the transport takes now, and one turn may: see `has_more`.
@@ -162,7 +162,7 @@ class ResponseWriter:
 
     @property
     def has_more(self) -> bool:
-        """Whether the next turn of the loop is to send what this one was not to."""
+        """Whether the next turn of the loop is to send the rest that this one left."""
         return bool(self.pieces) and self._may_write()
 
     def _may_write(self) -> bool:
@@ -351,15 +351,15 @@ class FrameCutter:
             self._run(rest, len(rest))
 
     def _run_ended(self) -> None:
-        """All present frames were delivered, or the run was halted."""
+        """Called when all present frames were delivered, or the run was halted."""
         raise NotImplementedError
 
     def _delivery_failed(self, error: Exception) -> None:
-        """The receiver of frames raised."""
+        """Called with the error that the receiver of frames raised."""
         raise NotImplementedError
 
     def _frame_too_large(self, size: int) -> None:
-        """A length above the limit, or a negative one."""
+        """Called with a length above the limit; a negative length is read as one."""
         raise NotImplementedError
 
 
@@ -388,12 +388,12 @@ class Exchange:
 
     @property
     def closed(self) -> bool:
-        """The client is gone: a response would go nowhere."""
+        """Whether the client is gone, so that a response would go nowhere."""
         return self._responses.closed
 
     def respond(self, buffers: ResponseBuffers) -> None:
-        """Send these when all earlier requests of the connection are answered; now, later, in any
-        order."""
+        """Send `buffers` once all earlier requests of the connection are answered. May be called
+        at any time, in any order."""
         assert self.buffers is None, "a request was answered twice"
         self.buffers = buffers
         self._responses.answered(self)
@@ -404,7 +404,7 @@ class Exchange:
 
 
 class Responses:
-    """What a connection owes, in the order of its requests, and what it has not sent yet."""
+    """The unanswered requests of a connection, in their order, and the responses not sent yet."""
 
     def __init__(self, connection: Owner) -> None:
         self._connection: Owner | None = connection
@@ -414,7 +414,7 @@ class Responses:
         self.writer: ResponseWriter
         """Set once the connection has a transport."""
         self.in_run = False
-        """While a run of requests is delivered: what is answered now goes out with the run."""
+        """True while a run of requests is delivered: responses made now go out with the run."""
         self.is_flush_due = False
         """True while `flush_soon` was asked for and has not come."""
 
@@ -425,16 +425,16 @@ class Responses:
 
     @property
     def none_owed(self) -> bool:
-        """Whether all requests are answered."""
+        """Whether all requests are answered, and the responses sent."""
         return not self.exchanges and not self.writer.pieces
 
     @property
     def are_behind(self) -> bool:
-        """Whether what is answered must be sent before more is read."""
+        """Whether the responses must be sent before more requests are read."""
         return self.writer.is_paused or self.writer.has_more
 
     def close(self) -> None:
-        """The client is gone: nothing is owed."""
+        """Drop all requests and responses, because the client is gone."""
         self._connection = None
         self.exchanges.clear()
         self.writer.pieces.clear()

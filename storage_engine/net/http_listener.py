@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server for one text that anybody at its address may read, such as a broker's
+"""A small HTTP/1.1 server for one text that all clients at its address may read, such as a broker's
 metrics, on the loop that serves all else.
 
     connection -> a request of at most 8 KiB -> its Host is ours -> the text, made in pieces
@@ -27,25 +27,25 @@ from storage_engine.net.acceptor import Acceptor
 log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 16
-"""Beyond it the connection that was idle for longest makes room. Each scraper keeps one."""
+"""The most connections; one more closes the longest idle one. Each scraper keeps one."""
 
 REQUEST_MAX_BYTES = 8 << 10
-"""A request's line and headers; Prometheus sends 300 bytes."""
+"""The most bytes of a request's line and headers; Prometheus sends 300."""
 
 REQUEST_MAX_MS = 5_000
-"""From the first byte of a request to its last."""
+"""The longest time from the first byte of a request to its last."""
 
 IDLE_MAX_MS = 120_000
-"""From an answer to the next request: Prometheus asks every 15 to 60 s."""
+"""The longest time from an answer to the next request: Prometheus asks every 15 to 60 s."""
 
 SEND_MAX_MS = 10_000
 """How long a client may take for an answer."""
 
 KEPT_MS = 1_000
-"""For how long a text serves others who ask, too."""
+"""How long a text is also served to other clients that ask."""
 
 PIECE_NS = 1_000_000
-"""After so much work the loop takes a turn."""
+"""The work on a text after which the loop takes a turn."""
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -70,7 +70,7 @@ class HttpListener:
         self.loop = loop
         self.host = host
         self.port = port
-        """While it listens, that which it has got."""
+        """The port; while listening, the actual one."""
         self.path = path
         self.media_type_for = media_type_for
         self._make_text = make_text
@@ -79,7 +79,7 @@ class HttpListener:
         self._acceptor: Acceptor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: dict[HttpConnection, None] = {}
-        """The one that was used last stands last."""
+        """The open connections, the most recently used last."""
         self._joining = 0
         """Accepted sockets that are not opened yet."""
         self._making = asyncio.Lock()
@@ -131,7 +131,7 @@ class HttpListener:
         for connection in self._connections:
             if not connection.is_answering:
                 connection.abort()
-                # Not only when the loop tells of its end: others may come in this turn.
+                # Not only when the loop reports its end: others may come in this turn.
                 self.lost(connection)
                 return True
         return False

@@ -38,8 +38,8 @@ TURN_WRITE_BYTES = 2 * WRITE_PIECE_BYTES
 and not so much that one reader occupies the loop for longer than a millisecond."""
 
 WRITE_HIGH_WATER_BYTES = 128 * 1024
-"""Unsent bytes at which a connection is no longer read: who does not take answers gets no more work
-done."""
+"""Unsent bytes at which a connection is no longer read: for a client that does not take answers no
+more work is done."""
 
 UNSENT_RESPONSE_BUFFERS = 1024
 """Buffers of answers collected in one run of requests before they are sent: a tiny request can ask
@@ -69,8 +69,8 @@ HALF_OPEN_PART = 2
 """One in so many of `max.connections` may be in the middle of a handshake."""
 
 TLS_SHUTDOWN_TIMEOUT_MS = 1000
-"""How long a TLS connection that is closed waits for the other side to say so, too; and how long a
-client whose handshake has failed may take to close."""
+"""How long a TLS connection that is closed waits for the other side's close; and how long a client
+whose handshake has failed may take to close."""
 
 TLS_WRITE_BYTES = 64 * 1024
 """Bytes of an answer that are copied and encrypted in one go: what stays in a processor's cache
@@ -92,8 +92,8 @@ Descriptors become free when a connection ends; meanwhile the system's queue hol
 """
 
 RATE_WAIT_MAX_MS = 1000
-"""Whoever waits for max.connection.creation.rate looks again after this at the latest: the rate may
-be another by then."""
+"""The longest wait for max.connection.creation.rate before the rate is read again: it may have
+changed."""
 
 LOG_AGAIN_MS = 10_000
 """The same message about refused or waiting connections is logged only this often."""

@@ -26,7 +26,7 @@ _BEFORE_COMM_ENDS = 2
 
 
 class DescriptorLoop(Protocol):
-    """What an event loop does with descriptors; asyncio's have more."""
+    """The methods of an event loop that watch descriptors; asyncio's loops have more."""
 
     def add_reader(self, descriptor: int, callback: Callable[[], None], /) -> None: ...
 
@@ -36,7 +36,7 @@ class DescriptorLoop(Protocol):
 
 
 class LocalProcesses:
-    """The machine, as one event loop watches it."""
+    """The machine's processes, watched from one event loop."""
 
     def __init__(self, loop: DescriptorLoop) -> None:
         self._loop = loop
@@ -57,8 +57,8 @@ class LocalProcesses:
             # Gone, forbidden, no descriptor left, or a kernel or C library without this call.
             log.info("process %d not watched reason=%s", pid, error)
             return None
-        # After the descriptor: whoever has the number now is the one that was opened, or was
-        # started later than any process that somebody told of before.
+        # After the descriptor: the process with the number now is the one that was opened, or was
+        # started later than any process that was reported before.
         start_ticks = _start_ticks(_PROC / str(pid))
         if start_ticks is None:
             os.close(descriptor)

@@ -61,7 +61,7 @@ AddressInfo = tuple[
     str,
     tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes],
 ]
-"""As `getaddrinfo` has them."""
+"""A result of `getaddrinfo`."""
 
 
 class PeerTransport:
@@ -127,7 +127,7 @@ class _Request:
 
 
 class _TlsArguments(TypedDict, total=False):
-    """Those of `create_connection`."""
+    """The TLS arguments of `create_connection`."""
 
     ssl: "ssl.SSLContext"
     server_hostname: str
@@ -247,7 +247,7 @@ class _Channel:
     # The log-in.
 
     def _begin_log_in(self, connection: "_PeerConnection", make: MakeSaslClient) -> None:
-        """Also again, behind the requests that are in flight."""
+        """Begin a log-in, or a later one behind the requests that are in flight."""
 
         def done(session_lifetime_ms: int) -> None:
             self._end_log_in()
@@ -296,7 +296,7 @@ class _Channel:
     # Answers.
 
     def received(self, frame: memoryview) -> None:
-        """The answer to the oldest request in flight, else to the log-in."""
+        """Handle an answer to the oldest request in flight, or without one to the log-in."""
         if not self._in_flight and self._log_in is not None:
             self._log_in.received(frame)
             return
@@ -408,12 +408,12 @@ class _PeerConnection(FrameCutter, asyncio.BufferedProtocol):
     def _received(self, frame: memoryview) -> None:
         self.answered = True
         if frame.obj is self._memory.scratch.obj:
-            # The scratch buffer serves the next read; who asked may keep the answer.
+            # The scratch buffer serves the next read; the caller may keep the answer.
             frame = memoryview(bytearray(frame))
         self._channel.received(frame)
 
     def _run_ended(self) -> None:
-        """Nothing is collected during a run."""
+        """Does nothing: no answers are collected during a run."""
 
     def _delivery_failed(self, error: Exception) -> None:
         log.error("answer not processed peer=%s", self._channel.name, exc_info=error)
@@ -424,15 +424,15 @@ class _PeerConnection(FrameCutter, asyncio.BufferedProtocol):
 
 
 PROBE_TIMEOUT_S = 1.0
-"""A port that does not answer by then has not refused: packets are dropped, or its queue of
-connections is full."""
+"""The timeout of a probe. A port that does not answer by then has not refused: packets are dropped,
+or its queue of connections is full."""
 
 _BY_THE_OTHER = frozenset({errno.ECONNRESET, errno.EPIPE})
-"""Other errors (no route, no answer) are of the network, not of the other broker."""
+"""Errors that the other broker causes; others (no route, no answer) are the network's."""
 
 
 class TcpPeerPorts:
-    """The connections of a transport, and connections that only try."""
+    """Learns of peers' ports from a transport's connections, and from connections as probes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: PeerTransport) -> None:
         self._loop = loop
@@ -459,7 +459,7 @@ class TcpPeerPorts:
             task.cancel()
 
     async def _answer_of(self, endpoint: Endpoint) -> PortAnswer:
-        """A refusal is one of every address of the host."""
+        """The port's answer; REFUSED only where every address of the host refuses."""
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 addresses = await self._loop.getaddrinfo(
@@ -473,7 +473,7 @@ class TcpPeerPorts:
         return PortAnswer.REFUSED if addresses else PortAnswer.SILENT
 
     async def _accepts(self, address: AddressInfo) -> bool:
-        """False where it refuses; OSError for any other failure."""
+        """Whether the address accepts a connection, False: refuses; OSError for other failures."""
         family, kind, protocol, _, where = address
         with socket.socket(family, kind, protocol) as probe:
             probe.setblocking(False)

@@ -29,17 +29,17 @@ from storage_engine.protocol.framing import (
 )
 
 TIMEOUT_MS = 10_000
-"""Of a whole log-in. The broker that is asked delays refusals, by 100 ms unless it is set."""
+"""The timeout of a whole log-in. Brokers delay refusals, by 100 ms unless configured."""
 
 _CLIENT_ID = "headrace-broker"
 
 MakeSaslClient = Callable[[], SaslClient]
-"""One exchange for each log-in."""
+"""Makes the client of one SASL exchange; called for each log-in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogInEnds:
-    """What becomes of a log-in. One of the last two is called, once, unless it is closed."""
+    """The callbacks of a log-in. `on_done` or `on_failed` is called once, unless it is closed."""
 
     send: Callable[[list[Buffer]], None]
     on_done: Callable[[int], None]
@@ -56,10 +56,10 @@ class PeerLogIn:
         self._steps = log_in_steps(self._client)
         self._ends = ends
         self._correlation_id = -1
-        """Below those of requests, which begin at 1."""
+        """Negative: requests' correlation ids begin at 1."""
         self._is_closed = False
         self._asked: AnyApi | None = None
-        """Whose answer is expected now."""
+        """The API whose answer is expected; None: none is."""
         self._timer = loop.call_later(
             TIMEOUT_MS / 1000, self._fail, f"it was not done within {TIMEOUT_MS} ms"
         )
@@ -68,12 +68,12 @@ class PeerLogIn:
         self._ask(*next(self._steps))
 
     def close(self) -> None:
-        """The connection is gone: nothing is called any more."""
+        """Call no callback any more, because the connection is gone."""
         self._is_closed = True
         self._timer.cancel()
 
     def received(self, frame: memoryview) -> None:
-        """An answer that is none to an earlier request."""
+        """Handle an answer that belongs to no earlier request."""
         asked, self._asked = self._asked, None
         if self._is_closed:
             return
@@ -115,7 +115,7 @@ class PeerLogIn:
 
 
 def _next_step(steps: LogInSteps, answer: Answer) -> Asked | int:
-    """What is asked next; or for how long the log-in counts, in ms."""
+    """The next request, or at the end the time for which the log-in is valid, in ms."""
     try:
         return steps.send(answer)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""What is asked in a log-in by SASL, and what answers mean; whoever logs in sends it.
+"""The requests of a SASL log-in, and the meaning of the answers; the caller sends the requests.
 
     SaslHandshake(mechanism), SaslAuthenticate(token) as often as the mechanism asks
 
@@ -25,7 +25,7 @@ from storage_engine.protocol.messages.sasl_handshake import (
 EXPECTS_NONE = "its listener expects no log-in; set the security protocol to PLAINTEXT or SSL"
 
 _MAX_TOLD = 300
-"""Characters of a broker's own words that an error repeats."""
+"""The most characters of a broker's error message that an error repeats."""
 
 LogInRequest = SaslHandshakeRequest | SaslAuthenticateRequest
 Asked = tuple[AnyApi, LogInRequest]
@@ -34,9 +34,9 @@ LogInSteps = Generator[Asked, Answer, int]
 
 
 def log_in_steps(client: SaslClient) -> LogInSteps:
-    """Yields requests, is sent their answers, and returns for how long the log-in counts, in ms; 0:
-    for ever. Raises AuthenticationError, or a KafkaError that is retriable; neither tells a
-    secret. A step may take milliseconds: mechanisms ask for thousands of hashes."""
+    """Yields requests, is sent their answers, and returns how long the log-in is valid, in ms; 0:
+    for ever. Raises AuthenticationError, or a KafkaError that is retriable; neither contains a
+    secret. A step may take milliseconds: mechanisms require thousands of hashes."""
     answer = yield SASL_HANDSHAKE, SaslHandshakeRequest(mechanism=client.mechanism)
     assert isinstance(answer, SaslHandshakeResponse)
     code = ErrorCode.of(answer.error_code)
@@ -71,5 +71,5 @@ def failed_log_in(user: str, mechanism: str, reason: str) -> str:
 
 
 def _told(text: str) -> str:
-    """A broker's own words, as far as they can be shown."""
+    """A broker's error message in printable characters, at most _MAX_TOLD of them."""
     return printable(" ".join(text[: 4 * _MAX_TOLD].split()))[:_MAX_TOLD]

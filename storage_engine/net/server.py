@@ -44,7 +44,7 @@ class Server(Serving[Connection]):
         super().__init__(loop, limits or ServerLimits())
         self._listeners = tuple(listeners)
         self.ports = {listener.name: listener.port for listener in listeners}
-        """The port of each listener by its name; while it listens, that which it has got."""
+        """The port of each listener by its name; while it listens, the actual one."""
         self.connections: dict[Connection, int] = {}
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
@@ -58,9 +58,8 @@ class Server(Serving[Connection]):
         self._handshakes: Handshakes | None = None
         if any(listener.tls is not None for listener in listeners):
             self._handshakes = self._make_handshakes()
-        """Connections above `max.connections` that are not logged yet."""
         self.opened_counts: Counter[str] = Counter()
-        """Connections by the name of their listener, since the start."""
+        """The number of connections opened since the start, by listener name."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone = asyncio.Event()
 
@@ -106,7 +105,7 @@ class Server(Serving[Connection]):
 
     @property
     def port(self) -> int:
-        """The first listener's."""
+        """The port of the first listener."""
         return self.ports[self._listeners[0].name]
 
     async def close(self, grace_ms: int = 1000) -> None:
@@ -162,8 +161,8 @@ class Server(Serving[Connection]):
         task.add_done_callback(self._joining.discard)
 
     def _has_room(self, listener: ServedListener[Connection]) -> bool:
-        """Whether there may be another connection of that listener. A broker's takes the place of a
-        client's that was silent for long (KIP-612)."""
+        """Whether there may be another connection of that listener. A broker's connection replaces
+        a client's that was silent for long (KIP-612)."""
         own = self._per_listener[listener.name]
         if listener.max_connections is not None and own >= listener.max_connections:
             return False
@@ -178,7 +177,7 @@ class Server(Serving[Connection]):
         return most if own is None else min(own, most)
 
     def _end_a_clients_connection(self) -> bool:
-        """Ends the one that was silent for the longest time, if there is one."""
+        """Ends the client connection that was silent for longest; False where there is none."""
         clients = (
             each for each in self.connections if each.is_open and not each.listener.is_for_brokers
         )

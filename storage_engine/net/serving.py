@@ -1,5 +1,5 @@
-"""What a server serves: its listeners, and what their connections share, such as limits, memory for
-large requests and the turns of the event loop. Source: R-NET1, R-NET3.
+"""The listeners of a server, and the state that their connections share: limits, memory for large
+requests and the turns of the event loop. Source: R-NET1, R-NET3.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class AcceptRate(Protocol):
     """Bounds how often connections are accepted."""
 
     def wait_ms(self) -> int:
-        """How long the next one has to wait; 0: it need not."""
+        """How long the next connection has to wait; 0: not at all."""
         ...
 
     def count(self) -> None: ...
@@ -36,13 +36,13 @@ class AcceptRate(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedListener(Generic[ConnectionT]):
-    """Where to listen, and who handles what comes there."""
+    """The address to listen on, and the handler of its connections."""
 
     handle: FrameHandler[ConnectionT]
     host: str
-    """Empty: all addresses of the machine."""
+    """The host or address; empty: all addresses of the machine."""
     port: int = 0
-    """0: any free port."""
+    """The port; 0: any free one."""
     name: str = SecurityProtocol.PLAINTEXT.name
     on_opened: Callable[[ConnectionT], None] | None = None
     """Gets each connection that is admitted, before its first frame."""
@@ -69,7 +69,7 @@ ServedT = TypeVar("ServedT", bound=Served)
 
 
 class Serving(Generic[ServedT]):
-    """See above; a server adds listeners and the life of connections."""
+    """The state that connections share; a server adds listeners and the life of connections."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: ServerLimits) -> None:
         self.loop = loop
@@ -79,14 +79,14 @@ class Serving(Generic[ServedT]):
         self.pending = 0
         # Connections that are not read because of `queued.max.requests`.
         self.crowded: set[ServedT] = set()
-        # Bytes of large requests that are being received, and who waits to receive one.
+        # Bytes of large requests that are being received, and connections that wait for room.
         self.receiving_bytes = 0
         self.short_of_memory: dict[ServedT, None] = {}
         self._released: list[ServedT] = []
         self.turns = 0
         """Turns of the loop that took up requests, since the start."""
         self.longest_turn_ns = 0
-        """The longest of them; whoever reads it sets it back."""
+        """The longest turn since the last read; a reader sets it to 0."""
         # When this turn of the loop has taken up enough; set by the first request of each.
         self.turn_end_ns = 0
         self._in_turn = False
@@ -102,7 +102,7 @@ class Serving(Generic[ServedT]):
         raise NotImplementedError
 
     def count(self, more: int) -> None:
-        """The number of unanswered requests has changed."""
+        """Add `more`, which may be negative, to the number of unanswered requests."""
         self.pending += more
         if more < 0 and self.crowded and self.pending < self.limits.queued_max_requests:
             crowded, self.crowded = self.crowded, set()
@@ -120,14 +120,14 @@ class Serving(Generic[ServedT]):
         return True
 
     def received(self, size: int) -> None:
-        """A large request is there, or its client is gone."""
+        """Release the room of a large request: it has arrived, or its client is gone."""
         self.receiving_bytes -= size
         waiting, self.short_of_memory = self.short_of_memory, {}
         for connection in waiting:
             connection.resume()
 
     def begin_turn(self) -> None:
-        """Requests are at hand: the first of a turn of the loop opens its budget."""
+        """Open the budget of this turn of the loop; called for each run of requests."""
         if not self._in_turn:
             self._in_turn = True
             self.turn_end_ns = time.perf_counter_ns() + TURN_NS
@@ -160,7 +160,7 @@ class Serving(Generic[ServedT]):
         while waiting and not (self._in_turn and self.turn_is_over):
             waiting.popleft().go_on()
         if waiting:
-            # Before those that were served just now.
+            # Before the connections that were served just now.
             self._going_on.extendleft(reversed(waiting))
             self._serve_going_on_soon()
 

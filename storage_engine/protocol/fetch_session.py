@@ -71,8 +71,8 @@ class ClientFetchSession:
     def next_changed(
         self, wanted: Iterable[FetchPartition], unwanted: Iterable[tuple[str, int]]
     ) -> SessionPart:
-        """Like `next` of all that the last request fetched, with these added or changed, and
-        without those; for a session that is not new."""
+        """Like `next` of the last request's partitions, with `wanted` added or changed, and without
+        `unwanted`; for a session that is not new."""
         known = self._known
         forgotten: dict[str, list[int]] = {}
         for key in unwanted:

@@ -1,8 +1,8 @@
-"""Which column of a DataFrame goes into which column of a topic. Pure.
+"""Matches the columns of a DataFrame with those of a topic. Pure.
 
 Columns are matched by their names, upper and lower case aside, as neither a DataFrame in Spark's
-default mode nor a topic tells them apart by it. A type may be narrower than the topic's, where
-every value of it is one of the topic's. Columns of the topic that are not given are null.
+default mode nor a topic distinguishes them by case. A type may be narrower than the topic's, where
+each of its values is one of the topic's. Columns of the topic that are not given are null.
 """
 
 import difflib
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WRITABLE_METADATA = (PARTITION, TIMESTAMP)
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-"""Of the largest whole number of so many bits."""
+"""The decimal digits of the largest whole number of so many bits."""
 
 _EXACT_BITS = {32: 16, 64: 32}
 """The largest whole numbers, in bits, that a float of so many bits holds exactly."""

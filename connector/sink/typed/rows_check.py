@@ -25,7 +25,7 @@ SCHEMA_SETTING = "headrace.schema"
 """The topic's setting that holds its schema."""
 
 TYPED_COMPRESSIONS = ("none", "lz4", "zstd")
-"""Of the columns of typed topics."""
+"""The values of `compression.type` that columns of typed topics can have."""
 
 
 def check_rows(schema: "StructType", options: SinkOptions) -> "TypedSink | None":
@@ -157,7 +157,7 @@ def _create(
     options: SinkOptions, topic: str, creation: TopicCreation, columns: "dict[str, DataType]"
 ) -> "KnownSchema | None":
     """Makes the topic, unless another driver has just done so, and returns its schema. All columns
-    but those of the key are nullable: what Spark knows of nulls is seldom meant."""
+    but those of the key are nullable: the nullability of Spark's columns is seldom intended."""
     from storage_engine.client.admin.topics import BROKER_DEFAULT, create_topic
     from storage_engine.core.typed.topic_schema import ColumnSpec, new_schema
 

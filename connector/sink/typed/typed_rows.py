@@ -53,8 +53,8 @@ class TypedEncoder:
         self._columns = {each.name.lower(): each for each in self._version.visible}
 
     def route(self, rows: pa.RecordBatch) -> list[RoutedRows]:
-        """What goes to each partition that gets any of `rows`. RowError for a value that the
-        topic's type does not hold."""
+        """The typed batches of `rows` for each partition that gets any row. RowError for a value
+        that the topic's type does not hold."""
         if not rows.num_rows:
             # All were dropped by their origin.
             return []

@@ -1,5 +1,5 @@
-"""What is known of the topics of a query: which have a schema, and what is read of them. It is
-found out once, when the query begins, and goes with the reader; topics that come later, or are
+"""The topics of a query: which have a schema, and which columns are read. The brokers are asked
+once, when the query begins, and the result goes with the reader; topics that come later, or are
 created again, are asked for once each and must fit.
 """
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Goes into tasks with the reader."""
+    """The topics of a query and what is read of them. Pickled into tasks with the reader."""
 
     typed: TypedRead | None
-    """None: the topics have no schema, and records are read."""
+    """The columns and rows to read; None: the topics have no schema, and records are read."""
 
     topics: Mapping[str, UUID | None] = field(default_factory=dict)
-    """The topics that were looked at, with their ids."""
+    """The topics that were checked, with their ids."""
 
 
 def find_reading(options: SourceOptions, user_schema: "StructType | None" = None) -> Reading:
@@ -71,7 +71,7 @@ def _check_without_schema(options: SourceOptions, topics: list[str]) -> None:
 
 
 class TopicCheck:
-    """Looks at topics that were not there when the query began."""
+    """Checks topics that did not exist when the query began."""
 
     def __init__(self, options: SourceOptions, reading: Reading) -> None:
         self._options = options

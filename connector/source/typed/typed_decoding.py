@@ -119,7 +119,7 @@ class TypedDecoding:
                 self._look_again(reading)
 
     def _look_again(self, reading: TypedReading) -> None:
-        """Find out what versions the topic has now; what is read of it stays the same."""
+        """Request the topic's present versions; the columns that are read stay the same."""
         name, before = reading.topic, reading.known
         known = known_schemas(self._options.connection, [name], refresh=True)[name]
         if known is None or known.topic_id != before.topic_id:
@@ -139,7 +139,7 @@ class TypedDecoding:
         return TypedReading(name, known, Selection(columns, self._read.where))
 
     def _late(self, name: str, topic_id: UUID | None) -> KnownSchema:
-        """The schema of a topic that came later."""
+        """The schema of a topic that was created after the query began."""
         for refresh in (False, True):
             found = known_schemas(self._options.connection, [name], refresh=refresh)[name]
             if found is not None and topic_id in (None, found.topic_id):

@@ -1,5 +1,4 @@
-"""What a query reads of typed topics: which columns, under which names and types, and which rows.
-Pure.
+"""The columns of typed topics that a query reads, with their names and types, and the rows. Pure.
 
 It is decided once, when the query begins, and kept: a running query goes on with the versions of
 the schemas that it began with. Several topics are read together where the columns that are read are
@@ -28,13 +27,13 @@ class ReadColumn:
     """A column of the rows."""
 
     name: str
-    """As Spark has it."""
+    """The column's name in Spark's rows."""
 
     column: str
-    """The topics' name of it, or one of METADATA_COLUMNS."""
+    """The column's name in the topics, or one of METADATA_COLUMNS."""
 
     type: ColumnType | None
-    """None: it is one of METADATA_COLUMNS."""
+    """None for one of METADATA_COLUMNS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class TypedRead:
 
     where: str | None
     schemas: Mapping[str, KnownSchema]
-    """Of each topic, as it was when the query began."""
+    """The schema of each topic when the query began."""
 
     @property
     def topic_columns(self) -> tuple[ReadColumn, ...]:
@@ -79,9 +78,9 @@ def plan_read(
     where: str | None,
     user_schema: "StructType | None",
 ) -> TypedRead:
-    """What is read of the topics of `schemas`. `chosen`: the option `columns`; `user_schema`: what
-    `.schema(…)` has given. OptionError where they name what there is not, or contradict each other,
-    and where the topics have different columns."""
+    """The columns and rows to read of the topics of `schemas`. `chosen`: the option `columns`;
+    `user_schema`: the argument of `.schema(…)`. OptionError where they name a missing column or
+    contradict each other, and where the topics have different columns."""
     topics = sorted(schemas)
     first = schemas[topics[0]].schema.latest
     if user_schema is not None and chosen is not None:
@@ -191,7 +190,7 @@ def _check_same_names(schema: Sequence[str], chosen: Sequence[str]) -> None:
 
 def _parsed(where: str, topic: str, version: SchemaVersion) -> tuple[Comparison, ...]:
     try:
-        # Spark reads a time without a zone in the session's, which no source in Python is told.
+        # Spark reads a time without a zone in the session's, which sources in Python don't get.
         return parse_where(where, version, needs_zone=True)
     except ConfigError as error:
         raise OptionError("BAD_OPTION", f"'where', for the topic '{topic}': {error}") from None

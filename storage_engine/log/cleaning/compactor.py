@@ -157,12 +157,12 @@ class OpenedBatches(Protocol):
 
     @property
     def unreadable(self) -> Mapping[int, str]:
-        """By their numbers, why batches can only stay as they are."""
+        """The reasons why batches have to stay unchanged, by the batches' numbers."""
         ...
 
     @property
     def has_key(self) -> Mask:
-        """Ask for it after `key_arrays`."""
+        """Whether each row has a key; to be read after `key_arrays`."""
         ...
 
     @property

@@ -49,7 +49,7 @@ def one_after_another(works: Sequence[Callable[[], None]]) -> list[Exception | N
 
 
 class LogClosing:
-    """Used once, by one stop."""
+    """The closing of all logs at a stop. Used once."""
 
     def __init__(self, open_logs: OpenLogs, run_flushes: RunFlushes) -> None:
         self._open_logs = open_logs
@@ -67,7 +67,7 @@ class LogClosing:
         return self._failed
 
     def _usable(self) -> Iterator[PartitionLog]:
-        """Those whose log dir has not failed; the others are closed."""
+        """Yield the logs whose log dir has not failed; close the others."""
         for topic_partition, log in self._open_logs.logs.items():
             if self._open_logs.dir_of[topic_partition].failed:
                 log.close_without_flush()
@@ -75,7 +75,7 @@ class LogClosing:
                 yield log
 
     def _flush(self, logs: Sequence[PartitionLog]) -> None:
-        """The first flush of each; `close` does what is left of a long log."""
+        """Run the first flush of each log, then close it, which flushes the rest of a long one."""
         jobs: list[tuple[PartitionLog, FlushJob]] = []
         for log in logs:
             if log.flush_state.is_behind:

@@ -27,7 +27,7 @@ HEADS_MAX_BYTES = 256 << 10
 columns take longer."""
 
 HEAD_READ_BYTES = 4 << 10
-"""Read at once of each batch: header and directory of some sixty columns."""
+"""The bytes of each batch read at once: header and directory of some sixty columns."""
 
 _DIRECTORY_BYTES = struct.Struct(">4xi")
 
@@ -88,7 +88,7 @@ class _Heads:
 
     def _has_directory(self, position: int, header: BatchHeader) -> bool:
         """Read the rest of the head, where the directory is long; False when it is not in the page
-        cache. What the directory says is checked by who reads it."""
+        cache. The directory's content is checked by its reader."""
         if header.size_in_bytes < HEADER_BYTES + HEAD_BYTES:
             return True
         (directory_bytes,) = _DIRECTORY_BYTES.unpack_from(self._head, HEADER_BYTES)

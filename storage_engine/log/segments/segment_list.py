@@ -24,7 +24,7 @@ from storage_engine.log.segments.transaction_index import TransactionIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFolder:
-    """Replaced as a whole when the settings change or the folder is renamed."""
+    """A log's folder and settings, replaced as a whole when either changes."""
 
     disk: Disk
     pool: OpenFiles
@@ -82,7 +82,7 @@ class SegmentList:
         self._synced_name_changes = 0
         self._deleted: tuple[tuple[int, LogSegment, list[Path]], ...] = ()
         self._deletions = 0
-        """The number that tells the next deleted segment from others of its base offset."""
+        """The number that distinguishes the next deleted segment from others of its base offset."""
         self._moved: tuple[Path, ...] = ()
         """The files of segments that are about to be replaced."""
         self.is_cut_short = False

@@ -49,7 +49,7 @@ class TimestampedOffset(NamedTuple):
 
 
 Searching = Generator[Callable[[], "RecordTimes"] | None, "RecordTimes", Found]
-"""What is sent is the result of the function that was yielded."""
+"""Yields None or a function, and is sent the function's result."""
 
 Search = Searching[TimestampedOffset | None]
 

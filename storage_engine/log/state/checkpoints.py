@@ -127,7 +127,7 @@ def read_epochs(disk: Disk, path: Path) -> list[EpochStart]:
 
 
 def write_epochs(disk: Disk, path: Path, entries: tuple[EpochStart, ...]) -> None:
-    """Replaces the file. A crash of the machine may lose it; the log's batches hold the same."""
+    """Replaces the file. A crash of the machine may lose it; the log's batches have the epochs."""
     _write_lines(disk, path, [f"{epoch} {start}" for epoch, start in entries], sync=False)
 
 

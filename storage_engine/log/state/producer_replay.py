@@ -215,19 +215,19 @@ def _marker_at(segment: LogSegment, position: int, header: BatchHeader) -> Trans
 
 
 TAIL_BATCHES_MAX = 4096
-"""The most batches of a dropped end that are looked at, some 4 us each."""
+"""The most batches of a dropped end that are read, some 4 us each."""
 
 FIRST_WINDOW = 1024
-"""The offsets before the cut that are looked at first, and four times as many each time after."""
+"""The offsets before the cut that are read first, and four times as many each time after."""
 
 PART_LOOKED_AT = 4
-"""One in so many of the segment's offsets may be looked at: a replay looks at all of them."""
+"""At most one in so many of the segment's offsets is read: a replay reads all of them."""
 
 
 def producers_of_tail(segment: LogSegment, offset: int) -> set[int] | None:
     """Return the ids of the producers with batches that end at or after `offset` in the log's last
-    segment; None where only a replay tells what their end leaves: it begins before that segment, is
-    long or damaged, or has batches of a transaction."""
+    segment; None where only a replay shows the state without them: the end begins before that
+    segment, is long or damaged, or has batches of a transaction."""
     if offset <= segment.base_offset:
         return None
     ids: set[int] = set()
@@ -247,7 +247,7 @@ def producers_of_tail(segment: LogSegment, offset: int) -> set[int] | None:
 
 def take_back(states: ProducerStates, segment: LogSegment, ids: Collection[int]) -> bool:
     """Bring the producers with these ids to the end of the log's last segment, which was cut since.
-    Return False, and change nothing, where a look at a part of the segment does not tell enough."""
+    Return False, and change nothing, where reading a part of the segment is not sufficient."""
     known: list[ProducerEntry] = []
     begun: list[int] = []
     left: set[int] = set()
@@ -319,7 +319,7 @@ def _entries_since(
     batches: dict[int, list[SequencedBatch]] = {producer_id: [] for producer_id in ids}
     epochs: dict[int, int] = {}
     whole: set[int] = set()
-    """Those with a change of epoch in the window: it drops what came before."""
+    """The producers whose epoch changes in the window, which drops their earlier batches."""
     try:
         found = segment.find(start) if segment.next_offset > start else None
         for _, header in segment.scan(found[0]) if found is not None else ():
@@ -357,8 +357,8 @@ def _entries_since(
 def find_aborted(
     snapshots: ProducerSnapshots, segments: SegmentList, start_offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """Return those with data in [start_offset, end_offset), by ascending marker. LogStorageError
-    when the disk fails.
+    """Return aborted transactions with data in [start_offset, end_offset), by ascending marker.
+    LogStorageError when the disk fails.
 
     Their markers may lie in any later segment, so the indexes of these are searched until an entry
     proves that there can't be more.

@@ -203,8 +203,8 @@ class ProducerSnapshots:
         return None
 
     def remove_above(self, offset: int) -> None:
-        """Removes those after the end that a truncation leaves; and after the recovery point of a
-        log whose last stop was unclean, since a crash of the machine may have brought back one of
+        """Removes snapshots above `offset`: the end that a truncation leaves, or after an unclean
+        stop the recovery point, since a crash of the machine may have brought back a snapshot of
         records that were truncated."""
         for later in [kept for kept in self._offsets if kept > offset]:
             self._remove(later)

@@ -171,7 +171,7 @@ _REMEDIES = {
         "check the clocks"
     ),
 }
-"""By the alert."""
+"""The remedy for each alert."""
 
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _WRONG_HOST, _WRONG_ADDRESS = 62, 64
@@ -179,7 +179,7 @@ _UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21, 27)
 
 
 def _distrust(error: ssl.SSLCertVerificationError) -> str:
-    """What is wrong with the broker's certificate, and what to do."""
+    """The fault of the broker's certificate in words, with a remedy."""
     text = f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
     if error.verify_code in (_WRONG_HOST, _WRONG_ADDRESS):
         return (

@@ -102,7 +102,7 @@ class AlertingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """As the library's, of which the loops ask for each connection."""
+        """Overrides the method that the loops call for each connection."""
         made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
         assert isinstance(made, AlertingHandshake)
         made.attend(incoming, outgoing, on_refused.get())
@@ -130,7 +130,7 @@ _KEY = "ssl.cipher.suites"
 
 class CipherSuites(NamedTuple):
     tls_1_2: str
-    """As OpenSSL takes them; empty when there is none."""
+    """The suites of TLS 1.2 in OpenSSL's form; empty: none."""
     has_tls_1_3: bool
 
 
@@ -171,7 +171,7 @@ CLIENT_AUTH = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
-"""`ssl.client.auth`."""
+"""The values of `ssl.client.auth`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ def server_context(
     options: TlsOptions,
     client_auth: str = "none",
 ) -> ssl.SSLContext:
-    """What a listener answers with. ConfigError when something is missing."""
+    """The context of a listener's connections. ConfigError when a store is missing."""
     if key_store is None:
         raise ConfigError(
             "the listener has no certificate: set ssl.keystore.location, or"
@@ -216,8 +216,8 @@ def client_context(
     *,
     checks_host_name: bool,
 ) -> ssl.SSLContext:
-    """What connections to others are made with. Without a trust store the authorities of the system
-    are believed."""
+    """The context of connections to others. Without a trust store the authorities of the system are
+    trusted."""
     context = _restricted(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), options)
     context.check_hostname = checks_host_name
     if key_store is not None:
@@ -230,7 +230,7 @@ def client_context(
 
 
 def _restricted(context: ssl.SSLContext, options: TlsOptions) -> ssl.SSLContext:
-    """To the versions and suites that are wanted."""
+    """Restrict a context to the versions and suites of `options`."""
     versions = [_VERSIONS[name] for name in options.protocols]
     if not options.suites.has_tls_1_3:
         versions = [each for each in versions if each is not ssl.TLSVersion.TLSv1_3]
@@ -299,13 +299,13 @@ def zookeeper_context(tls: ZooKeeperTls) -> ssl.SSLContext:
         # There is one password towards ZooKeeper, of the file and of the key in it.
         text = str(failure).replace("ssl.key.password", "ssl.keystore.password")
         raise ConfigError(_NAMES.sub(f"{PREFIX}ssl.", text)) from None
-    # As in Java, what is in the trust store is trusted, whoever has signed it.
+    # As in Java, certificates in the trust store are trusted, whatever their issuer.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 
 SUBJECT_MAX_CHARACTERS = 4096
-"""The longest subject that is looked at: mapping rules are regular expressions."""
+"""The longest subject that is matched: mapping rules are regular expressions."""
 
 _SHORT_NAMES = {
     "2.5.4.3": "CN",
@@ -360,7 +360,7 @@ def _value_of(name: bytes) -> bytes:
 
 
 def _content(der: bytes) -> tuple[bytes, bytes]:
-    """What the first element of `der` holds, and what follows it."""
+    """The content of the first element of `der`, and the bytes after the element."""
     size, start = der[1], 2
     if size & 0x80:
         start += size & 0x7F
@@ -370,7 +370,7 @@ def _content(der: bytes) -> tuple[bytes, bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsProfile:
-    """Two that are equal make the same connections."""
+    """The stores and settings of a listener's TLS; equal profiles make the same connections."""
 
     key_store: KeyStore
     trust_store: TrustStore | None = None
@@ -378,15 +378,15 @@ class TlsProfile:
     client_auth: str = "none"
     """`ssl.client.auth`."""
     checks_host_name: bool = True
-    """Whether those that connect to others check their names."""
+    """Whether connections to others check the host name in the certificate."""
     mapping: PrincipalMapping = field(default_factory=PrincipalMapping)
 
     def server_context(self) -> ssl.SSLContext:
-        """ConfigError when something is missing."""
+        """The context of the listener's connections. ConfigError when a store is missing."""
         return server_context(self.key_store, self.trust_store, self.options, self.client_auth)
 
     def client_context(self) -> ssl.SSLContext:
-        """For connections to other brokers, with the listener's own certificate."""
+        """The context of connections to other brokers, with the listener's own certificate."""
         return client_context(
             self.key_store,
             self.trust_store,
@@ -407,13 +407,13 @@ class ListenerTls:
         self.client: ssl.SSLContext = profile.client_context()
 
     def renew(self, profile: TlsProfile) -> None:
-        """ConfigError, and all stays as it was, for a profile that does not work."""
+        """Use another profile. ConfigError, and no change, for one that does not work."""
         server, client = profile.server_context(), profile.client_context()
         self.profile, self.server, self.client = profile, server, client
 
     def principal_of(self, tls: ssl.SSLObject) -> Principal | None:
-        """Who the client is by its certificate: ANONYMOUS without one; None when no rule gives it a
-        name."""
+        """The client's principal by its certificate: ANONYMOUS without one; None when no mapping
+        rule gives it a name."""
         certificate = tls.getpeercert(binary_form=True)
         if certificate is None:
             return ANONYMOUS

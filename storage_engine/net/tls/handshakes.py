@@ -43,7 +43,7 @@ _HEAD_BYTES = 5
 _HANDSHAKE = 22
 """The type of a record that holds a first message."""
 _RECORD_MAX_BYTES = 2**14
-"""Of what a record holds when it is not encrypted."""
+"""The largest content of a record that is not encrypted."""
 
 
 class HelloGate:
@@ -70,7 +70,7 @@ class HelloGate:
         return len(self._waiting) + len(self._ready)
 
     def wait(self, sock: socket.socket) -> None:
-        """Let it in when it has said what it wants."""
+        """Wait for the client's first message, then admit it in its turn."""
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _HEAD_BYTES)
         self._waiting[sock] = self._loop.call_later(
             HANDSHAKE_TIMEOUT_MS / 1000, self._give_up, sock, "it was silent for too long"
@@ -78,14 +78,14 @@ class HelloGate:
         self._loop.add_reader(sock.fileno(), self._look, sock)
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Refuse all clients that wait."""
         for sock in list(self._waiting):
             self._give_up(sock, "the broker stops")
         while self._ready:
             self._refuse(self._ready.popleft(), "the broker stops")
 
     def _look(self, sock: socket.socket) -> None:
-        """There are as many bytes as were waited for, or the client is gone."""
+        """Called when the awaited bytes are there, or the client is gone."""
         try:
             head = sock.recv(_HEAD_BYTES, socket.MSG_PEEK)
             if len(head) < _HEAD_BYTES:
@@ -136,7 +136,7 @@ class HelloGate:
 _REASONS_TOLD = 8
 
 log = ClientLog("storage_engine.net", each=1, most=_REASONS_TOLD)
-"""One line for each reason."""
+"""Logs one line for each reason."""
 
 MakeProtocol = Callable[["Listener"], asyncio.BaseProtocol]
 
@@ -159,9 +159,9 @@ class Handshakes:
         self._protocol = protocol
         self._gates: dict[str, HelloGate] = {}
         self._peers: dict[socket.socket, tuple[str, str]] = {}
-        """By socket the address, and the name of the connection for the log."""
+        """The address, and the connection's name for the log, by socket."""
         self._sockets: dict[asyncio.BaseProtocol, socket.socket] = {}
-        """By the connection that is to come of it."""
+        """The socket of each connection whose handshake is under way."""
         self._per_host: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -185,7 +185,7 @@ class Handshakes:
             self._gate(listener).wait(sock)
 
     def opened(self, connection: asyncio.BaseProtocol) -> None:
-        """Its handshake is over: it is one of the open connections, and counts there."""
+        """Forget a connection whose handshake is over: it counts as an open one now."""
         self._forget(self._sockets[connection])
 
     def close(self) -> None:
@@ -251,7 +251,7 @@ class Handshakes:
         ending: "_Ending",
         error: ssl.SSLError,
     ) -> None:
-        """The loop sends the alert. Until the client has closed it counts as in its handshake."""
+        """Called when the loop sends an alert; until the client closes, its handshake counts on."""
         if sock not in self._peers:
             # The server closes, and it has been given up.
             return
@@ -286,10 +286,10 @@ class Handshakes:
 
 
 class _Ending:
-    """Of a handshake that has failed: the client gets some time to read why, and to close."""
+    """The end of a failed handshake: the client has some time to read the alert and to close."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[None] | None) -> None:
-        """`task` has the connection."""
+        """`task` makes the connection; it is cancelled when the time is over."""
         self._loop = loop
         self._task = task
         self._timer: asyncio.TimerHandle | None = None
@@ -303,7 +303,7 @@ class _Ending:
             self._timer = self._loop.call_later(TLS_SHUTDOWN_TIMEOUT_MS / 1000, self._task.cancel)
 
     def forget(self) -> None:
-        """The handshake is over; what belongs to it would live as long as the connection."""
+        """Drop the task after the handshake; else it would live as long as the connection."""
         self._task = None
         if self._timer is not None:
             self._timer.cancel()

@@ -23,7 +23,7 @@ from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.security_protocol import Secret
 
 if TYPE_CHECKING:
-    # It takes 0.1 s to import, which only those pay that use TLS.
+    # It takes 0.1 s to import, which only users of TLS pay.
     from cryptography.hazmat.primitives.asymmetric.types import (
         CertificatePublicKeyTypes,
         PrivateKeyTypes,
@@ -70,7 +70,7 @@ class TrustStoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStore:
-    """A certificate that proves who we are."""
+    """The certificate that identifies this process, with its key."""
 
     chain_pem: bytes
     """The certificate, then those of the authorities between it and the root."""
@@ -78,10 +78,10 @@ class KeyStore:
     """The key, not encrypted."""
     subject: str
     names: tuple[str, ...]
-    """The host names and addresses that it is for."""
+    """The host names and addresses of the certificate."""
     valid_from: datetime.datetime
     valid_until: datetime.datetime
-    """Both in UTC."""
+    """The end of validity; like `valid_from` in UTC."""
     handshakes_per_turn: int
     """How many times the key signs in one turn of the event loop: a few milliseconds' worth."""
 
@@ -173,7 +173,7 @@ def _read(path: str, where: str) -> bytes:
 
 
 def _type_of(data: bytes, given: str | None, where: str, key: str) -> str:
-    """What the file is, which must be what `given` says."""
+    """The type of the file's content. ConfigError when `given` is another type, or neither fits."""
     if data.startswith(_JKS_MAGIC):
         raise ConfigError(
             f"{where}: it is a JKS store, which is not read: make a PKCS12 one of it with"
@@ -205,7 +205,7 @@ def _of_pem(chain: bytes, key: bytes, password: Secret | None, where: str) -> Ke
     secret = password.reveal().encode() if password and is_encrypted else None
     try:
         # The full check of an RSA key takes 0.1 s, in which a broker that is asked to renew would
-        # do nothing else. Whoever writes this file could do more harm than by a bad key.
+        # do nothing else. A user who can write this file can do more harm than by a bad key.
         loaded = serialization.load_pem_private_key(
             block[0], secret, unsafe_skip_rsa_key_validation=True
         )
@@ -301,7 +301,7 @@ def _bytes_of(key: "PublicKeyTypes | CertificatePublicKeyTypes") -> bytes:
 
 
 def _handshakes_per_turn(key: "PrivateKeyTypes") -> int:
-    """A key of 2048 bits signs in 1 ms, one of 4096 in 6; on a curve it takes a tenth."""
+    """An RSA key of 2048 bits signs in 1 ms, one of 4096 in 6; an elliptic curve's in a tenth."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
     if not isinstance(key, RSAPrivateKey):

@@ -50,7 +50,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalizedFeature:
-    """The same; the maximum comes first on the wire."""
+    """The finalized levels of one feature; the maximum comes first on the wire."""
 
     name: str = string()
     max_version: int = int16()

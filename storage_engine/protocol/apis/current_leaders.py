@@ -1,4 +1,4 @@
-"""Where a partition is led now, in the answers of Fetch and Produce that refuse to serve it.
+"""The current leader of a partition, in answers of Fetch and Produce that refuse to serve it.
 
     of a partition   tag 1 (Fetch), 0 (Produce)   leader id int32, leader epoch int32, tags
     of the answer    tag 0                        array of (id int32, host, port int32, rack, tags)
@@ -59,7 +59,7 @@ def encode_nodes(nodes: Sequence[LeaderNode]) -> bytes:
 
 
 def decode_nodes(tags: Mapping[int, memoryview]) -> Sequence[LeaderNode]:
-    """Decode what the tagged fields of a whole answer say."""
+    """Decode the leaders' addresses in the tagged fields of a whole answer."""
     tag = tags.get(_NODES_TAG)
     if tag is None:
         return ()

@@ -17,20 +17,20 @@ MAX_TOPICS = 100
 
 @dataclass(slots=True, kw_only=True)
 class DescribeSchemasRequest:
-    """Names at most MAX_TOPICS."""
+    """Names at most MAX_TOPICS topics."""
 
     topics: Sequence[str] = names()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedSchema:
-    """What is known of one topic."""
+    """The schema of one topic, or the error that prevents reading it."""
 
     topic: str = name()
     error_code: int = int16()
     error_message: str | None = nullable_string(default=None)
     topic_id: UUID = uuid()
-    """Of the topic whose schema this is: another of its name has another one."""
+    """The id of the topic with this schema: another topic of the name has another id."""
     schema: str | None = nullable_string(default=None)
 
 

@@ -24,13 +24,13 @@ from storage_engine.protocol.apis.struct_codec import api
 from storage_engine.protocol.apis.wire import Reader, Writer
 
 MOST_ROWS = 1_000
-"""Queries of one answer."""
+"""The most queries of one answer."""
 MOST_MEMBERS = 100
-"""Members of one query that are listed; the others are counted."""
+"""The most members of one query that are listed; the others are counted."""
 MOST_PARTITIONS = 100
-"""Partitions of one member that are listed."""
+"""The most partitions of one member that are listed."""
 MOST_NAMES = 1_000
-"""Sinks, and producer ids, of one request."""
+"""The most sinks, and the most producer ids, of one request."""
 
 UNKNOWN_IDLE = -1
 NEVER = -1
@@ -42,7 +42,7 @@ class DescribeSinksRequest:
     """Names at most MOST_NAMES of each."""
 
     sinks: Sequence[str] = names()
-    """Empty: all."""
+    """The sink ids; empty: all."""
     producers: Sequence[int] = int64s()
     """Only queries with one of these open members; empty: all."""
     most: int = int32(default=MOST_ROWS)
@@ -73,10 +73,10 @@ class OpenMember:
     batch: int = int64()
     timeout_ms: int = int32()
     idle_ms: int = int64(default=UNKNOWN_IDLE)
-    """Since the last request of any attempt of its micro-batch."""
+    """The ms since the last request of any attempt of its micro-batch."""
     aborting: bool = boolean()
     partitions: Sequence[TopicPartition] = custom(_read_partitions, _write_partitions, 1, list)
-    """The first MOST_PARTITIONS."""
+    """The first MOST_PARTITIONS partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +93,17 @@ class SinkQuery:
     """Source partitions whose offsets it keeps."""
     members_total: int = int32()
     members: Sequence[OpenMember] = structs(OpenMember)
-    """The first MOST_MEMBERS."""
+    """The first MOST_MEMBERS members."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribeSinksResponse:
-    """By sink and query."""
+    """The queries, ordered by sink and query."""
 
     error_code: int = int16()
     error_message: str | None = nullable_string(default=None)
     more: bool = boolean()
-    """There are more than were asked for."""
+    """True when more queries match than the answer has."""
     queries: Sequence[SinkQuery] = structs(SinkQuery)
 
 

@@ -63,7 +63,7 @@ REPLICA_STATE_TAG = 1
 _WAS_DAMAGED_TAG = 10_000
 """The tag of a partition's field, far from the numbers that Kafka will ever use."""
 WANT_ITEM_BYTES = 16
-"""So many bytes of what a client wants of typed batches count as an item of the request."""
+"""The bytes of a partition's TypedWant that count as one item of the request."""
 _DIVERGING_EPOCH_TAG = 0
 _CURRENT_LEADER_TAG = 1
 
@@ -109,7 +109,7 @@ class FetchRequest(NamedTuple):
     A broker in controlled shutdown sends -2 less its number."""
 
     def of(self, partitions: Sequence[FetchPartition]) -> "FetchRequest":
-        """The same of other partitions, as `_replace` makes it, in half of the time."""
+        """Return the request with other partitions, as `_replace` does, in half of the time."""
         return FetchRequest._make((*self[:3], partitions, *self[4:]))
 
 
@@ -131,7 +131,7 @@ class FetchPartitionResponse(NamedTuple):
     diverging_epoch: tuple[int, int] | None = None
     """The (epoch, end offset) where the follower's log diverges from the leader's."""
     current_leader: CurrentLeader | None = None
-    """Who leads it now, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
+    """The partition's current leader, with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
 
 
 class FetchResponse(NamedTuple):
@@ -153,7 +153,7 @@ _HEAD_V15 = struct.Struct(">iiibii")
 # replica id, replica epoch
 _REPLICA_STATE = struct.Struct(">iq")
 _REPLICA_STATE_HEAD = bytes([1, REPLICA_STATE_TAG, _REPLICA_STATE.size + 1])
-"""Of the only tagged field, which ends with no tagged fields of its own."""
+"""Count, tag and size of the only tagged field, whose value ends with no tagged fields."""
 
 # partition, [leader epoch], offset, [last fetched epoch], [log start], max bytes
 _REQUEST_V4 = struct.Struct(">iqi")

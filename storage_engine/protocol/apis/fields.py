@@ -41,7 +41,7 @@ class Kind(NamedTuple, Generic[Value]):
 
 
 AnyKind = Kind[Any]
-"""That of a value of which only a version of its message is known."""
+"""A kind whose type of value follows only from the field and the version of its message."""
 
 
 class Wire(NamedTuple):
@@ -71,7 +71,7 @@ def _array(
 def _nullable_array(
     kind: str | type, first: int, last: int, null_from: int, is_null: bool
 ) -> list[Value] | None:
-    """`is_null`: by default, instead of empty."""
+    """`is_null`: whether the default is null instead of empty."""
     if is_null:
         return _value(None, Wire(kind, first, last, None, null_from, is_array=True))
     return _array(kind, first, last, None, null_from)
@@ -115,7 +115,7 @@ def name() -> str:
 
 
 def nullable_name(first: int = 0, *, null_from: int = 0) -> str | None:
-    """Null by default. Before `null_from` it is written as an empty one."""
+    """A name that is null by default, which is written as an empty one before `null_from`."""
     return _value(None, Wire("name", first, NEWEST, None, null_from))
 
 
@@ -126,7 +126,7 @@ def nullable_string(
 
 
 def binary(first: int = 0, last: int = NEWEST) -> bytes:
-    """It is not shown by `repr`: some are secrets."""
+    """Bytes, which `repr` does not show: some are secrets."""
     return field(default=b"", repr=False, metadata={WIRE: Wire("bytes", first, last)})
 
 

@@ -35,7 +35,7 @@ class JoinBatchRequest:
     run: UUID | None = uuid_or_none()
     """The run of the streaming query."""
     claim: ClaimedBy | None = claim()
-    """Of a named batch write that is a part of a streaming query."""
+    """The claim of a named batch write that is a part of a streaming query; None for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

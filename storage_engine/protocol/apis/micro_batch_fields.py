@@ -1,4 +1,4 @@
-"""Fields that the requests for micro-batches share: members, origins, who has committed a batch,
+"""Fields that the requests for micro-batches share: members, origins, the committer of a batch,
 and an answer that is an error code alone.
 
     members    array of (producer_id int64, epoch int16)
@@ -40,7 +40,7 @@ class BatchResponse:
 
 @dataclass(frozen=True, slots=True)
 class CommittedBy:
-    """Who has committed a batch, as far as the coordinator still knows."""
+    """The write that committed a batch, as far as the coordinator still knows it."""
 
     owner: str = ""
     run: UUID | None = None

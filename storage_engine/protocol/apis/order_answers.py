@@ -1,4 +1,4 @@
-"""What the controller's orders to brokers have in common, and the answers to those about
+"""The common fields of the controller's orders to brokers, and the answers to orders about
 partitions: LeaderAndIsr, StopReplica, UpdateMetadata."""
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class OrderInParts(ControllerOrder):
     """An order that may be too long for one request."""
 
     full: bool = boolean()
-    """It is about all partitions."""
+    """True when the order is about all partitions."""
     part: int = int32()
     """The number, from 0 on, of the part of a full order."""
     goes_on: bool = boolean()

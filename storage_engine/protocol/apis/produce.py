@@ -76,9 +76,9 @@ class ProducePartitionResponse(NamedTuple):
     log_start_offset: int = -1
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str | None]] = ()
-    """The records for which the batch was refused: the place of each in it, and why."""
+    """The records for which the batch was refused: the index of each in the batch, and why."""
     current_leader: CurrentLeader | None = None
-    """Who leads it now, with NOT_LEADER_OR_FOLLOWER."""
+    """The partition's current leader, with NOT_LEADER_OR_FOLLOWER."""
 
 
 class ProduceResponse(NamedTuple):

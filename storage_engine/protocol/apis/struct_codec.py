@@ -31,11 +31,11 @@ from storage_engine.protocol.apis.wire import (
 Record = TypeVar("Record")
 
 _layouts: dict[type, dict[str, Field[Any]]] = {}
-"""The fields of classes that say nothing of the wire themselves."""
+"""The wire fields of classes that don't declare them by their defaults."""
 
 
 def lay_out(record_class: type, **wire_fields: Any) -> None:
-    """Say how a class looks on the wire: its fields in their order."""
+    """Declare the wire form of a class: its fields in their order."""
     _layouts[record_class] = wire_fields
 
 

@@ -109,7 +109,7 @@ class SharedPartitions(Sequence[UpdateMetadataPartition]):
     def __init__(
         self, count: int, make: Callable[[int, int], list[UpdateMetadataPartition]]
     ) -> None:
-        """`make(start, end)` makes those of a range; it is called when they are looked at, since
+        """`make(start, end)` makes the partitions of a range, and is called when they are read:
         most requests only need the bytes."""
         self._count = count
         self._make = make

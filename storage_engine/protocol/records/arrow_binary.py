@@ -15,13 +15,13 @@ from storage_engine.protocol.records.arrow_kernels import take
 from storage_engine.protocol.records.varints import Ints, Number, VarintColumn, write_column
 
 Offsets = npt.NDArray[np.int32] | Ints
-"""The type is that of the array."""
+"""The offsets of an array, int32 or int64 by its type."""
 
 NULL_LENGTH = -1
 """The length that stands for null in a record."""
 
 LARGEST_ARRAY_BYTES = 0x7FFF_FFFF
-"""Binary arrays have 32-bit offsets."""
+"""The most bytes of a binary array, whose offsets have 32 bits."""
 
 _NO_BYTES = pa.py_buffer(b"")
 

@@ -15,7 +15,7 @@ except ImportError:
     from pyarrow import compute as _compute
 
 compute = _compute
-"""With the options of the kernels."""
+"""The module with the kernels and their options."""
 _WHOLE = compute.RoundTemporalOptions(unit="millisecond")
 
 

@@ -95,13 +95,13 @@ class StoredRun(NamedTuple):
 
     columns: BatchColumns
     offsets: list[int]
-    """The base offset of each, and the one after the last."""
+    """The base offset of each batch, and the offset after the last one."""
     size: int
-    """In bytes. A batch that is cut off at the end does not count."""
+    """The size in bytes, without a batch that is cut off at the end."""
 
     @property
     def transactional(self) -> Sequence[int]:
-        """For each batch whether it belongs to a transaction: not 0."""
+        """A number for each batch, not 0 if it belongs to a transaction."""
         return list(map(and_, self.columns.attributes, repeat(TRANSACTIONAL_BIT)))
 
 

@@ -69,7 +69,7 @@ _SNAPPY_LARGEST_RATIO = 64
 claim."""
 
 _LARGEST_BLOCK_BYTES = (1 << 31) - 1
-"""What an array of Arrow can hold."""
+"""The most bytes that a binary array of Arrow can hold."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)

@@ -49,7 +49,7 @@ class RecordSpans(NamedTuple):
 
 
 class RecordRegions(NamedTuple):
-    """Where the records of each batch lie in one buffer, ascending, and how many there are."""
+    """The places of each batch's records in one buffer, ascending, and the records' numbers."""
 
     starts: Ints
     stops: Ints

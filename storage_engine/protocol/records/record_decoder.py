@@ -102,11 +102,11 @@ Buffer: TypeAlias = BytesLike | pa.Buffer
 """Concatenated batches in log order."""
 
 Log = TypeVar("Log")
-"""What names a log."""
+"""The type by which the caller names a log."""
 
 
 class Decoding(TypedDict, total=False):
-    """How batches are decoded, as `iter_decoded_logs` has it."""
+    """The keyword arguments that `iter_decoded_logs` and its like share."""
 
     include_headers: bool
     include_keys: bool
@@ -174,7 +174,7 @@ class DecodedLogs(NamedTuple, Generic[Log]):
 
     records: DecodedRecords
     rows: list[tuple[Log, int]]
-    """The log of so many rows, one after the other."""
+    """Runs of rows, in order: the log of each, and the number of its rows."""
 
 
 def iter_decoded_logs(
@@ -295,7 +295,7 @@ def _check_batch(batch: memoryview, header: BatchHeader, *, check_crc: bool) -> 
 
 
 def _decode_group(group: _Group[Log], columns: _Columns) -> Iterator[DecodedLogs[Log]]:
-    """Yield no piece or one."""
+    """Yield the group's wanted records as one piece; nothing where it has none."""
     if not group.parts:
         return
     sections = [part.section for part in group.parts]

@@ -94,7 +94,7 @@ class EncodedBatch:
     """A sealed record batch; base offset and leader epoch are 0 until the leader sets them."""
 
     data: memoryview
-    """Writable."""
+    """The bytes of the batch, writable."""
     record_count: int
 
     def __len__(self) -> int:
@@ -160,7 +160,7 @@ def _listed(
 
 
 encode_batches = _listed(iter_encoded)
-"""All at once."""
+"""`iter_encoded` with all batches in a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

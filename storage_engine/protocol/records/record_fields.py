@@ -102,7 +102,7 @@ def _read_lengths(source: Bytes, positions: Ints, stops: Ints, name: str) -> tup
 
 
 def check_offset_deltas(deltas: Ints, last_deltas: Ints, counts: Ints) -> None:
-    """Check that they ascend within each batch, from at least 0 to at most the batch's last.
+    """Check that deltas ascend within each batch, from at least 0 to at most the batch's last.
     `counts`: of the records of each batch. DamagedRecordError."""
     bad = (deltas < 0) | (deltas > last_deltas)
     descends = deltas[1:] <= deltas[:-1]

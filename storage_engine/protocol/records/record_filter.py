@@ -91,13 +91,13 @@ class StoredBatch(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """None when no pass has kept its tombstones yet."""
+        """The delete horizon; None when no pass has kept the batch's tombstones yet."""
         has_horizon = self.header.attributes & DELETE_HORIZON_BIT
         return self.header.base_timestamp if has_horizon else None
 
 
 class BatchRows:
-    """Some batches, whose rows are counted through."""
+    """Some batches, whose rows are numbered across them."""
 
     def __init__(self, batches: Sequence[StoredBatch], counts: Ints) -> None:
         self.batches = batches
@@ -139,7 +139,7 @@ class OpenBatches(BatchRows):
     """Some decompressed batches, with a column per property and a row per record."""
 
     unreadable: Mapping[int, str] = MappingProxyType({})
-    """Leaders refuse what can't be decoded, where it has to be."""
+    """Always empty: leaders refuse batches of records that can't be decoded for compaction."""
 
     def __init__(self, batches: Sequence[StoredBatch]) -> None:
         """All of the batches have records. CorruptRecordError names the offset of a batch whose

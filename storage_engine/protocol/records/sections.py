@@ -95,7 +95,7 @@ class _Cut:
         self._done = 0
         """The number of records in the sections so far."""
         self._last_delta = -1
-        """The offset delta of the last of them."""
+        """The offset delta of the last record in the sections so far."""
         self._waiting: list[BytesLike] = []
         """The beginning of the next section: less than its first record, but for what is added."""
         self._size = 0

@@ -30,7 +30,7 @@ def new_content() -> GroupContent:
 
 
 LONG_MEMBERS = 500
-"""Members of a group's record that is encoded in the background, at 2 µs each."""
+"""The members above which a group's record is encoded in the background, at 2 µs each."""
 
 
 def is_long(entry: GroupEntry) -> bool:
@@ -39,7 +39,7 @@ def is_long(entry: GroupEntry) -> bool:
 
 
 encode_entries = partial(encode_records, encode_key, encode_record)
-"""Entries as batches, in order, each with the number of its entries: see `encode_parts`."""
+"""Encode entries as batches, in order, each with the number of its entries: see `encode_parts`."""
 
 
 def replay(batches: BytesLike, content: GroupContent) -> list[str]:

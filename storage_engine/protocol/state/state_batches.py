@@ -44,7 +44,7 @@ ENTRY_BYTES = 32
 """The most bytes of an entry in a batch besides its key and value."""
 
 _SAME_TIME = b"\0\0"
-"""No attributes, and no difference to the base timestamp."""
+"""The start of a record: no attributes, and no difference to the base timestamp."""
 _NULL = b"\x01"
 _NO_HEADERS = b"\0"
 

@@ -31,7 +31,7 @@ def new_content() -> StateContent:
 
 
 LONG_ITEMS = 5_000
-"""Partitions, ends or origins of a record that is encoded in the background."""
+"""The partitions, or ends and origins, above which a record is encoded in the background."""
 
 
 def is_long(entry: StateEntry) -> bool:
@@ -44,7 +44,7 @@ def is_long(entry: StateEntry) -> bool:
 
 
 encode_entries = partial(encode_records, encode_key, encode_record)
-"""Entries as batches, in order, each with the number of its entries: see `encode_parts`."""
+"""Encode entries as batches, in order, each with the number of its entries: see `encode_parts`."""
 
 
 def replay(batches: BytesLike, content: StateContent) -> list[str]:

@@ -46,7 +46,6 @@ _SINGLE: dict[types.ColumnType, pa.DataType] = {
 
 @lru_cache(maxsize=4096)
 def arrow_type(column_type: types.ColumnType) -> pa.DataType:
-    """Return the pa.DataType."""
     match column_type:
         case types.IntegerColumn(bits):
             return _INTEGERS[bits]

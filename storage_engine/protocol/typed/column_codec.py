@@ -54,7 +54,7 @@ _NAMES = {CODEC_LZ4: "lz4", CODEC_ZSTD: "zstd"}
 
 _SIZE = struct.Struct(">i")
 _PLACES = column_kind(pa.int32())
-"""Of a dictionary's values, one a row."""
+"""The kind of a dictionary's indices: the place of each row's value."""
 
 Bounds = tuple[int, bytes, bytes]
 _NO_BOUNDS: Bounds = (0, b"", b"")
@@ -180,7 +180,7 @@ def _load_dictionary(raw: pa.Buffer, kind: ColumnKind, max_bytes: int) -> pa.Arr
 
 
 def _check_expansion(values: pa.Array, indices: pa.Array, max_bytes: int) -> None:
-    """A few values that are long and stand for many rows must not fill the memory."""
+    """CorruptRecordError where few long values, which stand for many rows, exceed `max_bytes`."""
     if not len(values) or values.nbytes * len(indices) <= max_bytes:
         # None is longer than all together.
         return

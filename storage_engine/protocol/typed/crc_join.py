@@ -17,7 +17,7 @@ from crc32c import crc32c
 
 _BITS = 32
 _FEW_BYTES = 4096
-"""So many zeros are gone through in the time of half a table."""
+"""The size up to which a part is joined by a CRC over zeros, in half the time of a table."""
 
 ShiftTable = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]
 
@@ -73,7 +73,7 @@ def _shift_table(place: int, digit: int) -> ShiftTable:
 
 @cache
 def _power(bit: int) -> list[int]:
-    """Return what becomes of each single bit of a remainder over 2^bit bytes."""
+    """Return each single bit of a remainder, shifted over 2^bit bytes."""
     if bit:
         half = _power(bit - 1)
         return _product(half, half)

@@ -1,5 +1,5 @@
-"""Says which part of a damaged typed batch is damaged: header, directory or column. For messages
-only: whether a batch is damaged at all is told by its own CRC.
+"""Finds the damaged part of a typed batch: header, directory or column. For messages only: whether
+a batch is damaged at all follows from its own CRC.
 
 It needs neither Arrow nor the schema, and trusts nothing.
 """

@@ -1,4 +1,4 @@
-"""The directory of a typed batch: which columns it has, where they lie, what is known of each.
+"""The directory of a typed batch: its columns, their places and their statistics.
 
 A typed batch is a record batch whose attributes have TYPED_BIT. Its records section begins with the
 directory; the columns follow one another behind it, in the directory's order, without gaps. Nothing
@@ -61,7 +61,7 @@ TIMESTAMPS = -2
 HEADERS = -3
 """The column of record headers, list<struct<key: string, value: binary>>."""
 TOMBSTONES = -4
-"""The column of booleans that are true where a row only says that its key is gone."""
+"""The column of booleans that are true where a row only marks its key as deleted."""
 SYSTEM_COLUMNS = (TIMESTAMPS, HEADERS, TOMBSTONES, OFFSETS)
 
 PLAIN = 0
@@ -106,16 +106,16 @@ assert ENTRY_BYTES == _OUTLINE.size == 29
 
 
 class ColumnEntry(NamedTuple):
-    """What the directory says of a column."""
+    """The directory's entry of a column."""
 
     column_id: int
     place: int
-    """Of its first byte, counted from the end of the directory."""
+    """The position of the column's first byte, counted from the end of the directory."""
     stored_bytes: int
     raw_bytes: int
-    """After decompression."""
+    """The size after decompression."""
     crc: int
-    """Of the stored bytes."""
+    """The CRC-32C of the stored bytes."""
     null_count: int
     codec: int
     encoding: int
@@ -125,20 +125,20 @@ class ColumnEntry(NamedTuple):
 
 
 Place = tuple[int, int, int, int]
-"""Where a column lies, and its CRC: place, stored bytes, CRC, and where its entry begins in the
-directory. A plain tuple, since there are many."""
+"""A column's position, stored bytes and CRC, and the position of its entry in the directory. A
+plain tuple, since there are many."""
 
 
 class Directory(NamedTuple):
-    """What a typed batch says of itself. Entries are read where somebody asks for them: a
-    projection needs only where the columns lie."""
+    """The directory of a typed batch. Entries are read when they are asked for: a projection needs
+    only the columns' places."""
 
     schema_version: int
     rows: int
     data: bytes
-    """The directory."""
+    """The directory's bytes."""
     places: dict[int, Place]
-    """By column id, in the directory's order."""
+    """The place of each column by its id, in the directory's order."""
 
     @property
     def topic_id(self) -> UUID:
@@ -287,9 +287,9 @@ def seal_directory(buffer: bytearray | memoryview, position: int, size: int) -> 
 def statistics_of(
     entry: ColumnEntry | None, column_type: types.ColumnType, rows: int
 ) -> ColumnStatistics | None:
-    """Return what is known of a column's values; None, as nothing is, when the bounds that its
-    producer gave don't fit its type. `entry` None stands for a column that the batch leaves out,
-    because all of it is null."""
+    """Return the statistics of a column's values; None, as for unknown ones, when the producer's
+    bounds don't fit the type. `entry` None stands for a column that the batch leaves out, because
+    all of it is null."""
     if entry is None:
         return ColumnStatistics(rows=rows, null_count=rows)
     minimum: Literal | None = None

@@ -53,7 +53,7 @@ _KINDS = {kind: bytes((kind,)) for kind in (WHOLE, PROJECTED, SKIPPED)}
 KIND_CRCS = {kind: crc32c(byte) for kind, byte in _KINDS.items()}
 
 NO_ORIGIN = (bytes(16), 0)
-"""That of a batch with records in place of columns."""
+"""The origin of a batch with records in place of columns."""
 
 
 class TypedFrame(NamedTuple):
@@ -65,7 +65,7 @@ class TypedFrame(NamedTuple):
     base_offset: int
     next_offset: int
     leader_epoch: int
-    """Of the last batch."""
+    """The leader epoch of the last batch in the frame."""
     max_timestamp: int
     header: BatchHeader | None
     """None in a run of skipped batches."""
@@ -109,9 +109,9 @@ def last_frame(view: memoryview) -> tuple[int, TypedFrame] | None:
 
 
 def origin_of(frame: memoryview) -> tuple[bytes, int] | None:
-    """Return the id of the topic and the version of the schema that the rows of a frame are of, by
-    a look at where its directory says so. None without rows, and where decoding will find damage;
-    NO_ORIGIN for a batch without columns."""
+    """Return the topic id and the schema version of a frame's rows, read from its directory alone.
+    None without rows, and where decoding will find damage; NO_ORIGIN for a batch without
+    columns."""
     kind = frame[KIND_AT]
     if kind == WHOLE:
         return batch_origin(frame[WHOLE_HEAD.size :])
@@ -124,7 +124,7 @@ def origin_of(frame: memoryview) -> tuple[bytes, int] | None:
 
 
 def batch_origin(batch: memoryview) -> tuple[bytes, int] | None:
-    """Return the same of a whole batch."""
+    """Return the origin of a whole batch, as `origin_of` does."""
     if len(batch) < HEADER_BYTES:
         return None
     return _origin(read_header(batch), batch, HEADER_BYTES)
@@ -142,7 +142,7 @@ def _origin(header: BatchHeader, data: memoryview, directory_at: int) -> tuple[b
 def iter_frames(data: BytesLike) -> Iterator[TypedFrame]:
     """Yield the frames of a projected answer; CorruptRecordError when one is damaged.
 
-    Directory, columns and the batch's CRC are left to who decodes them.
+    Directory, columns and the batch's CRC are checked by the decoder.
     """
     view = memoryview(data).cast("B")
     next_offset = -1

@@ -204,7 +204,7 @@ class _Rows:
             raise RowsDoNotFitError(f"record {row} has a key that is not UTF-8", row=row) from None
 
     def _check_keys(self, arrays: dict[int, pa.Array]) -> None:
-        """Keys say the same as the key columns, or nothing."""
+        """RowsDoNotFitError for a key that is neither null nor that of its key columns."""
         keys = self._keys
         if keys.null_count == len(keys):
             return

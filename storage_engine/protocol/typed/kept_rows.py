@@ -198,17 +198,17 @@ class OpenTypedBatches(BatchRows):
     """Some typed batches, with a column per property and a row per record, as `OpenBatches` has
     them.
 
-    Leaders don't look into columns. A producer may have written what nobody can decode, or what
-    becomes too much: such a batch stays as it is, its rows have no key, and `unreadable` tells why.
+    Leaders don't check the content of columns. A producer may have written a batch that can't be
+    decoded or becomes too large: it stays unchanged, its rows have no key, `unreadable` has why.
     """
 
     def __init__(self, batches: Sequence[StoredBatch], schema: TopicSchema) -> None:
-        """All of the batches have rows. UnknownSchemaVersionError as for one."""
+        """All of the batches have rows. UnknownSchemaVersionError as of `OpenTypedBatch`."""
         super().__init__(
             batches, np.array([batch.header.records_count for batch in batches], np.int64)
         )
         self.unreadable: dict[int, str] = {}
-        """The reason by the number of the batch; found out by and by."""
+        """The reason by the number of the batch; filled in as batches are opened."""
         self._opened: list[OpenTypedBatch | None] = []
         deltas, tombstones = [], []
         for number, batch in enumerate(batches):
@@ -253,7 +253,7 @@ class OpenTypedBatches(BatchRows):
 
     @property
     def has_key(self) -> Mask:
-        """Known once all `key_arrays` are."""
+        """True for each row with a key; known once all `key_arrays` are read."""
         readable = [number not in self.unreadable for number in range(len(self.batches))]
         found: Mask = self.per_record(np.array(readable) & self._has_key)
         return found
@@ -312,7 +312,7 @@ class TypedTarget(NamedTuple):
 
     topic_id: UUID
     schema: TopicSchema
-    """The source's, as far as the target has the same versions."""
+    """The source's schema, as far as the target has the same versions."""
 
 
 def copied_rows(

@@ -1,4 +1,4 @@
-"""Answers with some columns of typed batches: what a fetch asks for, and the frames it gets.
+"""Answers with some columns of typed batches: the fields of a fetch, and the frames of its answer.
 
 The broker's half slices stored bytes: nothing is decompressed, no column is looked into. Batches in
 which no row can match the filter are skipped by their columns' minimum and maximum.
@@ -61,12 +61,12 @@ WANT_FRAMES = 1
 
 @dataclass(frozen=True, slots=True)
 class TypedWant:
-    """What a reader that knows typed batches wants of a partition."""
+    """The form in which a reader that knows typed batches fetches a partition."""
 
     mode: int
     """WANT_STORED: the batches as they are; WANT_FRAMES: some columns of those that may match."""
     column_ids: tuple[int, ...] = ()
-    """Of the schema; columns of the system come in any case."""
+    """The ids of columns of the schema; columns of the system come in any case."""
     comparisons: tuple[Comparison, ...] = ()
 
 
@@ -119,7 +119,7 @@ class ProjectedPieces(Generic[PieceT]):
 
     pieces: Sequence[bytes | PieceT]
     size: int
-    """In bytes, of all pieces."""
+    """The size of all pieces in bytes."""
     end_offset: int
     """The offset after the last batch that the frames speak of; -1 without frames."""
 
@@ -136,7 +136,7 @@ class StoredBatches(Protocol[PieceT]):
         ...
 
     def piece(self, start: int, end: int) -> PieceT:
-        """Return what stands for these bytes in an answer."""
+        """Return the piece of an answer with these bytes."""
         ...
 
 
@@ -198,8 +198,8 @@ def _add(
 def may_have_rows(
     directory: Directory, comparisons: Sequence[Comparison], schema: TopicSchema
 ) -> bool:
-    """Return False when no row of the batch can meet all comparisons. Of a version that `schema`
-    does not have yet nothing is known."""
+    """Return False when no row of the batch can meet all comparisons. True for a version that
+    `schema` does not have yet."""
     if directory.schema_version > schema.latest.version:
         return True
     version = schema.version(directory.schema_version)

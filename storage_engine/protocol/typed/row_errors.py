@@ -1,10 +1,10 @@
-"""What is wrong with rows that are to become a batch: which row, which column, which value."""
+"""The error for rows that can't become a batch, with the row, the column and the value."""
 
 from storage_engine.core.errors import InvalidRecordError
 from storage_engine.core.printable import printable
 
 SHOWN_CHARACTERS = 80
-"""A longer value is shortened in an error."""
+"""The most characters of a value that an error shows."""
 
 
 class RowsDoNotFitError(InvalidRecordError):

@@ -59,7 +59,7 @@ class StoredRows:
         self._check_columns = check_columns
         self._room = max_bytes
         self.bytes = 0
-        """Of the columns loaded so far."""
+        """The size of the columns loaded so far, decompressed."""
 
     @classmethod
     def of_batch(
@@ -155,7 +155,7 @@ class StoredRows:
     def _numbers(
         self, column_id: int, kind: ColumnKind, raw_bytes: int, crc: int
     ) -> PlainNumbers | None:
-        """Return PlainNumbers; None where `_load` has to look."""
+        """Return PlainNumbers; None where only `_load` can read the column."""
         block = self._block(column_id, raw_bytes, crc)
         numbers = find_numbers(block, kind.width, self.directory.rows)
         if numbers is None:
@@ -236,7 +236,7 @@ class StoredRows:
         return bits(array)
 
     def _load(self, column_id: int, kind: ColumnKind, *, in_place: bool = False) -> pa.Array | None:
-        """`kind` and `in_place` are those of `load_column`."""
+        """Return a column's array; `kind` and `in_place` as in `load_column`."""
         try:
             entry = self.directory.column(column_id)
         except CorruptRecordError as error:

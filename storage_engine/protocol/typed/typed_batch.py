@@ -1,6 +1,6 @@
 """A typed batch as a leader sees it: checked by its header and its directory alone.
 
-The columns stay opaque here. What is wrong inside one is found by who decodes it.
+The columns stay opaque here. Damage inside one is found by its decoder.
 """
 
 from uuid import UUID
@@ -42,7 +42,7 @@ def is_typed(header: BatchHeader) -> bool:
 
 
 def claimed_columns(buffer: BytesLike, position: int) -> int:
-    """Return how many columns the batch at `position` says it has, without any check."""
+    """Return the number of columns that the batch at `position` claims, without any check."""
     at = position + HEADER_BYTES
     return int(HEAD.unpack_from(buffer, at)[6]) if at + HEAD.size <= len(buffer) else 0
 

@@ -56,7 +56,7 @@ METADATA_TYPES = {
 }
 
 PIECE_ROWS = 50_000
-"""About the rows of a piece."""
+"""The approximate number of rows of a piece."""
 PIECE_BYTES = 32 << 20
 """A piece ends at this many bytes, however few rows it has: Arrow's offsets end at 2 GiB."""
 PIECE_CELLS = 8 << 20
@@ -107,12 +107,12 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedReadPlan:
-    """What a reader wants of a topic's rows; it stays the same when the topic's schema changes."""
+    """The columns and filter of a reader; they stay the same when the topic's schema changes."""
 
     columns: tuple[SchemaColumn, ...]
-    """In the order of the answer."""
+    """The columns of the answer, in its order."""
     metadata: tuple[str, ...]
-    """Of METADATA_TYPES; they follow the columns."""
+    """Columns of METADATA_TYPES, which follow `columns` in the answer."""
     comparisons: tuple[Comparison, ...]
     compared: tuple[SchemaColumn, ...]
     """The columns of the comparisons, one for each."""
@@ -185,7 +185,7 @@ class TypedRows:
         self.batch = batch
         """A pa.RecordBatch of the plan's `arrow_schema`."""
         self.next_offset = next_offset
-        """Where to read on."""
+        """The offset at which to read on."""
         self._offsets, self._kept = offsets, kept
         self._count = len(offsets) if kept is None else int(np.count_nonzero(kept))
 
@@ -194,7 +194,7 @@ class TypedRows:
 
     @property
     def offsets(self) -> pa.Array:
-        """Return a pa.Int64Array."""
+        """Return the rows' offsets as a pa.Int64Array."""
         offsets = as_ints(self._offsets)
         return int_array(offsets if self._kept is None else offsets[self._kept])
 
@@ -296,7 +296,7 @@ class _Rows:
 
     offsets: range | Ints
     times: Ints | int
-    """Of each row, or of all."""
+    """The time of each row, or one time for all, in ms."""
     parts: list[Part]
     """A pa.Array or PlainNumbers for each column that is loaded; None: all null."""
     tombstones: Mask | None

@@ -60,19 +60,19 @@ LEAST_DICTIONARY_ROWS = 64
 SAMPLE_ROWS = 512
 """The rows by which it is judged whether a dictionary pays."""
 MOST_DISTINCT_SHARE = 4
-"""A dictionary pays when at most one in so many values of the sample differs, and ..."""
+"""A dictionary pays when at most one in so many values of the sample is distinct, ..."""
 LEAST_DICTIONARY_BYTES = 8
-"""... when the values have at least so many bytes: an index has four."""
+"""... and the values have at least so many bytes on average: an index has four."""
 
 _COLUMN_BYTES = ENTRY_BYTES + 2 * MAX_BOUND_BYTES + 160
-"""What a column costs besides its values: its entry, and the frame of its message."""
+"""The bytes of a column besides its values: its entry, and the frame of its message."""
 _PART_BYTES = 80
-"""What each part of a type adds to that, with the padding of its buffers."""
+"""The bytes that each part of a type adds, with the padding of its buffers."""
 _TIME_BYTES = 8
 _GROWTHS = 4
-"""How often the rows of a batch are tried to be made more."""
+"""The most attempts to give a batch more rows."""
 _TIMES_BYTES = _COLUMN_BYTES + _PART_BYTES
-"""Of timestamps, which a batch may have."""
+"""The bytes of the column of timestamps besides its values; a batch may have it."""
 _MOST_BATCH_BYTES = MAX_DECOMPRESSED_BYTES // 2
 """The most bytes of a batch before compression; half of what a broker takes apart, since sizes are
 estimated."""
@@ -256,8 +256,8 @@ def batch_times(times: Ints | int) -> tuple[int, int, list[TypedColumn]]:
 
 
 class _Plan:
-    """Which rows become a batch each. Sizes are estimated before a batch is made, by the bytes of
-    its arrays; a batch that turns out too large is made again as two."""
+    """The division of rows into batches. Sizes are estimated before a batch is made, by the bytes
+    of its arrays; a batch that turns out too large is made again as two."""
 
     def __init__(self, columns: list[TypedColumn], rows: int, batch_bytes: int) -> None:
         self._rows = rows

@@ -34,18 +34,17 @@ _RECORD_BATCH = 3
 _MESSAGE_KIND, _MESSAGE_CONTENT, _MESSAGE_BODY_BYTES, _MESSAGE_METADATA = 1, 2, 3, 4
 _BATCH_ROWS, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC = 0, 1, 2, 3, 4
 _MOST_METADATA_BYTES = 1 << 20
-"""Of a type with 2,000 nested parts: some 100 KB."""
+"""The most bytes of metadata that are read; a type with 2,000 nested parts has some 100 KB."""
 
 
 class ColumnKind:
-    """What is to be known of a type to read many of its messages. To find that out takes as long as
-    to read one: a type's hash is that of its text."""
+    """The facts of a type for reading many of its messages. Finding them takes as long as reading
+    one message: a type's hash is that of its text."""
 
     __slots__ = ("buffers", "is_decimal", "kind", "nodes", "schema", "width")
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        """A pa.DataType."""
         self.schema = pa.schema([pa.field("column", kind)])
         self.nodes, self.buffers = _expected_parts(kind)
         self.is_decimal: bool = pa.types.is_decimal(kind)
@@ -73,7 +72,7 @@ def number_width(kind: pa.DataType) -> int:
 
 
 def write_message(array: pa.Array) -> pa.Buffer:
-    """Return a pa.Buffer."""
+    """Return the array as an IPC message."""
     if array.type.num_fields:
         # A copy of these rows alone: of texts in empty lists Arrow writes all offsets of the table
         # that the rows were cut from.
@@ -137,8 +136,8 @@ def _expected_parts(kind: pa.DataType) -> tuple[int, int]:
 
 
 class MessagePlaces(NamedTuple):
-    """Where the metadata of a message have the numbers that differ between messages of one type, of
-    8 bytes each."""
+    """The places in a message's metadata of the numbers that differ between messages of one type,
+    of 8 bytes each."""
 
     body: int
     rows: int

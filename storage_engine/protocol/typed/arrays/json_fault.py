@@ -1,4 +1,4 @@
-"""What is wrong with one JSON record: for the message about the first that does not fit.
+"""Finds the fault in one JSON record, for the error message about the first that does not fit.
 
 Only this one record is read by Python; whether a record fits is decided by Arrow.
 """
@@ -25,18 +25,18 @@ from storage_engine.protocol.typed.arrays.json_source import (
 from storage_engine.protocol.typed.row_errors import shown
 
 MOST_BYTES = 64 << 10
-"""Nothing is looked for in a longer value: Python takes seconds for the numbers of some megabytes,
-in which nothing else of the broker runs."""
+"""The longest value that is searched for a fault: Python takes seconds for the numbers of some
+megabytes, in which nothing else of the broker runs."""
 
 MOST_DIGITS = 20
-"""No integer of a column has as many."""
+"""More digits than any integer of a column has."""
 
 _FLOAT_MAX = 3.4028235677973366e38
 _ZONE = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
 
 
 class _FaultError(Exception):
-    """What is wrong, and the path to it."""
+    """A fault, by its path and the end of a sentence about it."""
 
 
 def fault_of(value: bytes, columns: Sequence[SchemaColumn]) -> tuple[str, str]:
@@ -64,7 +64,7 @@ def fault_of(value: bytes, columns: Sequence[SchemaColumn]) -> tuple[str, str]:
 
 
 def _check_members(members: Members, known: Container[str] | None, path: str = "") -> None:
-    """No member stands twice, or is not known."""
+    """_FaultError for a member that stands twice, or is not known."""
     seen = set()
     for name, _ in members:
         if name in seen:

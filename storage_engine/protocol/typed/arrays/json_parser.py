@@ -1,8 +1,8 @@
 """JSON objects as columns, by Arrow's parser; the reverse of `json_text.py`.
 
 Python runs per column and per piece of text, and per record only where Arrow could not read one
-(`json_source.py`). `JsonReader.columns` gives the columns of many objects or says that something is
-wrong with one, and callers find out which by halves.
+(`json_source.py`). `JsonReader.columns` returns the columns of many objects, or raises an error for
+an unreadable one, which callers find by halves.
 """
 
 import binascii
@@ -23,16 +23,16 @@ from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.nested_arrays import binary_values, bits, list_lengths
 
 LARGE_BYTES = 1 << 20
-"""A longer text is one record: it may have at most so many signs, as memory is needed for each."""
+"""A longer text is one record with a limit on its signs `{}[]:,`, as memory is needed for each."""
 MOST_SIGNS = 8 << 20
 MOST_PREPARED_SIGNS = 1 << 20
-"""The most where maps or NaN are looked for, which takes some hundred bytes for each."""
+"""The limit where maps or NaN are looked for, which takes some hundred bytes for each sign."""
 
 _COUNTED_BYTES = 1 << 20
-"""Counted at once, without others getting their turn."""
+"""The bytes that are counted at once, while no other thread runs."""
 
 _ANY_INTEGER = pa.decimal128(38, 18)
-"""What an integer may be written as: its digits, and a fraction of zeros."""
+"""The type for reading integers, which may be written with a fraction of zeros."""
 
 _FRAME = "record"
 _BLOCK_ROOM = 64

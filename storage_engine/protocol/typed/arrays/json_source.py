@@ -25,7 +25,7 @@ NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 _NO_NUMBER_TEXTS = tuple(b'"%s"' % word.encode() for word in NO_NUMBERS)
 
 Json: TypeAlias = "bool | str | list[Json] | Members | None"
-"""What is read; a number is a `Number`."""
+"""A JSON value as read; a number is a `Number`."""
 
 Write = Callable[[Json], str]
 
@@ -60,7 +60,7 @@ def loaded(value: bytes) -> Json:
 
 
 def _number(text: str) -> Number:
-    """A function of Python's own: between two of its calls other threads get their turn."""
+    """Return the number as it is written. Python code, so that other threads run between calls."""
     return Number(text)
 
 

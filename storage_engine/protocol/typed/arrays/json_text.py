@@ -43,7 +43,7 @@ _IS_CONTROL = compute.MatchSubstringOptions("[\\x00-\\x1f]")
 _TIME_SEPARATOR = compute.ReplaceSliceOptions(10, 11, "T")
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""0001-01-01 and 9999-12-31."""
+"""0001-01-01 and 9999-12-31, in days since 1970."""
 _DAY_US = 86_400_000_000
 _EXPONENT, _MINUS = compute.MatchSubstringOptions("E"), compute.MatchSubstringOptions("-")
 _WHOLE = pa.decimal128(38, 0)
@@ -167,8 +167,8 @@ def _floats(array: pa.Array) -> pa.Array:
 
 
 def _decimals(array: pa.Array, scale: int) -> pa.Array:
-    """Write out those that Arrow gives an exponent, 0E-8 among them: they are nearer to 0 than a
-    millionth."""
+    """Write out the decimals that Arrow gives an exponent, 0E-8 among them: they are nearer to 0
+    than a millionth."""
     texts = as_type(array, pa.string())
     has_exponent = kernel("match_substring", texts, options=_EXPONENT)
     if not _any(has_exponent):

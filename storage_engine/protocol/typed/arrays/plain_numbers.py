@@ -27,9 +27,9 @@ class PlainNumbers(NamedTuple):
     """Numbers without nulls that lie in a message."""
 
     view: memoryview
-    """Their bytes, perhaps not aligned."""
+    """The bytes of the numbers, perhaps not aligned."""
     width: int
-    """Of a number, in bytes."""
+    """The size of a number in bytes."""
 
     def part(self, start: int, stop: int) -> "PlainNumbers":
         """Return the numbers [start, stop)."""

@@ -14,7 +14,7 @@ from storage_engine.protocol.records.varints import Ints, Mask
 from storage_engine.protocol.typed.arrays.plain_numbers import PlainNumbers, joined_numbers
 
 Part: TypeAlias = "pa.Array | PlainNumbers | None"
-"""None stands for nulls."""
+"""Some rows of one column; None stands for nulls."""
 
 
 def part_of(part: Part, start: int, stop: int) -> Part:
