@@ -1,4 +1,4 @@
-"""Users, access rules and quotas, as far as the user who asks may see them."""
+"""Users, access rules and quotas, as far as the requesting user may see them."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Spark's queries: what they have posted, beside what the cluster knows of their sinks."""
+"""Spark's queries: their posted progress, beside the state of their sinks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,7 +14,7 @@ from storage_engine.tools.document import Document
 
 
 def query_row(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Document:
-    """As a list has it."""
+    """Return a query's row of the list."""
     last = query.last
     problem = query_problem(query, thresholds, now_ms)
     durations = {} if last is None else last.durations_ms
