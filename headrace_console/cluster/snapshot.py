@@ -79,7 +79,7 @@ class SeenGroup:
 
 
 class TopicFacts(NamedTuple):
-    """What is read from a topic's settings; None: this user may not see it."""
+    """A topic's facts from its settings; None: this user may not see them."""
 
     min_isr: int | None
     typed: bool | None
