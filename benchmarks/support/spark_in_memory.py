@@ -71,7 +71,7 @@ class InMemoryFormat(DataSource):
 
 
 class _Shape:
-    """What the options ask for."""
+    """The shape of the rows, as the options give it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.records_per_task = int(options["records"])
