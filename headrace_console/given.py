@@ -158,7 +158,7 @@ class Body:
         return bad(f"'{self._place}{name}' must be {must}")
 
     def confirm(self, name: str) -> None:
-        """Check that the user has typed the name of what they change again."""
+        """ConsoleError unless the user has typed again the name of the object to change."""
         if self.text_or_none("confirm") != name:
             raise bad(f"'confirm' must be the name that is changed, '{name}', typed again")
 

@@ -99,7 +99,7 @@ class ConsoleError(HeadraceError):
 
     @property
     def document(self) -> Document:
-        """The body of the answer."""
+        """The body of the error response."""
         text = printable(str(self))
         if len(text) > MAX_MESSAGE:
             text = text[:MAX_MESSAGE] + "…"

@@ -76,7 +76,7 @@ class _Line:
     def exchange(
         self, address: Address, questions: Sequence[Question], deadline: Deadline
     ) -> Given:
-        """Return the answers in the order of the questions; an unserved API's is its error."""
+        """Return the answers in order; an API that the broker does not serve gives its error."""
         pool = self._pools.get(address)
         if pool is None:
             for other in self._pools.values():

@@ -1,4 +1,4 @@
-"""The state of a cluster at one look of the watcher, and what follows from it.
+"""The state of a cluster at one look of the watcher, and figures derived from it.
 
 A snapshot is never changed: a page never sees the next look of the watcher in part.
 """

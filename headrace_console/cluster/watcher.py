@@ -71,7 +71,7 @@ class ClusterWatcher:
         self.traffic = Traffic()
 
     def snapshot(self, *, newer_than_ms: int = 0, wait_s: float = FIRST_LOOK_S) -> Snapshot:
-        """Return a snapshot `newer_than_ms`; after `wait_s`, the last one, or raise if none."""
+        """Return a snapshot at least as new; after `wait_s` the last; raise if there is none."""
         deadline_s = time.monotonic() + wait_s
         with self._lock:
             was_unwatched = time.monotonic() - self._asked_at_s >= UNWATCHED_AFTER_S

@@ -66,7 +66,7 @@ class ServerState:
         return self.sessions.get(request.cookies.get(self.cookie))
 
     def principal_of(self, session: Session | None) -> ConsoleUser:
-        """Return the user of a session; ConsoleError log_in without a log-in."""
+        """Return the session's or the open cluster's user; ConsoleError log_in if there is none."""
         if session is not None and session.principal is not None:
             return session.principal
         if self._open is not None and not self.settings.needs_log_in:

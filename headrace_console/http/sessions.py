@@ -51,7 +51,7 @@ class Session:
     id: str = field(repr=False)
     csrf: str = field(repr=False)
     principal: ConsoleUser | None
-    """None before the log-in."""
+    """The user; None before the log-in."""
     began_s: float
     seen_s: float
     memory: "OrderedDict[str, object]" = field(default_factory=OrderedDict)

@@ -39,7 +39,7 @@ class Streams:
         self._limiter = anyio.CapacityLimiter(MOST_STREAMS)
 
     async def messages(self, state: ServerState, request: Request) -> Response:
-        """The route of a streamed search."""
+        """Answer the request of a streamed search."""
         call = await call_of(state, request)
         wanted = search_request(call.path["topic"], Params(request.query_params.multi_items()))
         follows = call.params.flag("tail")

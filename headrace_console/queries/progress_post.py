@@ -29,7 +29,7 @@ _BIG = 256 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptProgress:
-    """One micro-batch, as the chart needs it."""
+    """The numbers of one micro-batch for the chart."""
 
     at_ms: int
     batch_id: int | None

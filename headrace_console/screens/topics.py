@@ -39,7 +39,7 @@ MOST_GROUPS = 100
 
 
 def topic_list(snapshot: Snapshot, page: Page, *, internal: bool) -> Document:
-    """A page of topics."""
+    """Return a page of topics."""
     rows = [
         topic_row(snapshot, topic)
         for topic in snapshot.metadata.topics.values()
@@ -96,7 +96,7 @@ def known_topic(snapshot: Snapshot, name: str) -> TopicMetadata:
 
 
 def partition_list(snapshot: Snapshot, name: str, page: Page) -> Document:
-    """A page of a topic's partitions."""
+    """Return a page of a topic's partitions."""
     topic = known_topic(snapshot, name)
     rows = [_partition_row(snapshot, topic, number) for number in topic.partitions]
     paged = page.of(
@@ -134,7 +134,7 @@ def _partition_row(snapshot: Snapshot, topic: TopicMetadata, number: int) -> Doc
 def topic_document(
     snapshot: Snapshot, cluster: Cluster, name: str, *, dead_letters: bool
 ) -> Document:
-    """A topic with its settings and its schema."""
+    """Return a topic with its settings and its schema."""
     topic = known_topic(snapshot, name)
     row = topic_row(snapshot, topic)
     known = TopicSchemas(cluster).get(name)
@@ -193,7 +193,7 @@ def setting_rows(entries: Mapping[str, ConfigEntry]) -> list[Document]:
 
 
 def setting_list(entries: Mapping[str, ConfigEntry], page: Page, at_ms: int) -> Document:
-    """A page of a broker's settings."""
+    """Return a page of a broker's settings."""
     paged = page.of(
         setting_rows(entries),
         name=lambda row: str(row["name"]),

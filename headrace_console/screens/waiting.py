@@ -50,7 +50,7 @@ def waiting_of(snapshot: Snapshot, topics: Sequence[str], now_ms: int) -> list[D
 
 
 def waiting_list(snapshot: Snapshot, page: Page, now_ms: int, *, topic: str | None) -> Document:
-    """A page of partitions whose readers wait."""
+    """Return a page of partitions whose readers wait."""
     rows = [row for row in snapshot.open_transactions if topic is None or row.tp.topic == topic]
     paged = page.of(
         rows,
@@ -140,7 +140,7 @@ def sink_row(broker: int, query: SinkQuery) -> Document:
 
 
 def sink_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> Document:
-    """A page of sinks with their queries."""
+    """Return a page of sinks with their queries."""
     rows, silent = ask_sinks(lines, snapshot)
     paged = page.of(
         rows,
