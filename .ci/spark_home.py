@@ -29,9 +29,9 @@ RELEASES = {"4.0": "4.0.0", "4.1": "4.1.0", "4.2": "4.2.0"}
 """The first release of each version: what works there works in its patch releases."""
 
 FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Each JVM lives for seconds, in which the second of its two compilers costs more than it gives. An
-archive is used under the flags that it was made with; integration_tests/support/spark_versions.py
-has the same."""
+"""Each JVM lives for seconds, in which the second of its two compilers costs more than it saves. An
+archive fits only the flags that it was made with; integration_tests/support/spark_versions.py has
+these flags, too."""
 
 
 def main() -> None:

@@ -9,10 +9,10 @@ over. Produce and fetch come over a real `net.connection` that has no socket, af
 A file counts once, when one of its functions was at work: any function, method, lambda or
 generator, however short, also one that only passes on or answers a question. These are no work:
 
-- a constructor, with what is written in it: that a part is made for later is no step of the walk;
+- a constructor with its contents: making a part for later is no step of the walk;
 - a property, a constant, a NamedTuple, and a setting of the broker: values that are looked up;
-- what merely goes on at the same time: the client, the other brokers, the simulation, the broker's
-  own fetches as a follower, and fetches of its followers, but for what these say: how far they are.
+- work that merely goes on at the same time: the client, the other brokers, the simulation, the
+  broker's own fetches as a follower, and its followers' fetches, except for their positions.
 
 A commit of a micro-batch ends as a transaction does. So it is printed, too, which of its files a
 plain transactional produce (enlist, produce, commit) does not touch on any of the brokers.
@@ -147,7 +147,7 @@ class Walk:
 
 
 def _is_work(code: CodeType) -> bool:
-    """Whether it is neither part of a constructor nor a property."""
+    """Whether a function is neither part of a constructor nor a property."""
     path = code.co_qualname.split(".")
     if CONSTRUCTORS.intersection(path):
         return False

@@ -101,9 +101,9 @@ class _Bench:
     broker: Endpoint
     pid: int
     near: Worker
-    """Sends the load."""
+    """The process that sends the load."""
     far: Worker
-    """The other end of the limits."""
+    """The process at the other end of the limits."""
     args: argparse.Namespace
     folder: Path
 

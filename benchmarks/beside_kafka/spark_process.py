@@ -51,7 +51,7 @@ def serve(name: str, worker: "Callable[[argparse.Namespace, SparkSession], Work]
     for line in sys.stdin:
         try:
             answer = work(json.loads(line))
-        except Exception as error:  # noqa: BLE001 - told to who asked, in one line
+        except Exception as error:  # noqa: BLE001 - reported to the caller, in one line
             answer = {"error": _first_line(str(error))}
         print(json.dumps(answer), file=answers, flush=True)
 

@@ -29,7 +29,7 @@ log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
 log4j.appender.stderr.layout.ConversionPattern=%p %m (%c)%n
 """
 _READ_FIELDS = 10
-"""The fields of the consumer's line, among them the records read and, last, the rate."""
+"""The number of fields in the consumer's line; the last one is records a second."""
 _READ_RECORDS = 4
 
 

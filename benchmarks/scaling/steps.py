@@ -195,7 +195,7 @@ class _Steps:
         count = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         return Figure(what="descriptors open in a broker", amount=count, unit="files and sockets")
 
-    # -- what they look at -------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------------
 
     def _until_writable(self, but: int | None = None) -> None:
         for topic in self._topics:

@@ -1,5 +1,5 @@
 """Large produces and fetches through TLS beside plain ones, for Headrace and for Apache Kafka, and
-small requests of clients that have logged in beside those of an open broker.
+small requests of clients that have logged in beside small requests to an open broker.
 
 All sides are up all the time and take turns, each first in as many rounds as the others, so that
 other load on the machine weighs on all of them.

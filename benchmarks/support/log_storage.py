@@ -1,7 +1,7 @@
 """The costs of a log in one process: appends, reads, size, recovery, and reads from the disk.
 
 Both sides of a comparison move the same bytes, to or from files of their own in one folder. Rates
-are per second of processor time, but for reads from the disk.
+are per second of processor time, except for reads from the disk.
 """
 
 import os

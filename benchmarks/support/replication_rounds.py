@@ -68,9 +68,9 @@ class _Bench:
     args: argparse.Namespace
     cluster: LocalCluster
     near: Worker
-    """Sends the load."""
+    """The process that sends the load."""
     far: Worker
-    """Drains the limit."""
+    """The process that receives the bytes of the limit."""
 
     # -- acks=all beside acks=1 --------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Figure:
     goal: str | None = None
     met: bool | None = None
     cpu_ratio: float | None = None
-    """Processor time of the broker for the same work, beside that of the limit."""
+    """The broker's processor time over the limit's, for the same work."""
 
 
 class Judged(TypedDict):

@@ -96,7 +96,7 @@ class Worker:
 
 
 def _serve(pipe: Connection) -> None:
-    """The life of a worker: functions until the other end of the pipe is closed."""
+    """Run functions in a worker until the other end of the pipe is closed."""
     with socket.create_server((HOST, 0)) as listener:
         listener.settimeout(CONNECT_TIMEOUT_S)
         pipe.send((None, listener.getsockname()[1]))

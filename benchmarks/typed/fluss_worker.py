@@ -71,7 +71,7 @@ async def _serve(servers: str) -> None:
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         try:
             answer = await worker.do(json.loads(line))
-        except Exception as error:  # noqa: BLE001 - told to who asked, in one line
+        except Exception as error:  # noqa: BLE001 - reported to the caller, in one line
             answer = {"error": " ".join(str(error).split())}
         print(json.dumps(answer), file=answers, flush=True)
 
