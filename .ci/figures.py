@@ -35,7 +35,7 @@ OUTSIDE_PARTS = (
     "document 00", "documents 00", "(00", "issue", "decision", "FACTS", "INTERFACE", "ARCHITECTURE",
     "EXACTLY_ONCE", "REQUIREMENTS",
 )  # fmt: skip
-"""One of them is in each such citation, and to look for them takes a tenth of the time."""
+"""Each such citation contains one of these texts; to look for them takes a tenth of the time."""
 REQUIREMENT = re.compile(r"\bR-[A-Z]+\d+")
 DOCUMENT = re.compile(r"\bdocs/[\w-]+\.md")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
@@ -44,13 +44,13 @@ CODE = re.compile(r"`([\w-]+(?:/[\w-]+)*\.py|[\w-]+(?:/[\w-]+)+)`")
 
 
 def tracked(root: Path) -> list[Path]:
-    """All files that git knows, below `root`."""
+    """Return all files below `root` that git tracks."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True, check=True)
     return [root / name for name in listed.stdout.decode().split("\0") if name]
 
 
 def words(text: str) -> str:
-    """The comments and docstrings of a module."""
+    """Return the comments and docstrings of a module."""
     found = [
         token.string
         for token in tokenize.generate_tokens(io.StringIO(text).readline)
@@ -67,7 +67,7 @@ def words(text: str) -> str:
 
 
 def unresolved(root: Path) -> dict[str, list[str]]:
-    """Citations that lead nowhere, by the file that has them."""
+    """Return citations that lead nowhere, by the file that has them."""
     files = [path for path in tracked(root) if path.exists()]
     requirements = (root / "docs" / "requirements.md").read_text(encoding="utf-8")
     known = set(REQUIREMENT.findall(requirements))
@@ -84,7 +84,7 @@ def unresolved(root: Path) -> dict[str, list[str]]:
     for path in files:
         name = str(path.relative_to(root))
         if path.suffix == ".py":
-            # Most files name nothing of the kind; what is no comment and no docstring may.
+            # Most files have no citation; a text outside comments and docstrings may have one.
             text = path.read_text(encoding="utf-8")
             found[name] += lost(words(text)) if lost(text) else []
         elif path.suffix == ".md":
@@ -102,7 +102,7 @@ def unresolved(root: Path) -> dict[str, list[str]]:
 
 
 def budgeted(name: Path) -> str | None:
-    """The package whose budget a product file counts in; None for what is generated, and tests."""
+    """Return the package whose budget a file counts in; None for generated files and tests."""
     if "tests" in name.parts or name.name == "conftest.py" or str(name.parent) == GENERATED:
         return None
     if name.parts[0] == "storage_engine":
@@ -111,7 +111,7 @@ def budgeted(name: Path) -> str | None:
 
 
 def unchecked(tree: ast.Module, text: str) -> int:
-    """How often a module gives up its types: `Any`, `cast`, `object` in an annotation, and
+    """Return how often a module gives up its types: `Any`, `cast`, `object` in an annotation, and
     `type: ignore`."""
     count = len(re.findall(r"#\s*type:\s*ignore", text))
     for node in ast.walk(tree):
@@ -149,7 +149,7 @@ def wide_cells(path: Path) -> int:
 
 
 def imported(tree: ast.Module, modules: Mapping[str, ast.Module]) -> set[str]:
-    """The modules of the product that a module imports, wherever in its text."""
+    """Return the modules of the product that a module imports, wherever in its text."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -161,7 +161,7 @@ def imported(tree: ast.Module, modules: Mapping[str, ast.Module]) -> set[str]:
 
 
 def circles(imports: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """The groups of modules that import one another, by whatever way."""
+    """Return the groups of modules that import one another, directly or not."""
     reached: dict[str, set[str]] = {}
     for start in imports:
         seen: set[str] = set()
@@ -181,7 +181,7 @@ def circles(imports: Mapping[str, Collection[str]]) -> list[list[str]]:
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """(name, lines) of each. Only statements are looked at: they alone hold functions."""
+    """Yield (name, lines) of each. Only statements are searched: they alone hold functions."""
     left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
@@ -195,7 +195,7 @@ Figure = int | list[list[str]] | Mapping[str, int | list[str]]
 
 
 def figures(root: Path) -> dict[str, Figure]:
-    """By name, worst first where there is an order."""
+    """Return the figures by name, worst first where there is an order."""
     files = [path for path in tracked(root) if path.exists()]
     sources = [path for path in files if path.suffix == ".py"]
     entries: Counter[str] = Counter()
@@ -276,7 +276,7 @@ def _sorted(found: dict[str, int]) -> dict[str, int]:
 
 
 def main() -> None:
-    """Print them."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")

@@ -2,9 +2,8 @@
 
     python .ci/messages.py [--check]
 
-The schemas are those that kafka-python brings. The registry says which versions are served, and a
-field that none of them has is left out. `--check` writes nothing, and fails where a file would
-change.
+The schemas are those of kafka-python. The registry has the served versions, and a field that none
+of them has is left out. `--check` writes nothing, and fails if a file would change.
 """
 
 import argparse
@@ -42,7 +41,7 @@ DEFAULTS = {
     "InitProducerIdResponse": {"ProducerId": -1, "ProducerEpoch": -1},
     "SaslAuthenticateResponse": {"ErrorMessage": "null"},
 }
-"""Where Kafka's default would say something that whoever leaves the field out does not mean."""
+"""Defaults for fields where Kafka's would be wrong for a client that leaves them out."""
 LENIENT = {51}
 """librdkafka leaves bytes behind AlterUserScramCredentials requests."""
 COMMENT = re.compile(r"^\s*//(.*)$", re.MULTILINE)
@@ -106,7 +105,7 @@ class Module:
         yield ""
 
     def _field(self, field: dict[str, Any]) -> str:
-        """The type and the default of a field."""
+        """Return the type and the default of a field."""
         item = _item(field)
         is_array = field["type"].startswith("[]")
         function, python = TYPES.get(item, ("struct", item))
@@ -158,7 +157,7 @@ def _snake(name: str) -> str:
 
 
 def modules() -> dict[Path, str]:
-    """The files with their text, as the formatter leaves it."""
+    """Return the files with their text, as the formatter leaves it."""
     texts = {FOLDER / f"{APIS[key].module}.py": Module(key, APIS[key]).text for key in GENERATED}
     return {path: _formatted(path, text) for path, text in sorted(texts.items())}
 

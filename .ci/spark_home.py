@@ -26,12 +26,12 @@ from pathlib import Path
 
 VENV = Path(sys.prefix).resolve()
 RELEASES = {"4.0": "4.0.0", "4.1": "4.1.0", "4.2": "4.2.0"}
-"""The first release of each: what works there works in those that mend it."""
+"""The first release of each version: what works there works in its patch releases."""
 
 FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Each JVM lives for seconds, in which the second of its two compilers costs more than it gives. An
-archive is used under the flags that it was made with; integration_tests/support/spark_versions.py
-has the same."""
+"""Each JVM lives for seconds, in which the second of its two compilers costs more than it saves. An
+archive fits only the flags that it was made with; integration_tests/support/spark_versions.py has
+these flags, too."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def install(release: str, packages: Path) -> None:
-    """Unless it is there."""
+    """Install a release of PySpark into a folder, unless it is there."""
     if (packages / f"pyspark-{release}.dist-info").is_dir():
         return
     shutil.rmtree(packages, ignore_errors=True)

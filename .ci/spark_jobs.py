@@ -39,7 +39,7 @@ class Writer(DataSourceWriter, DataSourceStreamWriter):
         return WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
-        """Nothing is kept."""
+        """Keep nothing."""
 
 
 class Numbers(DataSource):

@@ -9,10 +9,10 @@ over. Produce and fetch come over a real `net.connection` that has no socket, af
 A file counts once, when one of its functions was at work: any function, method, lambda or
 generator, however short, also one that only passes on or answers a question. These are no work:
 
-- a constructor, with what is written in it: that a part is made for later is no step of the walk;
+- a constructor with its contents: making a part for later is no step of the walk;
 - a property, a constant, a NamedTuple, and a setting of the broker: values that are looked up;
-- what merely goes on at the same time: the client, the other brokers, the simulation, the broker's
-  own fetches as a follower, and fetches of its followers, but for what these say: how far they are.
+- work that merely goes on at the same time: the client, the other brokers, the simulation, the
+  broker's own fetches as a follower, and its followers' fetches, except for their positions.
 
 A commit of a micro-batch ends as a transaction does. So it is printed, too, which of its files a
 plain transactional produce (enlist, produce, commit) does not touch on any of the brokers.
@@ -80,7 +80,7 @@ COUNTS_WITHIN: dict[CodeType, bool] = {
     DynamicConfig.get.__code__: False,
     DynamicConfig.flag.__code__: False,
 }
-"""Whether what these call counts, of a walk that is no fetch."""
+"""Whether calls within these functions count, in a walk that is no fetch."""
 
 OWN_FETCHES = PeerFetcher._on_reply.__code__.co_filename
 
@@ -103,7 +103,7 @@ class Walk:
 
     @contextmanager
     def traced(self) -> Iterator[None]:
-        """The events of the brokers' processes count."""
+        """Trace the events of the brokers' processes within the block."""
         loop = self.cluster.loop
         loop.after_event = self.take
         sys.setprofile(self._note)
@@ -114,7 +114,7 @@ class Walk:
             loop.after_event = None
 
     def take(self, process: ProcessLoop | None) -> None:
-        """What was entered since the last event was the work of this process."""
+        """Count the functions entered since the last event as the work of this process."""
         self._entered.setdefault(process, set()).update(self._of_event)
         self._of_event.clear()
 
@@ -147,7 +147,7 @@ class Walk:
 
 
 def _is_work(code: CodeType) -> bool:
-    """Whether it is neither part of a constructor nor a property."""
+    """Whether a function is neither part of a constructor nor a property."""
     path = code.co_qualname.split(".")
     if CONSTRUCTORS.intersection(path):
         return False
@@ -239,7 +239,7 @@ def walk_fetch(cluster: SimulatedCluster) -> Walk:
 
 
 def walk_transaction(cluster: SimulatedCluster) -> Walk:
-    """A transactional produce to one partition: enlisted, written, committed."""
+    """Walk a transactional produce to one partition: enlisted, written, committed."""
     walk = Walk(cluster, *cluster.brokers)
     producer = SimulatedProducer(cluster, "plain")
     producer.init()
@@ -253,7 +253,7 @@ def walk_transaction(cluster: SimulatedCluster) -> Walk:
 
 
 def walk_commit(cluster: SimulatedCluster) -> Walk:
-    """CommitBatch of a micro-batch of one member, at its coordinator."""
+    """Walk the CommitBatch of a micro-batch of one member, at its coordinator."""
     first = _member(cluster, 0)
     commit = partial(commit_batch.CommitBatchRequest, sink=SINK, query=QUERY)
     members = frozenset([(first.producer_id, first.epoch)])
@@ -288,7 +288,7 @@ def _code(answer: CommitBatchResponse | JoinBatchResponse) -> list[int]:
 
 
 def walk_failover(cluster: SimulatedCluster) -> Walk:
-    """The controller dies, which leads a partition: another one takes over and elects."""
+    """Walk a failover: the controller dies, which leads a partition, and another one elects."""
     old = cluster.controller
     assert old is not None
     cluster.reassign(TOPIC, [old.id, *(b.id for b in cluster.brokers if b is not old)])
@@ -321,7 +321,7 @@ WALKS: dict[str, Callable[[SimulatedCluster], Walk]] = {
 
 
 def walks() -> dict[str, list[str]]:
-    """The files of each walk, by its name."""
+    """Return the files of each walk, by its name."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         cluster = SimulatedCluster(Path(folder), transaction_state_log_num_partitions="3")
@@ -336,7 +336,7 @@ def walks() -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Print them."""
+    """Print the walks."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--files", action="store_true", help="name the files, too")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")

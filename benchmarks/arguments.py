@@ -17,7 +17,7 @@ Row = TypeVar("Row")
 
 
 def add_only(parser: argparse.ArgumentParser, what: str, names: Sequence[str]) -> None:
-    """`--only`, for parts of that kind; it may be given several times."""
+    """Add `--only`, for parts of that kind; it may be given several times."""
     parser.add_argument(
         "--only",
         action="append",
@@ -32,7 +32,7 @@ def add_numbers(
     *numbers: tuple[str, int, str],
     kind: Callable[[str], int] = positive_integer,
 ) -> None:
-    """An argument for each of these: its name, its default, what it counts."""
+    """Add an argument for each of these: its name, its default, what it counts."""
     for name, default, meaning in numbers:
         parser.add_argument(
             name,
@@ -44,7 +44,7 @@ def add_numbers(
 
 
 def add_dir(parser: argparse.ArgumentParser) -> None:
-    """`--dir DIR`, for `scratch`."""
+    """Add `--dir DIR`, for `scratch`."""
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="directory for the files (default: the system's)"
     )
@@ -70,7 +70,7 @@ def print_compared(
     *,
     as_json: bool,
 ) -> None:
-    """A table with a line of each, or JSON with all that is known of them."""
+    """Print a table with a line for each result, or JSON with all fields."""
     if as_json:
         print_results(columns, results, as_json=True)
     else:
@@ -79,14 +79,14 @@ def print_compared(
 
 @contextlib.contextmanager
 def scratch(directory: Path | None = None) -> Iterator[Path]:
-    """A folder that is removed at the end, in that of `--dir`. UsageError."""
+    """Yield a folder that is removed at the end, in `directory`. UsageError if that is missing."""
     check_dir(directory)
     with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=directory) as folder:
         yield Path(folder)
 
 
 def add_downloads(parser: argparse.ArgumentParser) -> None:
-    """`--folder FOLDER`: where downloads are kept."""
+    """Add `--folder FOLDER`: where downloads are kept."""
     parser.add_argument(
         "--folder",
         type=Path,
@@ -97,6 +97,6 @@ def add_downloads(parser: argparse.ArgumentParser) -> None:
 
 
 def default_folder() -> Path:
-    """Where caches are on this machine."""
+    """Return the folder of downloads in this machine's cache directory."""
     caches = os.environ.get("XDG_CACHE_HOME")
     return (Path(caches) if caches else Path.home() / ".cache") / "headrace" / "beside-kafka"

@@ -38,7 +38,7 @@ LEAST_DECODED_PER_S = 3_000_000
 _SEED = 20130101
 _KEY_BYTES = 8
 _FOREIGN_RECORDS = 10_000
-"""kafka-python needs some two seconds for a million records."""
+"""The records that kafka-python gets, which needs some two seconds for a million."""
 
 COLUMNS = ("records", "step", "by", "records/s", "MB/s", "of copy", "of kafka-python", "goal/s")
 
@@ -58,7 +58,7 @@ class Result:
 
 
 _Step = Callable[[], list[bytes] | None]
-"""Does its work once; what it gives is not looked at."""
+"""Does its work once; its result is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _binary(random: "np.random.Generator", sizes: "npt.NDArray[np.int32]") -> "pa.BinaryArray":
-    """Random bytes."""
+    """Return values of random bytes, of these sizes."""
     import numpy as np
     import pyarrow as pa
 
@@ -204,7 +204,7 @@ def _rates(
 
 
 def _rate_each(steps: list[tuple[int, _Step]], rounds: int) -> list[float]:
-    """Records a second of each step: the median of `rounds` turns, after one to warm up."""
+    """Return the records a second of each step: the median of `rounds` turns, after a warm-up."""
     times: list[list[float]] = [[] for _ in steps]
     for turn in range(rounds + 1):
         for (_, step), taken in zip(steps, times, strict=True):
@@ -221,7 +221,7 @@ def _rate_each(steps: list[tuple[int, _Step]], rounds: int) -> list[float]:
 def _foreign_steps(
     values: "pa.BinaryArray", keys: "pa.BinaryArray | None", args: argparse.Namespace
 ) -> list[_Step]:
-    """kafka-python's encode and decode of the first records; empty when it is not installed."""
+    """Return kafka-python's encode and decode of the first records; empty if not installed."""
     try:
         from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
     except ImportError:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 PRODUCE_GOAL = Goal(most=200.0)
 WARM_UP_S = 5
-"""The hostile processes start, and all that is imported on first use is."""
+"""The time in which the hostile processes start, and modules are imported on first use."""
 
 _PAUSE_S = 0.002
-"""Between an answer and the next request."""
+"""The pause between an answer and the next request."""
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
@@ -104,7 +104,7 @@ def _measure(folder: Path, seconds: int) -> list[Result]:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """Milliseconds of each request."""
+    """The milliseconds of each request."""
 
     produce: list[float]
     versions: list[float]
@@ -112,7 +112,7 @@ class _Round:
 
 
 def _round(cluster: "LocalCluster", seconds: int) -> _Round:
-    """Requests one after the other, then the stream."""
+    """Measure requests one after the other, then the stream."""
     from benchmarks.support.failover_clients import TimedProducer
     from benchmarks.support.hostile_clients import HELD_TOPIC, steady_batch
 

@@ -35,7 +35,7 @@ _SLEEP_S = 0.001
 
 
 class _Usage(NamedTuple):
-    """What a process has used so far."""
+    """The processor time and wake-ups of a process so far."""
 
     processor_s: float
     wake_ups: int
@@ -117,7 +117,7 @@ def _measure(folder: Path, partitions: int, *, settle_s: int, seconds: int) -> I
 
 
 def _usage(pid: int) -> _Usage:
-    """Of all threads that live."""
+    """Return the usage of all living threads."""
     nanoseconds = wake_ups = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         nanoseconds += int((task / "schedstat").read_text().split()[0])
@@ -128,12 +128,12 @@ def _usage(pid: int) -> _Usage:
 
 
 def _own_kib(pid: int) -> int:
-    """Without the pages, mostly of libraries, that any other process has, too."""
+    """Return the memory without the pages, mostly of libraries, that other processes share."""
     return _resident_kib(pid, "Private_Clean") + _resident_kib(pid, "Private_Dirty")
 
 
 def _resident_kib(pid: int, name: str) -> int:
-    """`Rss`, or a part of it: `Pss` counts a page that several processes share in parts."""
+    """Return `Rss`, or a part of it: `Pss` counts a shared page in parts."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])

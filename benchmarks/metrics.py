@@ -35,7 +35,7 @@ MOST_SCRAPE_MS = 50
 MOST_SCRAPE_MB = 2.0
 SCRAPES = 10
 PAUSE_S = 1.05
-"""From one scrape to the next: a text serves others for a second."""
+"""The pause between scrapes: brokers cache their text for a second."""
 
 TOPIC = "measured"
 
@@ -92,7 +92,7 @@ def _produce(
     frames = produce_frames(TOPIC, load.batch_bytes, load.ring, seed=1)
 
     def cost_us(requests: int, *, on: bool) -> float:
-        """Processor time of the broker per request."""
+        """Return the broker's processor time per request."""
         broker.switch(on=on)
         ends = load.connections, load.in_flight, requests
         before_s = broker.cpu_s
@@ -104,7 +104,7 @@ def _produce(
     with Cluster(broker.servers) as cluster:
         for turn in range(args.turns):
             if turn % TURNS_PER_TOPIC == 0:
-                # What stays in memory and on the disk is that of a few turns.
+                # Only the records of a few turns stay in memory and on the disk.
                 if turn:
                     delete_topics(cluster, [TOPIC])
                 create_topic(cluster, TOPIC, 1, 1)

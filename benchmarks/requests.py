@@ -38,7 +38,7 @@ TURN_BUDGET_MS = 20
 """The longest allowed turn of the event loop."""
 
 FRAME_MAX_BYTES = 100 << 20
-"""socket.request.max.bytes by default."""
+"""The default socket.request.max.bytes."""
 
 COLUMNS = (
     "api", "list", "items", "kib", "loop ms", "turn ms", "threads ms", "peak mib", "kept mib",
@@ -46,12 +46,12 @@ COLUMNS = (
 )  # fmt: skip
 
 RECORDS = 500
-"""So many records are sent to measure one."""
+"""The number of records that are sent to measure one."""
 
 RECORD_COLUMNS = ("broker", "step", "times", "calls", "us")
 
 STATE_ROUNDS = 3
-"""The least of so many rounds counts: a busy machine makes processor time longer, too."""
+"""The number of rounds, of which the least counts: other load adds processor time, too."""
 
 STATE_COLUMNS = ("state", "entries", "mib", "step", "ms", "within")
 

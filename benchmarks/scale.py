@@ -25,7 +25,7 @@ from storage_engine.tools.table import print_results, report_line
 COLUMNS = ("what", "seconds", "brokers_cpu_s", "zookeeper_cpu_s", "amount", "unit")
 
 MAX_PARTITIONS = 100_000
-"""The three brokers and their logs are on one machine."""
+"""The most partitions: the three brokers and their logs are on one machine."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 TOPIC = "bench"
 SMALL_TOPIC = "bench-small"
-"""As many records as the small micro-batches of a stream have together."""
+"""A topic with the records of all small micro-batches of a stream."""
 
 TASK_TOPIC = "bench-tasks"
-"""A task a partition, with few records each."""
+"""A topic with a partition for each task, with few records each."""
 
 LEAST_BATCH_RATIO = 0.6
 LEAST_STREAM_RATIO = 0.5
@@ -151,8 +151,8 @@ def _measure_small_micro_batches(bench: SparkBench) -> Result:
 
 
 def _measure_tasks(bench: SparkBench) -> Result:
-    """What a read with many tasks costs more than one with two, by task. So planning is left
-    out."""
+    """Measure the additional cost, by task, of a read with many tasks over one with two. So
+    planning is left out."""
     reader = bench.spark.read
 
     def time_ms(many: "DataFrameReader", few: "DataFrameReader") -> list[float]:
@@ -201,7 +201,7 @@ def _assigned(bench: SparkBench, tasks: int) -> "DataFrameReader":
 
 
 def _doing_nothing(reader: "DataFrameReader", tasks: int) -> "DataFrameReader":
-    """Its tasks yield one record batch with one row, as there are no empty ones."""
+    """Return a reader whose tasks yield a record batch of one row, as there are no empty ones."""
     return in_memory_source(
         reader, records=1, tasks=tasks, batch_rows=1, value_bytes=1, trigger_rows=1
     )
@@ -210,7 +210,7 @@ def _doing_nothing(reader: "DataFrameReader", tasks: int) -> "DataFrameReader":
 def _stream(
     bench: SparkBench, side: str, topic: str, records: int, rows: int
 ) -> "DataStreamWriter":
-    """Over all that the topic has, in micro-batches of `rows`."""
+    """Return a stream over all records of the topic, in micro-batches of `rows`."""
     reader = bench.spark.readStream
     if side == "headrace":
         source = headrace_source(reader, bench.servers, topic).option("maxOffsetsPerTrigger", rows)

@@ -112,7 +112,7 @@ class _Bench:
         self._topics = 0
 
     def batch(self) -> Rounds:
-        """Records a second."""
+        """Return records a second, by sink."""
 
         def measure(sink: str) -> float:
             records = self._args.records
@@ -125,7 +125,7 @@ class _Bench:
         return self._all("batch", "records/s", measure)
 
     def stream(self, triggers: int, rows: int, unit: str) -> Rounds:
-        """Medians over the micro-batches of a round."""
+        """Return the medians over the micro-batches of each round, by sink."""
 
         def measure(sink: str) -> float:
             source = self._spark.readStream.format("rate-micro-batch")
@@ -150,8 +150,8 @@ class _Bench:
 
     @contextlib.contextmanager
     def _sink(self, sink: str) -> Iterator[tuple[str, dict[str, str]]]:
-        """Format and options; a topic lasts as long as its measurement, so that disks don't fill
-        up."""
+        """Yield format and options; a topic lasts as long as its measurement, so that disks don't
+        fill up."""
         from benchmarks.support.spark_in_memory import FORMAT
 
         if sink == IN_MEMORY:

@@ -50,8 +50,8 @@ SMALL_BATCH_BYTES = 1024
 SMALL_IN_FLIGHT = 32
 FETCH_BYTES = 1 << 20
 FETCHES_IN_FLIGHT = (2, 1)
-"""Of one consumer. With one there is nothing to send from the last byte of an answer until the next
-request has come; a reader that wants more keeps a second one in flight."""
+"""The fetches in flight of one consumer. With one, the broker has nothing to send from the last
+byte of an answer until the next request; a reader that wants more keeps a second one in flight."""
 CONSUMERS = 16
 
 LEAST_PRODUCE_RATIO = 0.6
@@ -82,11 +82,11 @@ class Result:
     goal: str
     met: bool
     cpu_ratio: float | None = None
-    """CPU time of the limit over that of the broker, for the same work; None: not of interest."""
+    """The limit's CPU time over the broker's, for the same work; None: not of interest."""
 
 
 class _Figure(NamedTuple):
-    """What one round of a measurement gives."""
+    """The figure of one round of a measurement."""
 
     value: float
     cpu_s: float
@@ -95,15 +95,15 @@ class _Figure(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _Bench:
-    """What all measurements share."""
+    """The broker, the workers and the arguments of all measurements."""
 
     servers: str
     broker: Endpoint
     pid: int
     near: Worker
-    """Sends the load."""
+    """The process that sends the load."""
     far: Worker
-    """The other end of the limits."""
+    """The process at the other end of the limits."""
     args: argparse.Namespace
     folder: Path
 
@@ -321,7 +321,7 @@ def _result(
 
 
 def _with_cpu(pid: int, work: Callable[[], float]) -> _Figure:
-    """What `work` returns, with the CPU time that it cost the process."""
+    """Return the result of `work`, with the CPU time that the process spent on it."""
     before = seconds_of([pid])
     value = work()
     return _Figure(value, seconds_of([pid]) - before)

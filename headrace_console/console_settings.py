@@ -1,5 +1,5 @@
-"""How a console is set up, and what is refused: an address that others reach, without TLS and a
-password. Source: R-CON3.
+"""The console's settings and their checks: an address that others reach needs TLS and a log-in.
+Source: R-CON3.
 """
 
 import ipaddress
@@ -16,41 +16,41 @@ from storage_engine.core.security.security_protocol import Secret
 DEFAULT_PORT = 8480
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d{1,5})?", re.IGNORECASE)
 LEAST_PASSWORD = 12
-"""Characters of the console's own password: it guards what a cluster would not."""
+"""The fewest characters of the console's own password: it guards an open cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """From when on something is a problem."""
+    """The limits from which on something is a problem."""
 
     stuck_after_ms: int = 60_000
-    """A transaction is open, and holds up readers."""
+    """How long a transaction may be open and hold up readers."""
     lag_after_ms: int = 60_000
-    """A query needs so long, at its present rate, for what it has not read."""
+    """How far a group may be behind, and how long a query's lag may take at its present rate."""
     disk_full_percent: float = 90.0
     certificate_days: int = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSettings:
-    """Checked by `check`."""
+    """The settings of a console, validated by `check`."""
 
     bootstrap_servers: str
     security: ClientSecurity | None = None
-    """How to connect; of its log-in only the mechanism counts, each user gives their own."""
+    """How to connect; of its log-in only the mechanism counts, each user logs in themselves."""
     address: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     certificate: Path | None = None
     key: Path | None = None
     password: Secret | None = None
-    """The console's own, for a cluster that asks nobody who they are."""
+    """The console's own password, for a cluster without authentication."""
     progress_token: Secret | None = None
-    """What queries must show that post their progress."""
+    """The token that queries must send with their progress."""
     allowed_hosts: tuple[str, ...] = ()
-    """Further names, with the port where it is not the usual one, by which browsers may ask."""
+    """Further Host headers, with the port unless it is the usual one, that browsers may send."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses of reverse proxies whose X-Forwarded-For is believed: failed log-ins are counted by
-    the address from which a browser asks."""
+    """Addresses of reverse proxies whose X-Forwarded-For is trusted: failed log-ins are counted by
+    the browser's address."""
     read_only: bool = False
     thresholds: Thresholds = Thresholds()
     cluster_name: str | None = None
@@ -61,7 +61,7 @@ class ConsoleSettings:
 
     @property
     def mechanism(self) -> str | None:
-        """By which users log in at the cluster; None where it asks nobody."""
+        """The SASL mechanism of users' log-ins; None without authentication."""
         sasl = None if self.security is None else self.security.sasl
         return None if sasl is None else sasl.mechanism
 
@@ -78,7 +78,7 @@ class ConsoleSettings:
         return is_loopback(self.address)
 
     def check(self) -> None:
-        """ConfigError for what would not be safe, or does not go together."""
+        """ConfigError for settings that are unsafe or do not go together."""
         parse_addresses(self.bootstrap_servers)
         for name in self.allowed_hosts:
             if not _HOST.fullmatch(name):
@@ -124,7 +124,7 @@ class ConsoleSettings:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only programs of this machine reach it."""
+    """Whether only programs on this machine reach the address."""
     return address == "localhost" or (
         _is_address(address) and ipaddress.ip_address(address).is_loopback
     )

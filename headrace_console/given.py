@@ -1,4 +1,4 @@
-"""What a request gives: parameters and the fields of its body, each checked, with an error that
+"""Parameters of a request and fields of its body, each checked, with an error that
 names it.
 """
 
@@ -12,7 +12,7 @@ from storage_engine.tools.document import Document, Json
 DEFAULT_LIMIT = 50
 MOST_LIMIT = 500
 MOST_TEXT = 1_000
-"""Characters of a parameter."""
+"""The most characters of a parameter."""
 
 
 def bad(text: str) -> ConsoleError:
@@ -20,7 +20,7 @@ def bad(text: str) -> ConsoleError:
 
 
 class Params:
-    """The query string."""
+    """The parameters of a query string."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
         self._values: dict[str, list[str]] = {}
@@ -71,7 +71,7 @@ def _whole(text: str) -> int | None:
 
 
 class Body:
-    """A JSON object."""
+    """A JSON object of a request's body."""
 
     def __init__(self, document: Mapping[str, Json], place: str = "") -> None:
         self._document = document
@@ -118,7 +118,7 @@ class Body:
         return list(value)
 
     def settings(self, name: str) -> dict[str, str | None]:
-        """A mapping of names to texts; null: back to the default."""
+        """Return a mapping of names to texts; null: back to the default."""
         value = self._document.get(name)
         if value is None:
             return {}
@@ -154,18 +154,18 @@ class Body:
         return self._document.get(name)
 
     def wrong(self, name: str, must: str) -> ConsoleError:
-        """The error for a field that is not what it must be."""
+        """Return the error for a field that is not what it must be."""
         return bad(f"'{self._place}{name}' must be {must}")
 
     def confirm(self, name: str) -> None:
-        """The name of what is changed was typed again."""
+        """ConsoleError unless the user has typed again the name of the object to change."""
         if self.text_or_none("confirm") != name:
             raise bad(f"'confirm' must be the name that is changed, '{name}', typed again")
 
 
 def json_object(data: bytes, *, nan_is_null: bool = False) -> Document:
-    """ConsoleError for what is no JSON object. `nan_is_null`: NaN and Infinity, which are no JSON
-    but which programs write, are null."""
+    """Parse an object; ConsoleError if it is none. `nan_is_null`: NaN and Infinity, which are not
+    JSON but which programs write, are null."""
     constant = (lambda name: None) if nan_is_null else _no_constant
     try:
         document = json.loads(data, parse_constant=constant)

@@ -16,13 +16,13 @@ def itself(row: Document) -> Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Which part of a list is asked for."""
+    """The requested part of a list."""
 
     offset: int = 0
     limit: int = 50
     filter: str = ""
     sort: str | None = None
-    """The name of a field, with - before it: descending."""
+    """The name of the field to sort by, with - before it for descending order."""
 
     def of(
         self,
@@ -32,7 +32,7 @@ class Page:
         keys: Mapping[str, Callable[[Row], Any]],
         default: str,
     ) -> "PagedRows[Row]":
-        """The rows of this page; rows without a value come last."""
+        """Return the rows of this page; rows without a value to sort by come last."""
         wanted = self.filter.casefold()
         found = [row for row in rows if wanted in name(row).casefold()] if wanted else list(rows)
         by = self.sort or default
@@ -50,7 +50,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PagedRows(Generic[Row]):
-    """Rows of a page."""
+    """The rows of a page; `total` counts those of all pages."""
 
     rows: Sequence[Row]
     total: int
@@ -63,7 +63,7 @@ class PagedRows(Generic[Row]):
         as_of_ms: int,
         unanswered: Sequence[Mapping[str, Json]] = (),
     ) -> Document:
-        """As the API has it."""
+        """Return the page as a document of the API."""
         return {
             "as_of_ms": as_of_ms,
             "unanswered": list(unanswered),

@@ -1,4 +1,4 @@
-"""The errors that an answer of the console can be, with their HTTP status.
+"""Errors as answers of the console, with their HTTP status.
 
 Source: R-CON1.
 """
@@ -18,7 +18,7 @@ from storage_engine.core.printable import printable
 from storage_engine.tools.document import Document
 
 MAX_MESSAGE = 1_000
-"""Characters of an error's message: it may quote what somebody has sent."""
+"""The most characters of an error's message, which may quote a request."""
 
 _STATUS = {
     "bad_request": 400,
@@ -99,7 +99,7 @@ class ConsoleError(HeadraceError):
 
     @property
     def document(self) -> Document:
-        """The body of the answer."""
+        """The body of the error response."""
         text = printable(str(self))
         if len(text) > MAX_MESSAGE:
             text = text[:MAX_MESSAGE] + "…"
@@ -107,7 +107,7 @@ class ConsoleError(HeadraceError):
 
 
 def as_console_error(error: HeadraceError) -> ConsoleError:
-    """The answer that an error of the client is."""
+    """Return the answer for an error of the client library."""
     if isinstance(error, ConsoleError):
         return error
     return ConsoleError(_code_of(error), str(error))

@@ -16,11 +16,11 @@ from storage_engine.core.errors import ConfigError
 BACKLOG = 128
 MOST_CONNECTIONS = 200
 END_TIMEOUT_S = 5
-"""Streams are cut when the console ends."""
+"""After so many seconds open streams are cut when the console ends."""
 
 
 class ConsoleServer:
-    """One console."""
+    """The server of one console."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class ConsoleServer:
         state_changes: StateChangeSource | None = None,
         on_ready: Callable[[str], None] = lambda url: None,
     ) -> None:
-        """`on_ready` gets the address once browsers are answered. ConfigError for settings that are
-        not safe, and for an address that can't be bound."""
+        """`on_ready` gets the URL once requests are answered. ConfigError for unsafe settings, and
+        for an address that can't be bound."""
         settings.check()
         self._socket = _bound(settings.address, settings.port)
         self._port = int(self._socket.getsockname()[1])
@@ -63,17 +63,17 @@ class ConsoleServer:
         self._server = _Server(config, lambda: on_ready(self.url))
 
     def run(self) -> None:
-        """Blocks until it is stopped, by `stop` or a signal."""
+        """Serve until `stop` or a signal."""
         with contextlib.closing(self._socket):
             self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:
-        """End it, from any thread."""
+        """Stop the server, from any thread."""
         self._server.should_exit = True
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready."""
+    """Calls `on_ready` once it serves requests."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)

@@ -1,6 +1,6 @@
-"""The clusters and the Sparks that are compared: as many brokers, with the same settings.
+"""The clusters and the Sparks of the comparison, with as many brokers and the same settings.
 
-Rule: all of it is up within a block and gone after it, however it ends.
+Rule: each runs within a block and is gone after it, however the block ends.
 """
 
 import argparse
@@ -31,12 +31,12 @@ SETTINGS = (
     # Deleted topics leave their bytes to the next round.
     ("log.segment.delete.delay.ms", "1000"),
 )
-"""Of both clusters; all else is as each ships it."""
+"""The settings of both clusters; all others are as each ships them."""
 
 
 @contextlib.contextmanager
 def our_brokers(folder: Path) -> Iterator[Brokers]:
-    """Headrace, in a folder below this one."""
+    """Run Headrace within the block, in a folder below `folder`."""
     request = UpRequest(brokers=BROKERS, port=0, settings=SETTINGS)
     with LocalCluster.running(folder / OURS, request) as cluster:
         pids = [entry.pid for entry in cluster.state.brokers if entry.pid is not None]
@@ -44,7 +44,7 @@ def our_brokers(folder: Path) -> Iterator[Brokers]:
 
 
 def their_brokers(folder: Path, jars: Sequence[Path]) -> AbstractContextManager[Brokers]:
-    """Apache Kafka, in a folder below this one."""
+    """Run Apache Kafka within the block, in a folder below `folder`."""
     return running_kafka(folder / THEIRS, jars, SETTINGS, BROKERS)
 
 
@@ -57,8 +57,8 @@ def spark_of(
     args: argparse.Namespace,
     jars: Sequence[Path],
 ) -> Iterator[Spark]:
-    """The Spark of one side, whose jobs are those of the module `worker`, with the cores and the
-    settings that were asked for."""
+    """Run the Spark of one side within the block, with the jobs of the module `worker`, and with
+    the cores and settings of `args`."""
     report_line(f"starting the Spark of {name}")
     arguments = ["--format", name, "--servers", brokers.bootstrap_servers]
     arguments += ["--cores", str(args.cores), "--jars", ",".join(map(str, jars))]

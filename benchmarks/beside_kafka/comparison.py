@@ -1,6 +1,6 @@
-"""Brings both sides up, lets them take turns, and stops all of it.
+"""Starts both sides, measures them by turns, and stops them.
 
-Rule: both sides are up all the time, so that each runs beside the same idle other one.
+Rule: both sides run all the time, so that each is measured beside the same idle other one.
 """
 
 import argparse
@@ -34,11 +34,11 @@ from storage_engine.zookeeper.embedded import find_java
 
 _WORKER = "benchmarks.beside_kafka.spark_worker"
 SMALL_BATCHES = 24
-"""Micro-batches of the small topics, those that warm up included."""
+"""The micro-batches of the small topics, with those to warm up."""
 
 
 def _sizes(rows: int) -> dict[str, int]:
-    """Rows by topic, and those of the job that reads none."""
+    """Return the rows of each topic, and the rows of the job that reads no topic."""
     return {
         SMALL: SMALL_BATCHES * SMALL_ROWS,
         MANY: SMALL_BATCHES * MANY_PARTITIONS_ROWS,
@@ -48,7 +48,7 @@ def _sizes(rows: int) -> dict[str, int]:
 
 
 def compare(args: argparse.Namespace) -> list[Result]:
-    """A result for each row that is asked for."""
+    """Return a result for each requested row."""
     check_proc()
     find_java()
     rows = [row for row in ROWS if not args.only or row.name in args.only]
@@ -81,7 +81,7 @@ def _both_up(args: argparse.Namespace) -> Iterator[tuple[Side, Side]]:
 
 
 def _rounds_of(job: Job, ours: Side, theirs: Side, rounds: int) -> list[Round]:
-    """Each first in every other round; the first round warms up, and its copies are counted."""
+    """Measure `rounds` rounds, after one to warm up, whose copies are read back and counted."""
     for side in (ours, theirs):
         if side.fill(job.topic):
             report_line(f"filled topic '{job.topic}' of {side.name}")

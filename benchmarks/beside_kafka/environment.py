@@ -1,7 +1,7 @@
 """A Python environment with the PySpark that both sides run on.
 
-Rule: made once in the cache, apart from the environment of whoever calls; the repository itself
-comes to it by PYTHONPATH, so that its code of now is measured.
+Rule: made once in the cache, apart from the caller's environment; the repository itself comes to it
+by PYTHONPATH, so that its present code is measured.
 """
 
 import configparser
@@ -21,14 +21,14 @@ _TIMEOUT_S = 1_800
 
 
 def make_environment(cache: Path) -> Path:
-    """The path of its Python, made unless the cache has it already."""
+    """Return the path of the environment's Python, made unless the cache has it already."""
     name = f"pyspark-{SPARK_VERSION}"
     return environment_with(cache, name, requirements(ROOT / "setup.cfg"), "about 450 MB")
 
 
 def environment_with(cache: Path, name: str, wanted: Sequence[str], size: str) -> Path:
-    """The path of a Python that has these packages, made unless the cache has it already; it is
-    called `name`, for what it is there for."""
+    """Return the path of a Python with these packages, made unless the cache has it already; its
+    folder's name begins with `name`."""
     folder = cache / f"{name}-python{sys.version_info[0]}.{sys.version_info[1]}"
     python = folder / "bin" / "python"
     installed = folder / "installed.txt"
@@ -44,7 +44,7 @@ def environment_with(cache: Path, name: str, wanted: Sequence[str], size: str) -
 
 
 def requirements(setup: Path) -> list[str]:
-    """What Headrace needs, with the one version of PySpark."""
+    """Return the packages that Headrace needs, with the one version of PySpark."""
     config = configparser.ConfigParser()
     config.read(setup, encoding="utf-8")
     lines = config["options"]["install_requires"].splitlines()

@@ -1,7 +1,7 @@
 """Apache Kafka, its tools and Spark's Kafka connector, as Maven Central has them.
 
-Rule: what is run is what was measured before: each jar has the checksum that is pinned here. They
-are resolved and downloaded by the Apache Ivy that PySpark ships, the one behind `spark-submit
+Rule: each jar has the checksum that is pinned here, so that all runs measure the same code. The
+jars are resolved and downloaded by the Apache Ivy that PySpark ships, the one behind `spark-submit
 --packages`, so that nobody needs Maven.
 """
 
@@ -18,7 +18,7 @@ from storage_engine.tools.table import report_line
 from storage_engine.zookeeper.embedded import find_java
 
 SPARK_VERSION = "4.2.0"
-"""The newest one for which Maven Central has Spark's Kafka connector."""
+"""The newest version for which Maven Central has Spark's Kafka connector."""
 KAFKA_VERSION = "3.9.1"
 
 _HERE = Path(__file__).parent
@@ -27,18 +27,18 @@ _TIMEOUT_S = 900
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarSet:
-    """What is downloaded together, into a folder of its own."""
+    """Jars that are downloaded together, into a folder of their own."""
 
     name: str
     folder: str
     pinned: Path
     """The names and checksums of the jars, as sha256sum writes them."""
     dependencies: tuple[tuple[str, str, str], ...]
-    """(organisation, name, version) of each; what they need comes with them."""
+    """The (organisation, name, version) of each jar; their dependencies come with them."""
     excluded: tuple[str, ...] = ()
     """Organisations whose jars PySpark has itself."""
     is_complete: bool = False
-    """What they need is in another set: nothing comes with them."""
+    """Whether the dependencies are in another set, and so do not come with the jars."""
 
 
 KAFKA = JarSet(
@@ -57,7 +57,7 @@ KAFKA_TOOLS = JarSet(
     dependencies=(("org.apache.kafka", "kafka-tools", KAFKA_VERSION),),
     is_complete=True,
 )
-"""To be run with the jars of KAFKA: what else they need serves Kafka Connect."""
+"""Kafka's tools, run with the jars of KAFKA; their other dependencies serve Kafka Connect."""
 CONNECTOR = JarSet(
     name=f"Spark's Kafka connector {SPARK_VERSION}",
     folder=f"spark-kafka-{SPARK_VERSION}",
@@ -68,7 +68,7 @@ CONNECTOR = JarSet(
 
 
 def fetch_jars(cache: Path, jars: JarSet) -> list[Path]:
-    """The jars, downloaded unless the cache has them already."""
+    """Return the paths of the jars, downloaded unless the cache has them already."""
     folder = cache / jars.folder
     pinned = read_pinned(jars.pinned)
     if not folder.is_dir():
@@ -79,13 +79,13 @@ def fetch_jars(cache: Path, jars: JarSet) -> list[Path]:
 
 
 def read_pinned(file: Path) -> dict[str, str]:
-    """Checksums by the names of jars."""
+    """Return the SHA-256 checksums by the names of jars."""
     lines = file.read_text(encoding="ascii").splitlines()
     return {name: checksum for checksum, name in (line.split() for line in lines)}
 
 
 def check(folder: Path, pinned: dict[str, str]) -> None:
-    """CommandError unless the folder has just these jars."""
+    """CommandError unless the folder has exactly these jars."""
     found = {path.name for path in folder.glob("*.jar")}
     odd = sorted(found ^ set(pinned))
     odd += [
@@ -101,7 +101,7 @@ def check(folder: Path, pinned: dict[str, str]) -> None:
 
 
 def _download(cache: Path, jars: JarSet, folder: Path) -> None:
-    """Into another folder first: an interrupted download leaves no half of one."""
+    """Download into another folder first: an interrupted download leaves no partial set."""
     work = cache / f"{jars.folder}.part"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -123,7 +123,7 @@ def _download(cache: Path, jars: JarSet, folder: Path) -> None:
 
 
 def ivy_file(jars: JarSet) -> str:
-    """What Ivy shall resolve, in its own language."""
+    """Return the ivy.xml that names the jars to resolve."""
     alone = 'transitive="false" ' if jars.is_complete else ""
     wanted = "".join(
         f'<dependency org="{organisation}" name="{name}" rev="{version}" {alone}'
@@ -155,7 +155,7 @@ def _not_downloaded(jars: JarSet, reason: str) -> str:
 
 
 def _reason(output: str) -> str:
-    """The line that tells the cause: Ivy repeats its report at length."""
+    """Return the line that names the cause: Ivy repeats its report at length."""
     lines = [line.strip() for line in output.splitlines()]
     causes = [line for line in lines if "Exception" in line or "UNRESOLVED" in line]
     told = causes or [line for line in lines if line.strip(":.| ")]

@@ -1,7 +1,7 @@
 """Apache Kafka with its ZooKeeper, as child processes in a folder.
 
-Rule: Kafka as it is shipped: the JVM options of its own start scripts, its default settings but for
-ports, folders and replication.
+Rule: Kafka as it is shipped: the JVM options of its own start scripts, and its default settings
+except for ports, folders and replication.
 """
 
 import contextlib
@@ -49,8 +49,8 @@ def running_kafka(
     *,
     more_listeners: Mapping[str, int] | None = None,
 ) -> Iterator[Brokers]:
-    """A cluster that is up within the block and gone after it. `more_listeners`: ports by the
-    names of protocols, beside PLAINTEXT, where there is one broker."""
+    """Run a cluster within the block. `more_listeners`: ports by the names of protocols, beside
+    PLAINTEXT, for a cluster of one broker."""
     others = "".join(f",{name}://{HOST}:{port}" for name, port in (more_listeners or {}).items())
     folder.mkdir()
     (folder / "log4j.properties").write_text(_LOGGING)

@@ -1,7 +1,7 @@
-"""Processor time of the brokers and the Spark of a side, as Linux tells it in /proc.
+"""The processor time of a side's brokers and Spark, as Linux reports it in /proc.
 
-Rule: a process that has ended counts with whoever waited for it, so nothing is lost between two
-looks: what Spark's short-lived Python workers took is in the figure.
+Rule: a process that has ended counts with the parent that waited for it, so that no time is lost
+between two readings, not even the time of Spark's short-lived Python workers.
 """
 
 import os
@@ -17,21 +17,21 @@ _JVM = "java"
 
 
 class CpuTimes(NamedTuple):
-    """Seconds, in the kernel too."""
+    """Processor time in seconds, in the kernel too."""
 
     brokers: float = 0.0
     jvm: float = 0.0
-    """Spark's own."""
+    """The time of Spark's JVM."""
     python: float = 0.0
-    """The driver's, and that of all Python workers."""
+    """The time of the driver's Python and of all Python workers."""
 
     @property
     def all(self) -> float:
-        """What the side took."""
+        """The processor time of the whole side."""
         return sum(self)
 
     def since(self, before: "CpuTimes") -> "CpuTimes":
-        """What came after `before`."""
+        """Return the processor time since `before`."""
         return CpuTimes(*(now - then for now, then in zip(self, before, strict=True)))
 
 
@@ -39,19 +39,19 @@ class _Stat(NamedTuple):
     parent: int
     name: str
     ticks: int
-    """Of its own."""
+    """The process's own time, in clock ticks."""
     ended_ticks: int
-    """Of its children that have ended."""
+    """The time of its children that have ended, in clock ticks."""
 
 
 def check_proc() -> None:
-    """CommandError where there is none."""
+    """CommandError on a system without /proc."""
     if not _PROC.joinpath("self/stat").exists():
         raise CommandError("processor time is read from /proc, which Linux has: run it there")
 
 
 def cpu_times(brokers: Collection[int], spark: int) -> CpuTimes:
-    """Of these brokers, and of the process that runs Spark with all below it, since they began."""
+    """Return the times, since their start, of the brokers and of a Spark with its descendants."""
     stats = _stats()
     of_spark = _tree(stats, [spark])
     jvm = sum(each.ticks for each in of_spark if each.name == _JVM)
@@ -62,18 +62,18 @@ def cpu_times(brokers: Collection[int], spark: int) -> CpuTimes:
 
 
 def seconds_of(processes: Collection[int]) -> float:
-    """Of these alone, since they began: their ended children are not in it, and it is finer than
-    the ticks that /proc counts in, which short work needs."""
+    """Return the processes' own time since their start, without children that have ended. It is
+    finer than the ticks of /proc, as short work needs it."""
     return sum(time.clock_gettime(_clock_of(pid)) for pid in processes)
 
 
 def _clock_of(process_id: int) -> int:
-    """The kernel's clock of a process's processor time: what clock_getcpuclockid(3) makes."""
+    """Return the kernel's id of a process's CPU clock, as clock_getcpuclockid(3) makes it."""
     return (~process_id << 3) | 2
 
 
 def _tree(stats: dict[int, _Stat], roots: Collection[int]) -> list[_Stat]:
-    """The roots and all below them."""
+    """Return the roots and all their descendants."""
     wanted = set(roots)
     left = list(wanted)
     while left:

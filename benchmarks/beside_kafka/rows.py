@@ -1,7 +1,7 @@
 """The rows of the table: what each measures, its goal, and how rounds become a row.
 
-Rule: the two sides are compared round by round, since the machine's mood then weighs on both. The
-median of the ratios is told, and how far they spread.
+Rule: the two sides are compared round by round, since other load on the machine then weighs on
+both. The median of the ratios is reported, and their range.
 """
 
 import statistics
@@ -29,7 +29,7 @@ WRITTEN_PARTITIONS = 6
 
 
 class Job(NamedTuple):
-    """What both sides do in a round."""
+    """The work that both sides do in a round."""
 
     name: str
     kind: str
@@ -37,9 +37,9 @@ class Job(NamedTuple):
     topic: str = ""
     rows_per_batch: int = 0
     warm_up: int = 0
-    """Micro-batches before those that are measured."""
+    """The number of micro-batches before the measured ones."""
     is_copied: bool = False
-    """Into a topic, not to the sink that does nothing."""
+    """Whether rows go into a topic, not to Spark's sink `noop`."""
 
 
 JOBS = (
@@ -62,7 +62,7 @@ class Row(NamedTuple):
     measure: str
     """"time": milliseconds of a micro-batch; "rate": rows a second; "cpu": processor time."""
     goal: Goal
-    """Of the ratio of ours to theirs."""
+    """The goal for the ratio of ours to theirs."""
 
 
 _HALF = Goal(most=0.5)
@@ -94,13 +94,13 @@ class Measured:
     """One round of a job on one side."""
 
     batches: Sequence[Batch]
-    """Those that are measured."""
+    """The measured batches, without those to warm up."""
     rows: int
-    """Of the whole job, also of what warmed it up: the processor time is of all of it."""
+    """The rows of the whole job, also of its warm-up: the processor time is of all of it."""
     cpu: CpuTimes
 
     def figure(self, measure: str) -> float:
-        """As a row of this measure tells it."""
+        """Return the figure of a row with this measure."""
         if measure == "cpu":
             return self.cpu.all / self.rows * 1_000_000
         if measure == "time":
@@ -111,14 +111,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Both sides, one after the other."""
+    """One round of a job, on both sides."""
 
     headrace: Measured
     kafka: Measured
 
 
 class RoundFigures(TypedDict):
-    """The figures and the processor time of each side, in seconds by whose it is."""
+    """The figure of each side, and its processor time in seconds by the fields of CpuTimes."""
 
     headrace: float
     kafka: float
@@ -131,7 +131,7 @@ class Result(Compared):
     """A row with its figures."""
 
     cpu_ratio: float
-    """Processor time of Spark and brokers, ours to theirs: other programs disturb it less."""
+    """The ratio of processor times of Spark and brokers, which other programs disturb less."""
     rounds: list[RoundFigures]
 
 
@@ -139,7 +139,7 @@ COLUMNS = (*COMPARED, "cpu ratio")
 
 
 def result_of(row: Row, rounds: Sequence[Round]) -> Result:
-    """The figures of a row."""
+    """Return the figures of a row."""
     ours = [each.headrace.figure(row.measure) for each in rounds]
     theirs = [each.kafka.figure(row.measure) for each in rounds]
     cpu = [each.headrace.figure("cpu") / each.kafka.figure("cpu") for each in rounds]
@@ -161,7 +161,7 @@ def result_of(row: Row, rounds: Sequence[Round]) -> Result:
 
 
 def cells(result: Result) -> list[Cell]:
-    """Those of a line of the table."""
+    """Return the cells of a line of the table."""
     return [*result.cells(), result.cpu_ratio]
 
 

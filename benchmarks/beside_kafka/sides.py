@@ -1,4 +1,4 @@
-"""A side of the comparison: its brokers, its Spark, and what a job on them took."""
+"""A side of the comparison: its brokers, its Spark, and the measurement of jobs on them."""
 
 import contextlib
 import os
@@ -25,8 +25,8 @@ class Spark(ToldProcess):
     def running(
         cls, python: Path, folder: Path, worker: str, arguments: Sequence[str]
     ) -> Iterator["Spark"]:
-        """A Spark that is ready within the block and gone after it; its jobs are those of the
-        module `worker`."""
+        """Run a Spark within the block, which is ready when the block begins; the module `worker`
+        has its jobs."""
         command = [str(python), "-m", worker, *arguments]
         unset = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
         environment = {name: text for name, text in os.environ.items() if name not in unset}
@@ -42,7 +42,7 @@ class Spark(ToldProcess):
 
 
 class Side:
-    """One of the two; its topics are filled as jobs want them."""
+    """One of the two sides; its topics are filled when a job needs them."""
 
     def __init__(self, name: str, brokers: Brokers, spark: Spark, sizes: dict[str, int]) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class Side:
         self._targets = 0
 
     def fill(self, topic: str) -> bool:
-        """False when there is nothing to do: it is filled already, or the job reads none."""
+        """Fill a topic; False if it is filled already, or if the job reads none."""
         if not topic or topic in self._filled:
             return False
         topics.fill(self._servers, topic, PARTITIONS[topic], self._sizes[topic])
@@ -61,7 +61,7 @@ class Side:
         return True
 
     def measure(self, job: Job, *, is_counted: bool) -> Measured:
-        """One round. `is_counted`: what was written is read back after it, and counted."""
+        """Measure one round. `is_counted`: the written rows are read back after it, and counted."""
         rows = self._sizes[job.topic or job.name]
         asked: SparkJob = {"kind": job.kind, "topic": job.topic, "rows": rows, "out": None}
         asked["rows_per_batch"] = job.rows_per_batch

@@ -20,14 +20,14 @@ COMPARED = ("what", "headrace", "from-to", "kafka", "from-to", "ratio", "from-to
 
 
 class Ratio(Judged):
-    """The fields of every row that say how one side compares to the other."""
+    """The fields of every row that compare one side with the other."""
 
     ratio: float
     ratio_spread: tuple[float, float]
 
 
 class BothSides(Ratio):
-    """The same, with the figures of the sides."""
+    """The fields of Ratio, with the figures of the sides."""
 
     headrace: float
     headrace_spread: tuple[float, float]
@@ -51,7 +51,7 @@ class Compared:
     met: bool | None
 
     def cells(self) -> list[Cell]:
-        """Those of a line of the table, below COMPARED."""
+        """Return the cells of a line of the table, below COMPARED."""
         ours = figure_cells(self.headrace, self.headrace_spread)
         theirs = figure_cells(self.kafka, self.kafka_spread)
         ratio = spread_text(self.ratio_spread)
@@ -59,7 +59,7 @@ class Compared:
 
 
 def compared(ours: Sequence[float], theirs: Sequence[float], goal: Goal | None) -> BothSides:
-    """The figures of a row."""
+    """Return the figures of a row."""
     return {
         "headrace": rounded(statistics.median(ours)),
         "headrace_spread": spread(ours),
@@ -70,7 +70,7 @@ def compared(ours: Sequence[float], theirs: Sequence[float], goal: Goal | None) 
 
 
 def ratio_of(ours: Sequence[float], theirs: Sequence[float], goal: Goal | None) -> Ratio:
-    """The median of the ratios of the rounds; the goal is for it."""
+    """Return the median of the rounds' ratios, for which the goal is, and their range."""
     ratios = ratios_of(ours, theirs)
     ratio = rounded(statistics.median(ratios))
     return {"ratio": ratio, "ratio_spread": spread(ratios), **judged(goal, ratio)}
@@ -79,7 +79,7 @@ def ratio_of(ours: Sequence[float], theirs: Sequence[float], goal: Goal | None) 
 def figure_cells(
     figure: float | None, figures: tuple[float, float] | None
 ) -> tuple[str | None, str | None]:
-    """A figure and from where to where it went, in a line of the table; of none, nothing."""
+    """Return a figure and its range as cells of the table; None twice without a figure."""
     if figure is None or figures is None:
         return None, None
     return short(figure), spread_text(figures)

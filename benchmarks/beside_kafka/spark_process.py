@@ -1,8 +1,8 @@
-"""A Spark of one side, which does the jobs that it reads from stdin, a line of JSON each, and
-answers each with another line.
+"""A Spark of one side, which reads jobs from stdin, a line of JSON each, does them, and answers
+each with another line.
 
-Rule: runs in the environment with the PySpark of both sides, with the same settings for both; knows
-no broker but by Spark's options.
+Rule: it runs in the environment with the PySpark of both sides, with the same settings for both; it
+knows brokers by Spark's options only.
 """
 
 import argparse
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Work = Callable[[SparkJob], Answer]
-"""Does a job, and says what came of it."""
+"""Does a job, and returns its answer."""
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -35,7 +35,7 @@ _SETTINGS = {
 
 
 def serve(name: str, worker: "Callable[[argparse.Namespace, SparkSession], Work]") -> None:
-    """Answer jobs until stdin ends. `worker` is given the arguments and a session."""
+    """Answer jobs until stdin ends. `worker` gets the arguments and a session."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--format", required=True)
     parser.add_argument("--servers", required=True)
@@ -51,13 +51,13 @@ def serve(name: str, worker: "Callable[[argparse.Namespace, SparkSession], Work]
     for line in sys.stdin:
         try:
             answer = work(json.loads(line))
-        except Exception as error:  # noqa: BLE001 - told to who asked, in one line
+        except Exception as error:  # noqa: BLE001 - reported to the caller, in one line
             answer = {"error": _first_line(str(error))}
         print(json.dumps(answer), file=answers, flush=True)
 
 
 def timed(rows: int, work: Callable[[], None]) -> Answer:
-    """The answer of a job that is one batch of so many rows."""
+    """Do a job that is one batch of `rows` rows, and return its answer."""
     started = time.perf_counter()
     work()
     time_ms = (time.perf_counter() - started) * 1000
@@ -81,7 +81,7 @@ def _session(name: str, args: argparse.Namespace) -> "SparkSession":
 
 
 def _first_line(text: str) -> str:
-    """With the last one, where it only announces an exception of a Python worker."""
+    """Return the first line, with the last one if the first only announces an exception."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "no reason given"

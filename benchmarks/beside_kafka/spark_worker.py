@@ -1,7 +1,7 @@
 """The jobs of the comparison with Apache Kafka, on the Spark of either side.
 
 Rule: both sides run the same queries: only the name of the format differs, and the jars of Spark's
-Kafka connector. Ours writes exactly once, its default; theirs has no such thing.
+Kafka connector. Ours writes exactly once, its default; theirs can't.
 """
 
 import argparse
@@ -26,7 +26,7 @@ class _Worker:
         self._written: DataFrame | None = None
 
     def do(self, job: SparkJob) -> Answer:
-        """The time and rows of each batch."""
+        """Return the time and rows of each batch, or the rows that were counted."""
         if job["kind"] == "stream":
             return self._stream(job)
         if job["kind"] == "write":
@@ -40,7 +40,7 @@ class _Worker:
         return timed(job["rows"], frame.write.format("noop").mode("overwrite").save)
 
     def _in_memory(self, rows: int) -> "DataFrame":
-        """Rows that Spark has in its memory, so that making them weighs nothing."""
+        """Return rows that Spark holds in memory, so that making them costs nothing in the job."""
         from pyspark.sql import functions as F
 
         if self._written is None:
@@ -70,8 +70,8 @@ class _Worker:
 
 
 def _until_read(query: "StreamingQuery", rows: int) -> list[BatchTook]:
-    """The micro-batches that read so many rows. Spark waits for them in its JVM: asking it for its
-    progress time and again would weigh on what is measured."""
+    """Return the micro-batches that read so many rows. Spark waits for them in its JVM: polling its
+    progress would weigh on the measurement."""
     query.processAllAvailable()
     batches: list[BatchTook] = [
         {"rows": each["numInputRows"], "time_ms": each["durationMs"]["triggerExecution"]}

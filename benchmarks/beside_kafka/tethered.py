@@ -1,8 +1,8 @@
 """Processes that end with this one, however it ends.
 
-Rule: each runs in a session of its own, so that a Ctrl-C reaches only us. We kill all of the
-session, since nobody needs what they hold; the kernel kills the first of it when we die without a
-word, and the others end when it does. To be started from the main thread, whose end counts as ours.
+Rule: each runs in a session of its own, so that a Ctrl-C reaches only this process, which kills all
+of the session at the end, since nobody needs its state. If this process is killed, the kernel kills
+the first of the session, and the others end with it. To be started from the main thread.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit("its parent has ended")
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Becomes the program that it starts, once the kernel knows to kill it."""
+"""Asks the kernel to kill it with its parent, and then becomes the program to start."""
 
 
 @contextlib.contextmanager
@@ -42,8 +42,8 @@ def tethered(
     environment: Mapping[str, str] | None = None,
     talks: bool = False,
 ) -> Iterator["subprocess.Popen[str]"]:
-    """The process within the block, in `folder`; its outputs go to `log`, but stdout to us where it
-    `talks`."""
+    """Run a process within the block, in `folder`; its outputs go to `log`, but stdout to a pipe if
+    it `talks`."""
     tether = [sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid()), *command]
     pipe = subprocess.PIPE if talks else subprocess.DEVNULL
     with log.open("wb") as sink:
@@ -65,7 +65,7 @@ def tethered(
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    """Returns when nothing of its session holds a port or a file any more."""
+    """Kill the process's session, and return when none of it holds a port or a file any more."""
     deadline = time.monotonic() + _STOP_S
     while left := _session(process.pid):
         for pid in left:
@@ -83,7 +83,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 
 def _session(leader: int) -> list[int]:
-    """Its processes that have not ended."""
+    """Return the session's processes that have not ended."""
     found = []
     for path in _PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -95,14 +95,14 @@ def _session(leader: int) -> list[int]:
 
 
 def check_runs(process: "subprocess.Popen[str]", what: str, log: Path) -> None:
-    """CommandError with the last line of its log when it has ended."""
+    """CommandError with the last line of its log if the process has ended."""
     status = process.poll()
     if status is not None:
         raise CommandError(f"{what} ended (status {status}): {last_line(log)}")
 
 
 def last_line(log: Path) -> str:
-    """What a process said last, or that it said nothing."""
+    """Return the last line in a process's log, or a text in its place."""
     data = log.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace")
     lines = [line.strip() for line in data.splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"

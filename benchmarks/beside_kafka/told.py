@@ -1,4 +1,4 @@
-"""A process that is told what to do, a line of JSON each, and answers each with another line."""
+"""A process that gets jobs, a line of JSON each, and answers each with another line."""
 
 import contextlib
 import json
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class Told(TypedDict):
-    """What every job says."""
+    """The fields of every job."""
 
     kind: str
     rows: int
 
 
 class SparkJob(Told):
-    """What a Spark is told; `kind` says which of it."""
+    """A job for a Spark; its `kind` decides which of the fields it has."""
 
     topic: NotRequired[str]
     out: NotRequired[str | None]
-    """The topic that is written; None: nothing is."""
+    """The topic to write; None: none is written."""
     rows_per_batch: NotRequired[int]
     columns: NotRequired[list[str]]
     where: NotRequired[str | None]
@@ -39,18 +39,18 @@ class BatchTook(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """What came of a job; its kind says which of it."""
+    """The answer to a job, whose kind decides which of the fields it has."""
 
     batches: list[BatchTook]
     rows: int
     time_s: float
     digest: int
     error: str
-    """Why it failed, in one line."""
+    """Why the job failed, in one line."""
 
 
 class ToldProcess:
-    """It is ready when it has answered without being told anything."""
+    """A process that does jobs; its first answer, before any job, means that it is ready."""
 
     def __init__(
         self, what: str, process: "subprocess.Popen[str]", log: Path, job_s: float
@@ -62,15 +62,15 @@ class ToldProcess:
         self._job_s = job_s
 
     def do(self, job: Told) -> Answer:
-        """What the job gives; CommandError when it fails."""
+        """Do a job, and return its answer; CommandError when it fails."""
         assert self._process.stdin is not None
-        # A process that has ended is told of below, with the last line of its log.
+        # A process that has ended is reported below, with the last line of its log.
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(job), file=self._process.stdin, flush=True)
         return self.answer(self._job_s)
 
     def answer(self, timeout_s: float) -> Answer:
-        """The next line of the process; CommandError when it is none, or an error."""
+        """Return the process's next answer; CommandError when there is none, or it is an error."""
         stream = self._process.stdout
         assert stream is not None
         if not select.select([stream], [], [], timeout_s)[0]:

@@ -19,13 +19,13 @@ REPLICAS = 3
 VALUE_BYTES = 100
 
 _BATCH_BYTES = 16 << 10
-"""`batch.size` of Kafka's producers, by default."""
+"""The default `batch.size` of Kafka's producers."""
 _PIECE_ROWS = 50_000
-"""Encoded once, and sent again and again."""
+"""The rows that are encoded once, and sent again and again."""
 
 
 def fill(servers: str, topic: str, partitions: int, rows: int) -> None:
-    """A new topic of so many rows, as many in each partition."""
+    """Create a topic, and fill it with `rows` rows, as many in each partition."""
     values = random_values(_PIECE_ROWS, VALUE_BYTES, seed=0)
     whole = encode_batches(values, batch_bytes=_BATCH_BYTES)
     with Cluster(servers) as cluster:
@@ -50,7 +50,7 @@ def fill(servers: str, topic: str, partitions: int, rows: int) -> None:
 
 @contextmanager
 def target(servers: str, topic: str, partitions: int, replicas: int = REPLICAS) -> Iterator[str]:
-    """An empty topic that lasts as long as its measurement, so that disks don't fill up."""
+    """Have an empty topic for the time of its measurement, so that disks don't fill up."""
     with Cluster(servers) as cluster:
         create_topic(cluster, topic, partitions, replicas)
         yield topic
@@ -58,7 +58,7 @@ def target(servers: str, topic: str, partitions: int, replicas: int = REPLICAS) 
 
 
 def check_rows(servers: str, topic: str, partitions: int, rows: int) -> None:
-    """CommandError when the topic has room for fewer offsets: rows would be missing."""
+    """CommandError if the topic has fewer offsets than `rows`: rows would be missing."""
     numbers = [TopicPartition(topic, number) for number in range(partitions)]
     with Cluster(servers) as cluster:
         ends = cluster.list_offsets(dict.fromkeys(numbers, LATEST))

@@ -34,7 +34,7 @@ _MOST_FRAME_BYTES = 100 << 20
 _SIZE = struct.Struct(">I")
 _RECORD_COUNT_AT = 57
 _RECORD_COUNT = struct.Struct(">i")
-"""In a record batch of magic 2."""
+"""The place of the number of records in a record batch of magic 2, and its format."""
 _PRODUCER_ID = 1
 
 
@@ -55,7 +55,7 @@ class Acknowledger:
         return ",".join(f"{HOST}:{port}" for port in self._ports())
 
     def serve(self, until: int) -> None:
-        """Returns when the descriptor `until` is at its end."""
+        """Serve until the descriptor `until` is at its end."""
         self._selector.register(until, selectors.EVENT_READ)
         while True:
             for key, _ in self._selector.select():
@@ -94,7 +94,7 @@ class Acknowledger:
         connection.close()
 
     def _answers(self, received: bytearray) -> tuple[int, bytes]:
-        """To all whole frames, and how many bytes they have."""
+        """Return the number of bytes in all whole frames, and the answers to them."""
         at = 0
         answers: list[bytes] = []
         with memoryview(received) as whole:
@@ -147,7 +147,7 @@ class Acknowledger:
         return produce.ProduceResponse(answers)
 
     def _cluster(self, request: metadata.MetadataRequest) -> metadata.MetadataResponse:
-        """Every topic that is asked for exists, and its leaders are spread."""
+        """Return metadata in which every requested topic exists, with its leaders spread."""
         brokers = [
             metadata.MetadataBroker(broker_id=number, host=HOST, port=port)
             for number, port in enumerate(self._ports())

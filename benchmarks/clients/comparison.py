@@ -1,6 +1,6 @@
-"""Brings both clusters and the acknowledger up, lets them take turns, and stops all of it.
+"""Starts both clusters and the acknowledger, measures them by turns, and stops them.
 
-Rule: all are up all the time, so that each runs beside the same idle other ones.
+Rule: all run all the time, so that each is measured beside the same idle other ones.
 """
 
 import argparse
@@ -43,7 +43,7 @@ _TOPIC = "records"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """All that runs."""
+    """The running clusters and tools."""
 
     ours: Brokers
     theirs: Brokers
@@ -51,7 +51,7 @@ class Peers:
     java: JavaTools
 
     def in_turn(self, turn: int) -> list[tuple[str, Brokers]]:
-        """Each first in every other round."""
+        """Return both sides, each first in every other round."""
         sides = [(OURS, self.ours), (THEIRS, self.theirs)]
         return sides if turn % 2 else sides[::-1]
 
@@ -63,7 +63,7 @@ class Peers:
 
 
 def compare(args: argparse.Namespace) -> list[ClientResult]:
-    """A result for each row of the groups that are asked for."""
+    """Return a result for each row of the requested groups."""
     check_proc()
     find_java()
     librdkafka.check_installed()
@@ -93,7 +93,7 @@ def _turn_of(group: str, peers: Peers, args: argparse.Namespace, number: int) ->
 
 
 def _line(group: str, turn: Turn) -> str:
-    """The first figure of a group tells that it goes on."""
+    """Return the first figures of a group, which show that the benchmark goes on."""
     row = next(row for row in ROWS if row.group == group)
     figures = ", ".join(f"{name} {figures[row.name]:,.1f}" for name, figures in turn.items())
     return f"{row.what}: {figures}"
@@ -110,7 +110,7 @@ def _request_turn(peers: Peers, args: argparse.Namespace, rate: int, number: int
 
 
 def _client_turn(client: str, peers: Peers, args: argparse.Namespace, number: int) -> Turn:
-    """All loads, then all of it read; what the brokers took is that of both."""
+    """Produce all loads, then read all records; the brokers' processor time is for both."""
     figures: dict[str, dict[str, float]] = defaultdict(dict)
     took_s: dict[str, float] = defaultdict(float)
     loads = loads_of(client, args.rows)
@@ -158,7 +158,7 @@ def _all_up(args: argparse.Namespace) -> Iterator[Peers]:
 
 @contextlib.contextmanager
 def running_acknowledger(folder: Path) -> Iterator[str]:
-    """Where it listens."""
+    """Run the acknowledger within the block, and yield its bootstrap servers."""
     command = [sys.executable, "-P", "-m", "benchmarks.clients.acknowledger"]
     command += ["--partitions", str(PARTITIONS)]
     log = folder / "acknowledger.log"

@@ -1,7 +1,7 @@
-"""What Kafka's client for Java does, through the measuring tools that Kafka has itself.
+"""The rates of Kafka's client for Java, by the measuring tools that Kafka has itself.
 
-Rule: a JVM of its own for each measurement, with the heap of Kafka's script. What it takes to
-start is not in the rates, which the tools tell; that it is cold in the first second is.
+Rule: a JVM of its own for each measurement, with the heap of Kafka's script. The rates are the
+tools' own: the start of the JVM is not in them, its cold first second is.
 """
 
 import os
@@ -29,12 +29,12 @@ log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
 log4j.appender.stderr.layout.ConversionPattern=%p %m (%c)%n
 """
 _READ_FIELDS = 10
-"""Of the consumer's line, among them the records read and, last, records a second."""
+"""The number of fields in the consumer's line; the last one is records a second."""
 _READ_RECORDS = 4
 
 
 class JavaTools:
-    """Kafka's tools, with the jars that they need, and a folder for what they write."""
+    """Kafka's tools, with the jars that they need, and a folder for their files."""
 
     def __init__(self, jars: Sequence[Path], folder: Path) -> None:
         logging = folder / "tools-log4j.properties"
@@ -44,7 +44,7 @@ class JavaTools:
         self._java += [f"-Djava.io.tmpdir={folder}", "-cp", os.pathsep.join(map(str, jars))]
 
     def produce(self, servers: str, topic: str, load: ProducerLoad) -> float:
-        """Records a second, until all are acknowledged."""
+        """Return records a second, until all are acknowledged."""
         settings = {"bootstrap.servers": servers, "acks": "all", **load.settings}
         written = self._run(
             _PRODUCER,
@@ -61,7 +61,7 @@ class JavaTools:
         return float(found[-1][1])
 
     def consume(self, servers: str, topic: str, records: int) -> float:
-        """Records a second, from when the group gave the consumer its partitions."""
+        """Return records a second, from when the group gave the consumer its partitions."""
         written = self._run(
             _CONSUMER,
             *("--bootstrap-server", servers, "--topic", topic, "--messages", str(records)),

@@ -1,7 +1,7 @@
-"""What librdkafka does, through confluent-kafka: rates, and latencies at a steady rate.
+"""Rates of librdkafka through confluent-kafka, and its latencies at a steady rate.
 
 Rule: a producer loops over `produce`, one call a record, as programs do that have one record at a
-time; what this costs in Python is in the client's own ceiling.
+time; the cost of this loop in Python is in the client's own ceiling.
 """
 
 import importlib.util
@@ -25,17 +25,17 @@ _SILENCE_S = 30.0
 _POLL_EVERY = 1_000
 _VALUE_BYTES = 100
 _QUIET = {"log_level": "2"}
-"""A peer that goes is no news here."""
+"""Settings with which librdkafka does not log that a peer has gone."""
 
 
 def check_installed() -> None:
-    """CommandError where it isn't."""
+    """CommandError if confluent-kafka is not installed."""
     if importlib.util.find_spec("confluent_kafka") is None:
         raise CommandError("confluent-kafka is not installed: pip install confluent-kafka")
 
 
 def produce(servers: str, topic: str, load: ProducerLoad) -> float:
-    """Records a second, until all are acknowledged."""
+    """Return records a second, until all are acknowledged."""
     from confluent_kafka import Producer
 
     producer = Producer({**_QUIET, "bootstrap.servers": servers, "acks": "all", **load.settings})
@@ -67,7 +67,7 @@ def produce(servers: str, topic: str, load: ProducerLoad) -> float:
 
 
 def consume(servers: str, topic: str, records: int) -> float:
-    """Records a second, from the beginning of all partitions."""
+    """Return records a second, from the beginning of all partitions."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(_reader(servers))
@@ -88,11 +88,11 @@ def consume(servers: str, topic: str, records: int) -> float:
 
 
 def request_latencies(brokers: Brokers, topic: str, rate: int, seconds: int) -> Figures:
-    """Records at a steady rate, each sent at once: milliseconds until each is acknowledged, and
-    until a consumer of the same topic has it; the processor time of the brokers meanwhile."""
+    """Send records at a steady rate, each at once. Return the milliseconds until acknowledgement
+    and until a consumer of the topic has the record, and the brokers' processor time."""
     with _Arrivals(brokers.bootstrap_servers, topic) as arrivals:
         producer = _SteadyProducer(brokers.bootstrap_servers, topic)
-        # Who leads what is known, and the consumer waits for records, before anything counts.
+        # Leaders are known, and the consumer waits for records, before anything counts.
         producer.send(rate, 1)
         arrivals.wait_for(producer.sent)
         warm = producer.sent
@@ -111,7 +111,7 @@ def request_latencies(brokers: Brokers, topic: str, rate: int, seconds: int) -> 
 
 
 def acknowledged_alone(servers: str, topic: str, rate: int, seconds: int) -> Figures:
-    """As `request_latencies`, of a peer that acknowledges alone: there is nothing to consume."""
+    """Return the latencies of a peer that only acknowledges: there is nothing to consume."""
     producer = _SteadyProducer(servers, topic)
     producer.send(rate, 1)
     warm = producer.sent
@@ -128,7 +128,7 @@ def _of_acknowledgements(latencies_ms: list[float]) -> dict[str, float]:
 
 
 class _SteadyProducer:
-    """Sends at a rate; a record's value says when it was given to the producer."""
+    """Sends at a rate; a record's value is the time at which the producer got it."""
 
     def __init__(self, servers: str, topic: str) -> None:
         from confluent_kafka import Producer
@@ -141,7 +141,7 @@ class _SteadyProducer:
         self.latencies_ms: list[float] = []
 
     def send(self, rate: int, seconds: int) -> None:
-        """Returns when all are acknowledged; CommandError when one isn't."""
+        """Send for so long, and wait for all acknowledgements; CommandError when one fails."""
         errors: list[KafkaError] = []
         began, done = time.perf_counter(), 0
         while done < rate * seconds:
@@ -169,7 +169,7 @@ class _SteadyProducer:
 
 
 class _Arrivals(Closing):
-    """A consumer of the whole topic, in a thread: how old each record is when it arrives."""
+    """A consumer of the whole topic, in a thread, which notes each record's age at arrival."""
 
     def __init__(self, servers: str, topic: str) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -191,7 +191,7 @@ class _Arrivals(Closing):
         self._consumer.close()
 
     def wait_for(self, records: int) -> None:
-        """CommandError when they don't all come."""
+        """Wait until so many records have come; CommandError when they don't."""
         deadline = time.monotonic() + _SILENCE_S
         while len(self.latencies_ms) < records:
             if time.monotonic() > deadline:
@@ -209,7 +209,7 @@ class _Arrivals(Closing):
 
 
 def _reader(servers: str) -> dict[str, str | bool]:
-    """Settings of a consumer without a group, which librdkafka wants a name of nevertheless."""
+    """Return settings of a consumer without a group, for which librdkafka needs a name anyway."""
     return {
         **_QUIET,
         "bootstrap.servers": servers,

@@ -1,6 +1,6 @@
-"""What the clients do in a round, and the rows of the table that it gives.
+"""The clients' work in a round, and the rows of the table that result from it.
 
-Rule: a row is a figure that one piece of work gives by its name; both sides do the same work.
+Rule: a row is one figure of a piece of work, by its name; both sides do the same work.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from benchmarks.support.rounds import Goal
 
 REQUESTS, LIBRDKAFKA, JAVA = "requests", "librdkafka", "java"
 GROUPS = (REQUESTS, LIBRDKAFKA, JAVA)
-"""By which rows can be asked for; the last two are clients."""
+"""The groups of rows that can be requested; the last two are clients."""
 
 PARTITIONS = 6
 RATES = (100, 500, 1_000)
-"""Records a second, each of which goes in a request of its own."""
+"""Records a second, each sent in a request of its own."""
 VALUE_BYTES = (100, 1_000)
 GIGABYTE = 1e9
 
@@ -23,18 +23,18 @@ _RATE = Goal(least=2)
 _PROCESSOR = Goal(most=0.4)
 
 Figures = Mapping[str, float]
-"""What work gave, by the names of rows."""
+"""The figures of a piece of work, by the names of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerLoad:
-    """So many records as a producer sends as fast as it can."""
+    """Records that a producer sends as fast as it can."""
 
     name: str
     value_bytes: int
     records: int
     settings: Mapping[str, str]
-    """Of the producer, beside acks=all."""
+    """The producer's settings, beside acks=all."""
 
     @property
     def bytes(self) -> int:
@@ -53,7 +53,7 @@ _DEFAULTS = {
 
 
 def loads_of(client: str, rows: int) -> list[ProducerLoad]:
-    """`rows`: of the smaller values; of the larger there are as many fewer as they are larger."""
+    """Return a client's loads. `rows`: of the smaller values; all loads have as many bytes."""
     return [
         ProducerLoad(
             name=f"{client}-{value_bytes}-{kind}",
@@ -74,7 +74,7 @@ class ClientRow:
     group: str
     what: str
     goal: Goal | None = None
-    """Of the ratio of Headrace's to Apache Kafka's."""
+    """The goal for the ratio of Headrace's figure to Apache Kafka's."""
 
 
 def latency_name(rate: int, figure: str) -> str:

@@ -1,4 +1,4 @@
-"""How rounds become a row: sides are compared round by round, and the median ratio is told."""
+"""How rounds become a row: sides are compared round by round, and the median ratio counts."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from benchmarks.clients.loads import ClientRow, Figures
 from benchmarks.support.rounds import Cell, rounded, short
 
 CEILING = "acknowledger"
-"""The third side, of what producers are told: a peer that keeps nothing."""
+"""The third side, for producers alone: a peer that keeps nothing."""
 
 Turn = dict[str, Figures]
-"""A round: what each side gave."""
+"""The figures of a round, by side."""
 
 COLUMNS = (*COMPARED, "client alone")
 
@@ -30,7 +30,7 @@ class ClientResult(Compared):
 
 
 def result_of(row: ClientRow, turns: Sequence[Turn]) -> ClientResult:
-    """The figures of a row."""
+    """Return the figures of a row."""
     ours = [turn[OURS][row.name] for turn in turns]
     theirs = [turn[THEIRS][row.name] for turn in turns]
     alone = [turn[CEILING][row.name] for turn in turns if row.name in turn.get(CEILING, {})]
@@ -47,6 +47,6 @@ def result_of(row: ClientRow, turns: Sequence[Turn]) -> ClientResult:
 
 
 def cells(result: ClientResult) -> list[Cell]:
-    """Those of a line of the table."""
+    """Return the cells of a line of the table."""
     alone = result.client_alone
     return [*result.cells(), None if alone is None else short(alone)]

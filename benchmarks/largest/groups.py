@@ -1,4 +1,4 @@
-"""The largest groups that clients may make, for `largest_states`."""
+"""The largest groups that clients may make, for `benchmarks.largest.states`."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -30,9 +30,9 @@ from storage_engine.core.ids import TopicPartition
 
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
 NAMES = tuple((f"p{number}", b"") for number in range(100))
-"""So many protocols a member may offer."""
+"""The protocols of a member: as many as it may offer."""
 ANSWERS_A_TURN = 100
-"""As the runner of a coordinator draws them."""
+"""The number of answers in a turn, as the runner of a coordinator draws them."""
 G = "group"
 
 Steps = Iterator[str]
@@ -40,7 +40,7 @@ Steps = Iterator[str]
 
 
 def named(name: str, pieces: Iterator[None]) -> Steps:
-    """Work that is done in pieces."""
+    """Do work in pieces, each of which is a step of that name."""
     for _ in pieces:
         yield name
     yield name
@@ -57,7 +57,7 @@ class Members:
         self.fill()
 
     def fill(self) -> None:
-        """Begin anew, with all members."""
+        """Begin a new group, with all members."""
         self.now_ms = 0
         self.begin()
         for number in range(self.members()):
@@ -99,7 +99,7 @@ class Members:
         return list(self.core.step(event))
 
     def refusal(self) -> str | None:
-        """The error for one more than there may be."""
+        """Return the error for one member more than there may be."""
         self.join(self.count)
         effects = self.join(self.count + 1)
         return next((each.error.name for each in effects if isinstance(each, Joined)), None)
@@ -112,7 +112,7 @@ class Members:
         return list(self.core.step(CheckDeadlines(at=self.at)))
 
     def generation(self) -> Steps:
-        """Those that have joined are answered."""
+        """Complete a rebalance, and answer the members that have joined."""
         effects: list[Effect] = []
         while self.group.state is GroupState.PREPARING:
             effects = self.deadlines(3_000)
@@ -187,7 +187,7 @@ class SilentMembers(Members):
 
 
 class Protocols(Members):
-    """Each member has another list of protocols."""
+    """Members with different lists of protocols."""
 
     def protocols(self, number: int) -> tuple[tuple[str, bytes], ...]:
         return (NAMES[0], *((f"own{number}-{place}", b"") for place in range(99)))
@@ -198,7 +198,7 @@ class Protocols(Members):
 
 
 class PromisedIds(Members):
-    """Nobody comes with the ids."""
+    """Promised member ids with which nobody joins."""
 
     is_static = False
     asks_for_id = True
@@ -227,7 +227,7 @@ class Subscriptions(Members):
         return (("range", bytes(2) + self.EACH.to_bytes(4, "big") + names),)
 
     def refusal(self) -> str | None:
-        """Whether topics are read when there is one member more."""
+        """Return "not read" if topics are not read when there is one member more."""
         self.join(self.members())
         for _ in self.stable():
             pass

@@ -19,7 +19,7 @@ from kafka.protocol.data_container import DataContainer
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 
 TOPIC = "many"
-"""A topic that is there, for lists that are not the one in question."""
+"""An existing topic, for lists that are not the tested one."""
 
 _NAMES = frozenset(
     {
@@ -64,11 +64,11 @@ _OTHER_FORMS = ((24, 3), (9, 7), (20, 5))
 
 
 Value: TypeAlias = "int | float | str | bytes | list[Value] | DataContainer | None"
-"""Of a field."""
+"""The value of a field."""
 
 
 class _Field(Protocol):
-    """Of a message of kafka-python."""
+    """A field of a message of kafka-python."""
 
     name: str
     type_str: str
@@ -89,7 +89,7 @@ class LargestRequest:
     api_key: int
     version: int
     items: str
-    """The list, with what its items are."""
+    """The path of the list, and whether its items are the same or different."""
     count: int
     frame: bytes
 
@@ -101,8 +101,8 @@ class LargestRequest:
 def largest_requests(
     count: int, frame_max_bytes: int, api: str | None = None
 ) -> Iterator[LargestRequest]:
-    """The largest requests of all APIs, or of one, with `count` items each, or as many as fit in a
-    frame."""
+    """Yield the largest requests of all APIs, or of one, with `count` items each, or as many as fit
+    in a frame."""
     classes = _request_classes()
     versions = [(key, newest) for key, (_, newest) in SERVED_RANGES.items()]
     for key, version in [*versions, *_OTHER_FORMS]:
@@ -124,7 +124,7 @@ def largest_requests(
 
 
 def _request_classes() -> dict[str, type[ApiMessage]]:
-    """The classes of all requests in kafka-python, by their names."""
+    """Return the classes of all requests in kafka-python, by their names."""
     modules = pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol.")
     return {
         name: each
@@ -137,7 +137,7 @@ def _request_classes() -> dict[str, type[ApiMessage]]:
 def _lists(
     fields: Mapping[str, _Field], version: int, above: tuple[str, ...]
 ) -> Iterator[tuple[str, ...]]:
-    """The path of every list, those within lists, too."""
+    """Yield the path of every list, those within lists, too."""
     for field in fields.values():
         if field.for_version_q(version) and field.is_array():
             path = (*above, field.name)
@@ -174,7 +174,7 @@ class _Filler:
     def values(
         self, fields: Mapping[str, _Field], above: tuple[str, ...], number: int = -1
     ) -> dict[str, Value]:
-        """`number`: that of the item of the long list in which the fields are; -1: of no such."""
+        """Return values by field. `number`: the long list's item that has the fields; -1: none."""
         return {
             field.name: self._value(field, above, number)
             for field in fields.values()

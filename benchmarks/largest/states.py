@@ -78,7 +78,7 @@ class Producers:
 
 
 class TransactionalIds:
-    """Ids that nobody uses any more."""
+    """Transactional ids that nobody uses any more."""
 
     state = TransactionState.EMPTY
     timeout_ms = 1_000
@@ -105,7 +105,7 @@ class TransactionalIds:
             pass
 
     def refusal(self) -> str | None:
-        """None: time alone bounds them."""
+        """Return None: only time bounds these ids."""
         return None
 
     def left(self) -> int:
@@ -173,8 +173,8 @@ class SinkMembers(TransactionalIds):
 
 
 class Sessions:
-    """As many sessions, of two clients, as there may be, with all partitions that are
-    remembered."""
+    """The most sessions, of two clients, that there may be, with the most partitions that a broker
+    remembers."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -185,7 +185,7 @@ class Sessions:
                 pass
 
     def fetch(self, size: int, owner: str, session_id: int = 0, epoch: int = 0) -> Steps:
-        """A request, which names all partitions where it has no session."""
+        """Send a fetch, which names all partitions if it has no session."""
         parts = [FetchPartition("t", number, 0, 1) for number in range(0 if session_id else size)]
         answers = [FetchPartitionResponse("t", each, 0, 0, 0, 0) for each in range(size)]
         request = FetchRequest(
@@ -200,7 +200,7 @@ class Sessions:
         yield "answer of a large session" if session_id else "a large session begins"
 
     def refusal(self) -> str | None:
-        """Whether a client with as many sessions as others gets one more."""
+        """Return "no session" if a client with as many sessions as others gets no more."""
         for _ in self.fetch(200, "User:0"):
             pass
         return None if self.session_id else "no session"
@@ -216,16 +216,16 @@ class Sessions:
 
 
 class State(Protocol):
-    """What clients have left, and what it costs."""
+    """A state that clients have left in a broker."""
 
     def __init__(self, count: int) -> None: ...
 
     def refusal(self) -> str | None:
-        """What is said to one more; None where it is taken."""
+        """Return the error for one entry more; None if it is accepted."""
         ...
 
     def left(self) -> int:
-        """The entries that are there."""
+        """Return the number of entries that are left."""
         ...
 
     def steps(self) -> Steps:
@@ -239,9 +239,9 @@ class Largest(NamedTuple):
     state: type[State]
     name: str
     entries: int
-    """In full."""
+    """The number of entries at the bound."""
     bound: tuple[ModuleType, str] | None = None
-    """The constant that is the bound; None: it is given, or time is the bound."""
+    """The module and name of the constant that is the bound; None: a parameter or time is it."""
 
 
 LARGEST = (
@@ -268,7 +268,7 @@ LARGEST = (
 
 
 def costs_of_steps(steps: Steps, spent: Callable[[], float]) -> dict[str, float]:
-    """By name the most that one step cost, of what `spent` counts."""
+    """Return, by the steps' names, the most that one step cost, of what `spent` counts."""
     most: dict[str, float] = {}
     before = spent()
     for name in steps:
@@ -280,7 +280,7 @@ def costs_of_steps(steps: Steps, spent: Callable[[], float]) -> dict[str, float]
 
 
 def built(row: Largest, count: int) -> tuple[State, int]:
-    """The state, and the bytes that it takes."""
+    """Return the state, and the bytes that it takes."""
     gc.collect()
     tracemalloc.start()
     try:

@@ -1,1 +1,1 @@
-"""What `headrace bench metrics` starts."""
+"""The broker that `headrace bench metrics` starts."""

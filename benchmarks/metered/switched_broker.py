@@ -3,8 +3,8 @@ without in one process: two processes differ by more than metrics cost.
 
     python -m benchmarks.metered.switched_broker FILE.properties
 
-SIGUSR1 switches them off, SIGUSR2 on. Only requests are meant: what is counted elsewhere is counted
-whether anybody reads it or not.
+SIGUSR1 switches them off, SIGUSR2 on. Only the metrics of requests are meant: others are counted
+whether anybody reads them or not.
 """
 
 import argparse
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 OFF, ON = signal.SIGUSR1, signal.SIGUSR2
 SWITCH_S = 0.005
-"""The loop takes up a signal in its next turn."""
+"""The time in which the loop handles a signal, in its next turn."""
 
 _MODULE = ("benchmarks.metered.switched_broker",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchedBroker:
-    """One that runs."""
+    """A running broker whose metrics can be switched."""
 
     port: int
     pid: int
@@ -60,7 +60,7 @@ class SwitchedBroker:
 
 @contextlib.contextmanager
 def switched_broker(folder: Path) -> Iterator[SwitchedBroker]:
-    """A cluster of this broker is up within the block, in a new folder."""
+    """Run a cluster of this broker within the block, in a new folder."""
     port, metrics_port = free_ports(2)
     settings = {
         "listeners": f"PLAINTEXT://{HOST}:{port}",
@@ -74,7 +74,7 @@ def switched_broker(folder: Path) -> Iterator[SwitchedBroker]:
 
 
 def main() -> int:
-    """The broker's process."""
+    """Run the broker."""
     from storage_engine.broker.wiring import metrics
     from storage_engine.tools.commands import broker
 

@@ -1,1 +1,1 @@
-"""What many partitions cost: on one machine, and for a controller alone."""
+"""The costs of many partitions: on one machine, and for a controller alone."""

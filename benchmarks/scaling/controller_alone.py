@@ -1,8 +1,7 @@
-"""A controller without brokers and ZooKeeper: what it computes and encodes at any size, on paper's
-behalf.
+"""A controller without brokers and ZooKeeper: what it computes and encodes, at any size.
 
-Writes are answered in the parts in which they are sent, deliveries once some of those parts are
-written, as over a network. Only processor time of this thread is told.
+Writes are answered in the parts in which they are sent, deliveries once some of these parts are
+written, as over a network. Only this thread's processor time is measured.
 """
 
 import time
@@ -48,11 +47,11 @@ from storage_engine.protocol.framing import encode_request_frame
 PARTITIONS_PER_TOPIC = 1000
 REPLICAS = 3
 PARTS_PER_ROUND_TRIP = 10
-"""Parts of writes that ZooKeeper answers while a broker answers a delivery: some 10 ms."""
+"""The parts of writes that ZooKeeper answers while a broker answers a delivery: some 10 ms."""
 
 
 class _Driven:
-    """Answers what the controller asks for, and counts what it sends."""
+    """Answers the controller's effects, and counts the requests that it sends."""
 
     def __init__(self) -> None:
         self.core = Controller(controller_epoch=ControllerEpoch(2))
@@ -61,12 +60,12 @@ class _Driven:
         self._parts: deque[tuple[StateWrite, ...]] = deque()
         self._sent: deque[Deliver] = deque()
         self._goes_on = False
-        """More elections are due, in another turn."""
+        """Whether more elections are due, in another turn."""
         self.requests = self.sent_bytes = 0
         self.longest_step_s = 0.0
 
     def run(self, event: Event) -> None:
-        """Until nothing is under way."""
+        """Handle an event and all that follows from it."""
         self._step(event)
         while self._parts or self._sent or self._goes_on:
             if self._goes_on:
@@ -103,7 +102,7 @@ class _Driven:
 
 
 def measure_controller(partitions: int, brokers: int) -> Iterator[Figure]:
-    """Loading a cluster as a new controller, and the loss of one of its brokers."""
+    """Measure loading a cluster as a new controller, and the loss of one of its brokers."""
     driven = _Driven()
     live = {BrokerId(b): _broker(b) for b in range(1, brokers + 1)}
     topics, states = _cluster(partitions, brokers)

@@ -1,7 +1,7 @@
 """The steps of the benchmark of scale, one after the other on one cluster.
 
 A step lasts until clients see its end. Processor time is read from the kernel's clocks of the
-processes, of which one that was killed counts no more: what is asked is what the others take.
+processes, without a process that was killed: the figure is what the others take.
 """
 
 import time
@@ -28,16 +28,16 @@ _BROKERS = (1, 2, 3)
 _READY_MS = 900_000
 _METADATA_ROUNDS = 5
 _METRICS_S = 120
-"""A broker tells figures of each partition."""
+"""The timeout of a scrape: a broker has metrics of each partition."""
 
 _LONGEST_TURN = "headrace_loop_longest_turn_seconds"
 _QUIET_S = 3.0
-"""After each step: what it left to do is not to count in the next."""
+"""The pause after each step, so that its remaining work does not count in the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One step, or one amount."""
+    """The figure of one step, or one amount."""
 
     what: str
     seconds: float | None = None
@@ -48,7 +48,7 @@ class Figure:
 
 
 def measure(folder: Path, partitions: int, progress: Callable[[str], None]) -> Iterator[Figure]:
-    """One figure after the other."""
+    """Yield one figure after the other."""
     check_proc()
     request = UpRequest(brokers=len(_BROKERS), port=0)
     with LocalCluster.running(folder / "cluster", request) as cluster:
@@ -82,7 +82,7 @@ class _Steps:
         self._figures: list[Figure] = []
 
     def all(self) -> Iterator[Figure]:
-        """Create, look, kill, start again."""
+        """Create partitions, read metadata, kill brokers, start them again."""
         before_mib = self._resident_mib()
         yield from self._step("created, until all accept acks=all", self._create)
         yield from self._step("created, until all are in sync", self._until_in_sync)
@@ -95,7 +95,7 @@ class _Steps:
         yield self._memory(before_mib, " after restarts")
 
     def _step(self, what: str, work: Callable[[], None], but: int | None = None) -> list[Figure]:
-        """`but`: a broker that ends in this step."""
+        """Measure a step. `but`: a broker that ends in this step."""
         with self._measured(what, but):
             work()
         longest = self._longest_turn(what, but)
@@ -103,7 +103,7 @@ class _Steps:
         return [self._figures.pop(), longest]
 
     def _longest_turn(self, what: str, but: int | None) -> Figure:
-        """Of all brokers, in the last minute: of a longer step it is the end."""
+        """Return the brokers' longest turn in the last minute: of a longer step, in its end."""
         turns = [
             _metric(each.metrics_url, _LONGEST_TURN)
             for each in self._cluster.state.brokers
@@ -195,7 +195,7 @@ class _Steps:
         count = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         return Figure(what="descriptors open in a broker", amount=count, unit="files and sockets")
 
-    # -- what they look at -------------------------------------------------------------------------
+    # -- observations ------------------------------------------------------------------------------
 
     def _until_writable(self, but: int | None = None) -> None:
         for topic in self._topics:
@@ -206,7 +206,7 @@ class _Steps:
             self._watched.until_led(topic, count, lambda row: len(row.isr) == len(_BROKERS))
 
     def _processes(self, but: int | None) -> dict[str, int]:
-        """The process ids of the brokers that run, and of ZooKeeper."""
+        """Return the process ids of the brokers that run, and of ZooKeeper, by name."""
         state = self._cluster.state
         found = {str(each.id): each.pid for each in state.brokers if each.id != but}
         found["zookeeper"] = state.zookeeper_pid
@@ -216,7 +216,7 @@ class _Steps:
         return seconds_of([pid for name, pid in self._processes(None).items() if name.isdigit()])
 
     def _resident_mib(self) -> float:
-        """The mean of the brokers."""
+        """Return the mean resident memory of the brokers."""
         sizes = [
             int(line.split()[1]) / 1024
             for name, pid in self._processes(None).items()

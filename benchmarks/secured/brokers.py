@@ -35,16 +35,16 @@ _OF_ALL = {
 
 
 class Broker(NamedTuple):
-    """One that runs."""
+    """A running broker."""
 
     name: str
     pid: int
     listeners: Mapping[str, Endpoint]
-    """By their names."""
+    """The endpoints of the listeners, by name."""
 
     @property
     def admin(self) -> Admin:
-        """By the open listener, whose clients are super users."""
+        """An admin client on the open listener, whose clients are super users."""
         return Admin({"bootstrap.servers": f"{HOST}:{self.listeners[OPEN].port}"})
 
 
@@ -64,7 +64,7 @@ class Place(NamedTuple):
         return f"Place({self.folder})"
 
     def endpoints(self, ports: Mapping[str, int]) -> dict[str, Endpoint]:
-        """How clients get in at these ports, by the listeners' names."""
+        """Return the endpoints for clients at these ports, by the listeners' names."""
         ca_file = self.folder / CA_FILE
         return {
             name: Endpoint(
@@ -76,7 +76,7 @@ class Place(NamedTuple):
         }
 
     def settings(self) -> dict[str, str]:
-        """Of a secured broker, in the names that both kinds have."""
+        """Return the settings of a secured broker, by names that Headrace and Kafka share."""
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         log_in = f'{module} required user_{USER}="{self.password}";'
         prefix = f"{MECHANISM.lower()}.sasl.jaas.config"
@@ -92,7 +92,7 @@ class Place(NamedTuple):
 
 @contextlib.contextmanager
 def headrace(place: Place, name: str, *, is_secured: bool) -> Iterator[Broker]:
-    """A broker of ours with a ZooKeeper of its own; both are gone after the block."""
+    """Run a broker of Headrace within the block, with a ZooKeeper of its own."""
     names = (OPEN, LOGGED_IN, ENCRYPTED) if is_secured else (OPEN,)
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     settings = {
@@ -107,7 +107,7 @@ def headrace(place: Place, name: str, *, is_secured: bool) -> Iterator[Broker]:
 
 @contextlib.contextmanager
 def kafka(place: Place, cache: Path) -> Iterator[Broker]:
-    """Apache Kafka with the same listeners and settings."""
+    """Run Apache Kafka within the block, with the listeners and settings of `headrace`."""
     cache.mkdir(parents=True, exist_ok=True)
     jars = fetch_jars(cache, KAFKA)
     more = dict(zip((LOGGED_IN, ENCRYPTED), free_ports(2), strict=True))

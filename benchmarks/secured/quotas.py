@@ -1,8 +1,8 @@
-"""How well quotas hold, and what clients without one notice of a client that is held back.
+"""How exactly quotas hold, and what a client under a quota costs other clients.
 
-The client with a quota logs in and asks as fast as it may, by one request after the other; it never
-waits by itself, so that what holds it is the broker. What is counted begins with its first request
-and so includes the second's worth that it has saved.
+The client with a quota logs in and sends one request after the other; it never waits by itself, so
+that only the broker holds it back. Its bytes count from its first request on, and so include the
+second's worth of quota that it has saved.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from storage_engine.core.quotas import QuotaEntity, QuotaKey
 from storage_engine.tools.table import report_line
 
 BOUND = 2_000_000
-"""Bytes a second, for either direction."""
+"""The quota in bytes a second, for either direction."""
 PERCENT = 10.0
 
 HELD_GOAL = Goal(least=0.9, most=1.1)
@@ -34,7 +34,7 @@ _FILLED = 256
 _TURNS = 3
 _WARM_UP_S = 1.0
 _PAUSE_S = 0.002
-"""Between two requests of the client that is not held back."""
+"""The pause between two requests of the client without a quota."""
 
 
 class QuotaRounds:
@@ -51,7 +51,7 @@ class QuotaRounds:
         self._client = broker.listeners[LOGGED_IN]
 
     def figures(self) -> list[Figure]:
-        """Each quota by itself."""
+        """Measure each quota by itself."""
         for topic in (self._topic, self._other_topic, self._read_topic):
             create_topic(self._broker, topic)
         frames = produce_frames(self._read_topic, _BATCH_BYTES, _RING, seed=1)
@@ -79,7 +79,7 @@ class QuotaRounds:
         return _held_figure(f"{QuotaKey.CONSUMED.value}, MB/s", size / seconds)
 
     def _share_of_processor(self) -> Figure:
-        """That of the whole process, which does more than to work for requests."""
+        """Measure the processor share of the whole process, which does more than serve requests."""
         shares = []
         for bound in (None, PERCENT):
             with self._quota(QuotaKey.REQUESTS, bound):
@@ -97,7 +97,7 @@ class QuotaRounds:
         )
 
     def _noticed_by_others(self) -> list[Figure]:
-        """Alone, beside the client with its quota, and beside the same client without one."""
+        """Measure another client alone, beside one with a quota, and beside the same without it."""
         found: dict[str, list[list[float]]] = {"alone": [], "held": [], "free": []}
         kinds = list(found)
         for turn in range(_TURNS):
@@ -129,7 +129,7 @@ class QuotaRounds:
 
     @contextlib.contextmanager
     def _quota(self, key: QuotaKey, bound: float | None) -> Iterator[None]:
-        """In force within the block; None: there is none."""
+        """Set the quota within the block; None: set none."""
         if bound is None:
             yield
             return
@@ -157,7 +157,7 @@ def _held_figure(what: str, rate: float) -> Figure:
 def _others_figure(
     what: str, beside: list[list[float]], alone: list[list[float]], goal: Goal | None
 ) -> Figure:
-    """Of the turns the median: one that another program spoils counts no more than that."""
+    """Return the median of the turns: a turn that another program disturbs counts no more."""
     measured, limit = (statistics.median(map(_p99, each)) for each in (beside, alone))
     ratios = [_p99(one) / _p99(other) for one, other in zip(beside, alone, strict=True)]
     ratio = rounded(measured / limit)

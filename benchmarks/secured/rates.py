@@ -1,5 +1,5 @@
 """Large produces and fetches through TLS beside plain ones, for Headrace and for Apache Kafka, and
-small requests of clients that have logged in beside those of an open broker.
+small requests of clients that have logged in beside small requests to an open broker.
 
 All sides are up all the time and take turns, each first in as many rounds as the others, so that
 other load on the machine weighs on all of them.
@@ -38,35 +38,35 @@ CONNECTIONS, IN_FLIGHT = 4, 4
 FETCHES_IN_FLIGHT = 2
 SMALL_IN_FLIGHT = 32
 ONE_BY_ONE_PART = 10
-"""One in so many of the small requests where each waits for the one before."""
+"""The divisor of the small requests in rounds in which each waits for the one before."""
 
 TLS_GOAL = Goal(least=0.6)
-"""Or the ratio of Apache Kafka in the same run."""
+"""The goal, unless the ratio of Apache Kafka in the same run is lower."""
 LOGGED_IN_GOAL = Goal(least=0.95)
 
 _RING, _SMALL_RING = 64, 256
 _WARM_UP = 3
-"""Rounds: a JVM compiles what it does often."""
+"""The rounds to warm up: a JVM compiles frequent code."""
 
 
 class Round(NamedTuple):
-    """What one side did in its turn."""
+    """The figures of one side in its turn."""
 
     rate: float
     broker_s: float
-    """Processor time of the broker for a unit of work."""
+    """The broker's processor time for a unit of work."""
 
 
 Turn = Callable[[], Round]
 
 
 def with_brokers(folder: Path, parts: Sequence[str], args: argparse.Namespace) -> list[Figure]:
-    """The figures of all parts that need a broker. All of a comparison are up all the time, so that
-    each runs beside the same idle others."""
+    """Return the figures of all parts that need a broker. All sides of a comparison run all the
+    time, so that each is measured beside the same idle others."""
     place = Place.made(folder)
     found: list[Figure] = []
     with contextlib.ExitStack() as stack:
-        # Workers end when nobody listens to them any more, also when we are killed.
+        # Workers end when nobody listens to them any more, also when this process is killed.
         worker, other = stack.enter_context(Worker()), stack.enter_context(Worker())
         report_line("starting a broker with access rules")
         secured = stack.enter_context(headrace(place, "headrace", is_secured=True))
@@ -89,8 +89,8 @@ def with_brokers(folder: Path, parts: Sequence[str], args: argparse.Namespace) -
 
 
 class Rates:
-    """The sides and the load. `sizes`: bytes of a round with large requests, requests of one with
-    small ones."""
+    """Measures all sides. `sizes`: the bytes of a round with large requests, and the requests of a
+    round with small ones."""
 
     def __init__(self, worker: Worker, folder: Path, sizes: tuple[int, int], rounds: int) -> None:
         self._worker = worker
@@ -100,7 +100,7 @@ class Rates:
         self._topics = 0
 
     def through_tls(self, brokers: Sequence[Broker]) -> list[Figure]:
-        """Produce and fetch of each broker; the last one's ratio is what the others may have."""
+        """Measure produce and fetch of each broker; the last ratio is enough for the others."""
         found = self._compared("produce", self._producing, brokers)
         frames = produce_frames(READ_TOPIC, BATCH_BYTES, _RING, seed=1)
         for broker in brokers:
@@ -113,7 +113,7 @@ class Rates:
         return found
 
     def logged_in(self, opened: Broker, secured: Broker) -> list[Figure]:
-        """Small requests by SASL_PLAINTEXT to a broker with rules, beside an open broker."""
+        """Measure small requests by SASL_PLAINTEXT under access rules, beside an open broker."""
         figures = []
         for in_flight, requests, how in (
             (SMALL_IN_FLIGHT, self._small_requests, f"{SMALL_IN_FLIGHT} in flight"),
@@ -149,7 +149,7 @@ class Rates:
         return figures
 
     def _by_turns(self, what: str, turns: dict[str, Turn]) -> dict[str, list[Round]]:
-        """Some rounds to warm up, then as many as were asked for; who is first changes."""
+        """Run some rounds to warm up, then the requested ones; the first side rotates."""
         found: dict[str, list[Round]] = {name: [] for name in turns}
         names = list(turns)
         for number in range(1 - _WARM_UP, self._rounds + 1):
@@ -214,8 +214,8 @@ class Rates:
 
     @contextlib.contextmanager
     def _new_topic(self, broker: Broker) -> Iterator[str]:
-        """Gone after the block, with its bytes. All names have the same length, as have the
-        requests."""
+        """Have a topic within the block, deleted with its bytes. All names have the same length, as
+        have the requests."""
         self._topics += 1
         topic = f"{WRITTEN}-{self._topics:04}"
         create_topic(broker, topic)
@@ -237,7 +237,7 @@ def figure_of(
     goal: Goal | None,
     least: float | None = None,
 ) -> Figure:
-    """The medians over the rounds. `least`: a ratio that meets the goal, too."""
+    """Return the medians over the rounds. `least`: a ratio that meets the goal, too."""
     pairs = list(zip(rounds[measured], rounds[limit], strict=True))
     ours, theirs = ([each.rate for each in rounds[side]] for side in (measured, limit))
     ratios = ratios_of(ours, theirs)

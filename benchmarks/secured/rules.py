@@ -1,4 +1,4 @@
-"""What a decision costs in a cluster with 10,000 access rules."""
+"""The cost of a decision in a cluster with 10,000 access rules."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ FRESH_GOAL_US = Goal(most=50.0)
 
 _LITERAL, _PREFIXED, _DENIED = 7_000, 1_500, 500
 _OF_ONE = RULES - _LITERAL - _PREFIXED - _DENIED
-"""Rules of one consumer that may read so many topics, and write none."""
+"""The rules of one consumer, which may read as many topics, and write none."""
 _LONGEST_PREFIX = 249
 _REMEMBERED, _TIMES = 1_000, 50
 _FRESH = 5_000
@@ -33,14 +33,14 @@ _READER = Principal("reader")
 
 
 def decisions(rounds: int) -> list[Figure]:
-    """Microseconds of a decision that is remembered, and of one that is not."""
+    """Measure the microseconds of a decision that is remembered, and of one that is not."""
     authorizer = Authorizer(frozenset(), allow_if_no_rule=False)
     for pattern, rules in grouped(iter(_bindings())).items():
         authorizer.put(pattern, rules)
     authorizer.rules_are_known()
     users = [Principal(f"user-{number}") for number in range(USERS)]
     short = [f"topic-{number}" for number in range(_FRESH)]
-    # No prefix is longer than these, so all of them are looked at.
+    # No prefix is longer than these names, so all prefixes are compared.
     names = [_named(number, _LONGEST_PREFIX) for number in range(_FRESH)]
     kept = [f"topic-{number}" for number in range(_REMEMBERED)]
     hosts = iter(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}" for number in range(2**24))

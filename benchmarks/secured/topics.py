@@ -1,4 +1,4 @@
-"""The topics of the benchmark, and what its user may do with them."""
+"""The topics of the benchmark, and the access rules of its user."""
 
 from benchmarks.secured.brokers import OPEN, Broker
 from benchmarks.support.brokers import HOST
@@ -21,7 +21,7 @@ WRITTEN = "written"
 
 
 def allow(broker: Broker) -> None:
-    """The rules of the user of the benchmark: all that it does, and no more."""
+    """Create the rules of the benchmark's user: all that it does, and no more."""
     rules = [
         AclBinding(
             ResourcePattern(ResourceType.TOPIC, name, PatternType.PREFIXED),
@@ -34,7 +34,7 @@ def allow(broker: Broker) -> None:
 
 
 def create_topic(broker: Broker, topic: str) -> None:
-    """One partition, unless it is there."""
+    """Create a topic with one partition, unless it exists."""
     with broker.admin as admin:
         if topic not in admin.list_topics():
             admin.create_topics([NewTopic(name=topic, partitions=1, replication_factor=1)])

@@ -1,4 +1,4 @@
-"""Brokers of Headrace whose settings `headrace up` does not make, and how servers are waited for.
+"""Brokers of Headrace with settings that `headrace up` does not make, and waiting for servers.
 
 Each is a process of its own that ends with this one. All files are in the folder that is given.
 """
@@ -28,7 +28,7 @@ Started = tuple["subprocess.Popen[str]", Path]
 
 
 class Brokers(NamedTuple):
-    """Those of one side of a comparison."""
+    """The brokers of one side of a comparison."""
 
     bootstrap_servers: str
     pids: Sequence[int]
@@ -39,7 +39,7 @@ _BROKER = ("storage_engine.tools.cli", "broker")
 
 
 def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
-    """So many different ones of this machine."""
+    """Return so many free ports of this machine, all different and none of them in `avoid`."""
     ports: list[int] = []
     for _ in range(count):
         ports.append(find_free_port(HOST, avoid=[*avoid, *ports]))
@@ -50,7 +50,7 @@ def free_ports(count: int, avoid: Collection[int] = ()) -> list[int]:
 def _started(
     folder: Path, name: str, settings: Mapping[str, str], module: Sequence[str]
 ) -> Iterator[Started]:
-    """The process of a broker, which may not serve yet. `module`: what runs it, with arguments."""
+    """Run a broker within the block, which may not serve yet. `module`: runs it, with arguments."""
     file, log = folder / f"{name}.properties", folder / f"{name}.log"
     write_settings(file, settings)
     command = [sys.executable, "-P", "-m", *module, str(file)]
@@ -67,8 +67,8 @@ def running_brokers(
     settings: Sequence[Mapping[str, str]],
     module: Sequence[str] = _BROKER,
 ) -> Iterator[list[int]]:
-    """The process ids of brokers that are up within the block, in a new folder, with a ZooKeeper of
-    their own. `settings`: of each of them, the listeners among them."""
+    """Run brokers within the block, in a new folder, with a ZooKeeper of their own, and yield their
+    process ids. `settings`: of each broker, with its listeners."""
     folder.mkdir()
     with contextlib.ExitStack() as stack:
         zookeeper = start_embedded(folder / "zookeeper")
@@ -89,7 +89,7 @@ def running_brokers(
 def wait_until(
     is_up: Callable[[], bool], what: str, started: Sequence[Started], timeout_s: float = 60.0
 ) -> None:
-    """CommandError when one of the processes ends, and after the time."""
+    """Wait until `is_up`; CommandError when one of the processes ends, and after the time."""
     deadline = time.monotonic() + timeout_s
     while True:
         for process, log in started:
@@ -102,7 +102,7 @@ def wait_until(
 
 
 def know_each_other(servers: str, brokers: int) -> bool:
-    """Whether each of them tells of so many."""
+    """Whether each server's metadata has so many brokers."""
     try:
         for server in servers.split(","):
             with Cluster(server, bootstrap_timeout_ms=1_000, deadline_ms=2_000) as cluster:

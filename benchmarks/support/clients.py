@@ -1,5 +1,4 @@
-"""Clients for Python beside one another on one cluster: what `bench produce` and `bench consume`
-share.
+"""Clients for Python beside one another on one cluster, for `bench produce` and `bench consume`.
 
 Each client does the same work with its defaults, by turns, in one process; confluent-kafka is
 measured where it is installed.
@@ -28,7 +27,7 @@ RECORD_BYTES = 100
 PARTITIONS = 4
 TOPIC = "records"
 TABLE_TIMES = 5
-"""So many times the records in a round with tables, which would else last for milliseconds."""
+"""The factor for records in a round with tables, which would else last for milliseconds."""
 HAS_CONFLUENT = importlib.util.find_spec("confluent_kafka") is not None
 
 Comparison = tuple[str, Step, Step, Goal | None]
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace, comparisons: Callable[["Clients"], Iterable[Co
 
 
 class Clients:
-    """Each method does its work once and gives records a second."""
+    """Each method does its work once, and returns records a second."""
 
     def __init__(self, bootstrap_servers: str, records: int) -> None:
         self._servers = bootstrap_servers
@@ -96,7 +95,7 @@ class Clients:
         return pa.concat_tables([self._table] * TABLE_TIMES).combine_chunks()
 
     def encoded_batches(self) -> float:
-        """Batches that are made before the time is taken: what `send_table` can reach at most."""
+        """Send batches that are encoded before the clock starts: the limit of `send_table`."""
         column = self._long_table().column("value")
         batches = encode_batches(column, batch_bytes=256 << 10)
 
@@ -138,7 +137,7 @@ class Clients:
     # --- consume ---
 
     def fill(self) -> None:
-        """Have as many records in the topic as are read in a round, or more."""
+        """Have at least as many records in the topic as are read in a round."""
         self.send_table()
 
     def poll(self) -> float:

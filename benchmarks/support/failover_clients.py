@@ -60,11 +60,11 @@ class Survivors(Closing):
             connection.close()
 
     def controller_id(self) -> int:
-        """The controller, according to the first of the brokers."""
+        """Return the controller, according to the first of the brokers."""
         return _ask(self._connections[0], []).controller_id
 
     def metadata_size(self) -> int:
-        """The bytes of an answer with all topics, of the first of the brokers."""
+        """Return the bytes of an answer with all topics, of the first of the brokers."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         connection = self._connections[0]
         deadline = Deadline.after(_TIMEOUT_MS)
@@ -72,7 +72,7 @@ class Survivors(Closing):
         return len(connection.socket.receive(deadline))
 
     def until_controller_is_not(self, old: int, deadline: Deadline) -> None:
-        """Waits until all of them name another live controller."""
+        """Wait until all brokers name another live controller."""
         for connection in self._connections:
             while not _has_controller(_ask(connection, []), old):
                 _pause(deadline, "a new controller was named")
@@ -84,8 +84,8 @@ class Survivors(Closing):
         deadline: Deadline,
         as_wanted: Callable[[MetadataPartition], bool],
     ) -> None:
-        """Waits until the metadata of each of them has a live leader for all partitions, and each
-        is as wanted."""
+        """Wait until each broker's metadata has a live leader for all partitions, and each
+        partition is as wanted."""
         for connection in self._connections:
             while True:
                 answer = _ask(connection, [topic])
@@ -98,7 +98,7 @@ class Survivors(Closing):
                 _pause(deadline, f"all {partitions} partitions had their leaders")
 
     def write_to_all(self, topic: str, deadline: Deadline) -> None:
-        """Waits until each partition has acknowledged a batch for all its replicas."""
+        """Wait until each partition has acknowledged a batch for all its replicas."""
         left: set[int] | None = None
         while left is None or left:
             answer = _ask(self._connections[0], [topic])
@@ -114,7 +114,7 @@ class Survivors(Closing):
                 _pause(deadline, "all partitions accepted writes")
 
     def _write(self, topic: str, led: dict[Address, list[int]]) -> set[int]:
-        """The partitions that took it, of those that each broker leads."""
+        """Return the partitions that acknowledged a batch, of those that each broker leads."""
         batch = sealed_batch(BATCH_BYTES)
         asked = [each for each in self._connections if each.address in led]
         for connection in asked:
@@ -132,12 +132,12 @@ class Watched:
     """A cluster whose brokers come and go, as clients see it."""
 
     def __init__(self, cluster: LocalCluster, ready_ms: int) -> None:
-        """`ready_ms`: for a broker that was killed to check its logs and get in sync."""
+        """`ready_ms`: the limit for a killed broker to check its logs and get in sync."""
         self.cluster = cluster
         self.ready_ms = ready_ms
 
     def survivors(self, but: int | None = None) -> Survivors:
-        """All brokers but one."""
+        """Return connections to all brokers but one."""
         brokers = self.cluster.state.brokers
         return Survivors([(each.host, each.port) for each in brokers if each.id != but])
 
@@ -153,7 +153,7 @@ class Watched:
         self.cluster.start_broker(broker, timeout_s=self.ready_ms / 1000)
 
     def until_writable(self, topic: str, but: int | None = None) -> None:
-        """Metadata tells of leaders before all the logs are there; that takes acks=all."""
+        """Write with acks=all: metadata have leaders before all the logs exist."""
         with self.survivors(but) as brokers:
             brokers.write_to_all(topic, Deadline.after(self.ready_ms))
 
@@ -193,7 +193,7 @@ class TimedProducer(Closing):
         self._sent_ms: dict[TopicPartition, deque[float]] = {tp: deque() for tp in self._partitions}
         self._latencies_ms: list[float] = []
         self.failed = 0
-        """Batches that were given up."""
+        """The number of batches that were given up."""
         self._sent = 0
         self._delivered = 0
         self._started = threading.Event()
@@ -210,7 +210,7 @@ class TimedProducer(Closing):
         self._thread.join()
 
     def take_longest_gap_ms(self) -> int:
-        """Since the last call; one that has not ended counts with what it has lasted so far."""
+        """Return the longest gap since the last call; an open one counts with its length so far."""
         now_ms = monotonic_ms()
         with self._lock:
             open_ms = now_ms - min(self._acknowledged_ms.values(), default=now_ms)
@@ -218,7 +218,7 @@ class TimedProducer(Closing):
         return longest_ms
 
     def take_latencies_ms(self) -> list[float]:
-        """The times from append to acknowledgement of the batches since the last call."""
+        """Return the times from append to acknowledgement of the batches since the last call."""
         with self._lock:
             latencies, self._latencies_ms = self._latencies_ms, []
         return latencies
@@ -259,8 +259,8 @@ class TimedProducer(Closing):
 
 
 def watch_fired_s(log_file: Path, *, after_s: float) -> float:
-    """When ZooKeeper told the controller that brokers came or went, in seconds since 1970; the
-    first time after `after_s`. `log_file` is the controller's."""
+    """Return when ZooKeeper notified the controller that brokers came or went, in seconds since
+    1970; the first time after `after_s`. `log_file` is the controller's."""
     for line in log_file.read_text("utf-8", "replace").splitlines():
         found = _LOG_TIME.match(line)
         if found is None or BROKERS_WATCH_FIRED not in line:

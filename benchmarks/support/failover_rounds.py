@@ -1,6 +1,6 @@
-"""The rounds of the failover benchmark: who is killed or stopped, and what clients see of it.
+"""The rounds of the failover benchmark: which brokers are killed or stopped, as clients see it.
 
-Clients' answers from the remaining brokers count; only the time of the watch is taken from the
+The remaining brokers' answers to clients count; only the time of the watch is taken from the
 controller's log.
 """
 
@@ -27,21 +27,21 @@ ALL_LEADERS_GOAL_S = Goal(most=3.0)
 """The project's own goals, for 1,000 partitions."""
 
 BALANCE_CHECK_S = 5
-"""`leader.imbalance.check.interval.seconds`: so that a broker that is back soon leads again."""
+"""`leader.imbalance.check.interval.seconds`: short, so that a broker soon leads again."""
 
 _TOPIC = "bench"
 _BROKERS = 3
 _SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 _READY_MS = 180_000
-"""For a broker that was killed to check its logs, get in sync and lead again."""
+"""The limit for a killed broker to check its logs, get in sync and lead again."""
 _FAILOVER_MS = 120_000
 _STEADY_MS = 2_000
-"""How long a producer runs before and after what it is to notice."""
+"""How long a producer runs before and after the event whose gap it measures."""
 _PRODUCED_PARTITIONS = 4
 
 
 def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
-    """One result after the other."""
+    """Yield one result after the other."""
     settings = [
         ("leader.imbalance.check.interval.seconds", str(BALANCE_CHECK_S)),
         ("leader.imbalance.per.broker.percentage", "0"),
@@ -61,7 +61,7 @@ def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
 
 
 class _Rounds:
-    """All figures on one cluster."""
+    """The rounds of all figures, on one cluster."""
 
     def __init__(
         self, cluster: LocalCluster, args: argparse.Namespace, session_goal_s: Goal
@@ -74,7 +74,7 @@ class _Rounds:
         self._made = 0
 
     def make_topic(self) -> None:
-        """Every partition has its first replica on the broker that will go."""
+        """Create a topic whose partitions have their first replica on the broker that will go."""
         others = [b for b in range(1, _BROKERS + 1) if b != self._leader]
         assignment = {
             p: [self._leader, others[p % 2], others[1 - p % 2]] for p in range(self._partitions)
@@ -85,7 +85,7 @@ class _Rounds:
         self._until_as_before()
 
     def kill_leader(self) -> Iterator[Result]:
-        """SIGKILL for the broker that leads everything."""
+        """Kill the broker that leads all partitions."""
         writable_s, leaders_s = [], []
         for number in self._numbered("broker killed"):
             with self._watched.survivors(self._leader) as survivors:
@@ -116,7 +116,7 @@ class _Rounds:
         )
 
     def stop_leader(self) -> Iterator[Result]:
-        """Controlled shutdown of the same broker, under a steady producer."""
+        """Shut that broker down in order, under a steady producer."""
         before_ms, gap_ms = [], []
         failed = 0
         for number in self._numbered("broker stopped"):
@@ -143,7 +143,7 @@ class _Rounds:
         yield alone(f"{what}: failed sends", failed, goal=NO_FAILURES)
 
     def kill_controller(self) -> Iterator[Result]:
-        """SIGKILL for the controller, whoever that is now."""
+        """Kill the controller, whichever broker that is now."""
         named_s, acting_s = [], []
         for number in self._numbered("controller killed"):
             controller = self._watched.controller()

@@ -1,6 +1,6 @@
-"""Clients that send what once held up a broker, each in a process of its own, over and over.
+"""Clients that repeat requests which once held up a broker, each in a process of its own.
 
-They speak to one broker, and none of what they send changes anything.
+They speak to one broker, and none of their requests changes anything.
 """
 
 import multiprocessing
@@ -24,22 +24,22 @@ from storage_engine.protocol.records.record_encoder import iter_encoded
 from storage_engine.tools.errors import CommandError
 
 HELD_TOPIC = "steady"
-"""The one that another client produces to."""
+"""The topic to which another client produces."""
 TIMED_TOPIC = "timed"
-"""Has one large compressed batch."""
+"""A topic with one large compressed batch."""
 COMPACTED_TOPIC = "compacted"
-"""Takes records with keys only: to find none, a broker decompresses them all."""
+"""A topic for records with keys only: to find none, a broker decompresses them all."""
 TIMED_RECORDS = 60
 TIMED_RECORD_BYTES = 1_000_000
 FIRST_TIME_MS = 1_000_000
 
 _NAMES = 20_000
 _MANY_PARTITIONS = 99_000
-"""With its topic below the most items that a request may have."""
+"""Items of a request: with its topic just below the most that one may have."""
 _WAITING_CONNECTIONS = 10
 _PAUSE_S = 0.5
 _WAIT_MS = 2_000
-"""The fetches wait for so long, and look at each append meanwhile."""
+"""How long the fetches wait; meanwhile each append makes a broker check them."""
 
 
 def _frame(spec: ApiSpec[Req, Resp], version: int, message: Req) -> bytes:
@@ -47,7 +47,7 @@ def _frame(spec: ApiSpec[Req, Resp], version: int, message: Req) -> bytes:
 
 
 def large_batch(topic: str) -> bytes:
-    """A produce request of one batch that is a thousand times larger inside, without keys."""
+    """Return a produce request of one batch without keys, a thousand times larger inside."""
     values = pa.array([bytes(TIMED_RECORD_BYTES)] * TIMED_RECORDS, pa.binary())
     times = pa.array(range(FIRST_TIME_MS, FIRST_TIME_MS + TIMED_RECORDS), pa.int64())
     (batch,) = iter_encoded(values, None, None, times, compression="zstd", batch_bytes=1 << 30)
@@ -57,18 +57,18 @@ def large_batch(topic: str) -> bytes:
 
 
 def steady_batch() -> bytes:
-    """A small produce request with acks=all."""
+    """Return a small produce request with acks=all."""
     item = produce.ProducePartition(HELD_TOPIC, 0, sealed_batch(256))
     return _frame(produce.API, 8, produce.ProduceRequest(None, -1, 10_000, [item]))
 
 
 def _without_keys() -> bytes:
-    """Is refused, once it is decompressed."""
+    """Return a produce request that is refused once it is decompressed."""
     return large_batch(COMPACTED_TOPIC)
 
 
 def _same_partition() -> bytes:
-    """A fetch that waits for more than there ever is, and names a partition 400 times."""
+    """Return a fetch that waits for more bytes than exist, and names a partition 400 times."""
     part = FetchPartition(HELD_TOPIC, 0, 1 << 40, 1 << 30)._replace(fetch_offset=0)
     return _frame(FETCH, 11, FetchRequest(_WAIT_MS, 2**31 - 1, 2**31 - 1, [part] * 400))
 
@@ -114,7 +114,7 @@ KINDS: dict[str, tuple[Callable[[], bytes], int]] = {
     "Metadata, 100,000 names": (_names, 1),
     "Produce of 60 MB without keys to a compacted topic": (_without_keys, 2),
 }
-"""What each sends, and over how many connections."""
+"""The request of each kind, and the number of its connections."""
 
 
 def _send_for_ever(port: int, frame: bytes, answered: "Synchronized[int]") -> None:
@@ -130,12 +130,12 @@ def _send_for_ever(port: int, frame: bytes, answered: "Synchronized[int]") -> No
 
 
 class HostileClients(Closing):
-    """All kinds at once, as long as it is entered."""
+    """Runs clients of all kinds at once, as long as it is entered."""
 
     def __init__(self, port: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.answered = {kind: context.Value("q", 0) for kind in KINDS}
-        """How many requests of each kind were answered."""
+        """The number of answered requests of each kind."""
         self._processes = [
             context.Process(
                 target=_send_for_ever, args=(port, make(), self.answered[kind]), daemon=True

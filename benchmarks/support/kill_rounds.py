@@ -34,9 +34,9 @@ NONE = Goal(most=0.0)
 
 _BROKERS = (1, 2, 3)
 _READY_MS = 180_000
-"""For a broker that was killed to check its logs and get in sync."""
+"""The limit for a killed broker to check its logs and get in sync."""
 _STEADY_S = 1.0
-"""A producer runs so long before and after what happens to its leader."""
+"""How long a producer runs before and after its leader is harmed."""
 _RECOVERY_S = 60.0
 _HAS_RDKAFKA = importlib.util.find_spec("confluent_kafka") is not None
 _HANGS = {"socket.timeout.ms": 1000}
@@ -45,7 +45,7 @@ _BOUNDS_S = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0, 10.0)
 
 
 def measure_rows(folder: Path, args: argparse.Namespace, rows: Sequence[str]) -> Iterator[Result]:
-    """One result after the other."""
+    """Yield one result after the other."""
     with _cluster(folder, args) as cluster:
         rounds = _KillRounds(cluster, args)
         if "leader" in rows:
@@ -66,7 +66,7 @@ def under_one_producer(folder: Path, args: argparse.Namespace) -> Iterator[Resul
         rounds = _KillRounds(cluster, args)
         topic = rounds.new_topic(_BROKERS)
         gaps_s: dict[bool, list[float]] = {False: [], True: []}
-        """Of leaders that were not the controller, and of those that were."""
+        """The gaps, by whether the leader was the controller."""
         with rounds.producer(topic) as producer:
             for number in range(1, kills + 1):
                 time.sleep(_STEADY_S)
@@ -106,7 +106,7 @@ def _cluster(folder: Path, args: argparse.Namespace) -> Iterator[LocalCluster]:
 
 
 class _KillRounds:
-    """All rows on one cluster."""
+    """The rounds of all rows, on one cluster."""
 
     def __init__(self, cluster: LocalCluster, args: argparse.Namespace) -> None:
         self._cluster = cluster
@@ -118,7 +118,7 @@ class _KillRounds:
     # -- the rows ----------------------------------------------------------------------------------
 
     def of_leader(self) -> Iterator[Result]:
-        """SIGKILL of a leader that is not the controller."""
+        """Kill a leader that is not the controller."""
         gaps_s = [
             self._killed(self.watched.not_controller(), f"leader, {number}")
             for number in range(1, self._args.rounds + 1)
@@ -128,7 +128,7 @@ class _KillRounds:
         )
 
     def of_controller(self) -> Iterator[Result]:
-        """SIGKILL of a leader that is the controller."""
+        """Kill a leader that is the controller."""
         gaps_s = [
             self._killed(self.watched.controller(), f"controller, {number}")
             for number in range(1, self._args.rounds + 1)
@@ -140,7 +140,7 @@ class _KillRounds:
         )
 
     def of_stopped_leader(self) -> Iterator[Result]:
-        """SIGSTOP of a leader: the session decides."""
+        """Suspend a leader by SIGSTOP: its session's timeout decides."""
         session_s = self._args.session_timeout_ms / 1000
         goal = Goal(most=session_s + STOPPED_SLACK_S)
         gaps_s: dict[str, list[float]] = {}
@@ -157,7 +157,7 @@ class _KillRounds:
             )
 
     def of_partitions(self) -> Iterator[Result]:
-        """Many partitions of one broker: until all accept acks=all."""
+        """Kill the leader of many partitions, and wait until all accept acks=all."""
         count = self._args.partitions
         written_s = []
         for number in range(1, self._args.rounds + 1):
@@ -170,7 +170,7 @@ class _KillRounds:
         )
 
     def damage(self) -> Iterator[Result]:
-        """What the rounds with a producer have cost."""
+        """Yield the lost, doubled and failed records of the rounds with a producer."""
         what = f"{self._acknowledged} records acknowledged in these rounds"
         yield alone(f"{what}: lost", self._lost, goal=NONE)
         yield alone(f"{what}: doubled", self._doubled, goal=NONE)
@@ -224,10 +224,10 @@ class _KillRounds:
         return gap_s
 
     def gap_of(self, producer: SteadyProducer, harm: Callable[[], None]) -> float:
-        """The longest gap from `harm` until the producer is steady again."""
+        """Return the longest gap from `harm` until the producer is steady again."""
         began_s = time.time()
         harm()
-        # What was under way at the kill may still be acknowledged.
+        # Batches under way at the kill may still be acknowledged.
         time.sleep(0.05)
         producer.until_acknowledged(time.time(), _RECOVERY_S)
         time.sleep(_STEADY_S)
@@ -254,7 +254,7 @@ class _KillRounds:
         return topic
 
     def until_in_sync(self, topic: str, partitions: int) -> int:
-        """Wait until every replica is in sync; the leader of partition 0."""
+        """Wait until every replica is in sync, and return the leader of partition 0."""
         self.watched.until_led(topic, partitions, lambda row: len(row.isr) == len(_BROKERS))
         with Cluster(self._cluster.bootstrap_servers) as client:
             return int(client.metadata([topic]).topics[topic].partitions[0].leader)

@@ -26,7 +26,7 @@ _SEED = 20130101
 
 
 def sealed_batch(size: int, seed: int = _SEED) -> memoryview:
-    """`size` bytes with a true header and CRC; the log looks at no more."""
+    """Return a batch of `size` bytes with a true header and CRC; the log reads no more."""
     buffer = bytearray(HEADER_BYTES) + random.Random(seed).randbytes(size - HEADER_BYTES)
     count = max(1, size // _RECORD_BYTES)
     now_ms = SystemClock().wall_ms()
@@ -42,13 +42,13 @@ def sealed_batches(size: int, count: int) -> list[memoryview]:
 
 
 def open_log(path: Path, *, segment_bytes: int = 1 << 30) -> PartitionLog:
-    """An empty log, or what an unclean stop left of one."""
+    """Open an empty log, or what an unclean stop left of one."""
     config = LogConfig(segment_bytes=segment_bytes, file_delete_delay_ms=0)
     return PartitionLog.open(path / str(TP), TP, config, clock=SystemClock())
 
 
 def append_all(log: PartitionLog, batches: list[memoryview], total_bytes: int) -> int:
-    """Appends the batches over and over; how many that were."""
+    """Append the batches over and over, and return their number."""
     now_ms = SystemClock().wall_ms()
     number = 0
     size = 0

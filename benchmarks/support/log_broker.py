@@ -1,4 +1,4 @@
-"""What the log costs a broker: opening many partitions, memory, and fsyncs that producers share.
+"""The costs of the log in a broker: opening many partitions, memory, and shared fsyncs.
 
 The broker is a real one, in a process of its own, over real sockets; its own figures are read from
 /proc and from its log file.
@@ -44,11 +44,11 @@ SHARED_GOAL = Goal(least=8.0)
 """The project's own goals, for 1,000 partitions, 1,000 connections and 16 producers."""
 
 IN_FLIGHT = 5
-"""Requests of one producer without an answer, as an idempotent client has."""
+"""The unanswered requests of one producer, as many as an idempotent client has."""
 
 _IDLE_CONNECTIONS = 1_000
 _OTHER_DESCRIPTORS = 100
-"""Of this process."""
+"""The descriptors of this process beside the connections."""
 
 _TOPIC = "bench"
 _NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -77,7 +77,7 @@ logs.close()
 
 
 def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
-    """One result after the other."""
+    """Yield one result after the other."""
     yield from _many_partitions(folder / "many", args.partitions, args.large_log)
     for partitions in (1, args.producers):
         yield from _shared_flushes(folder, args, partitions)
@@ -91,7 +91,7 @@ def _many_partitions(folder: Path, partitions: int, moved: int) -> Iterator[Resu
     with LocalCluster.running(folder, UpRequest(brokers=1, port=0)) as cluster:
         with Cluster(cluster.bootstrap_servers) as client:
             create_topic(client, _TOPIC, partitions, 1)
-            # Metadata tells of leaders before all the logs are there; these ask the logs.
+            # Metadata have leaders before all the logs exist; these requests read the logs.
             client.list_offsets({TopicPartition(_TOPIC, p): LATEST for p in range(partitions)})
         cluster.stop_broker(1)
         taken, worked, status = _open_logs(folder / "broker-1" / "data", partitions)
@@ -125,7 +125,7 @@ def _many_partitions(folder: Path, partitions: int, moved: int) -> Iterator[Resu
 
 
 def _open_logs(folder: Path, partitions: int) -> tuple[float, float, str]:
-    """Seconds on the clock and of the processor, and what /proc tells of the process then."""
+    """Return seconds on the clock and of the processor, and the process's /proc status then."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", _OPEN_LOGS, str(folder)],
         capture_output=True,
@@ -154,7 +154,7 @@ def _mib(status: str, name: str) -> float:
 
 
 def _move(cluster: LocalCluster, total: int) -> None:
-    """Produce so many bytes to one partition and fetch them again."""
+    """Produce `total` bytes to one partition, and fetch them again."""
     connection = _connect(cluster)
     try:
         batches = sealed_batches(_LARGE_BATCH_BYTES, 4)
@@ -176,7 +176,7 @@ def _move(cluster: LocalCluster, total: int) -> None:
 
 
 def _first_offset(connection: BrokerConnection, message: ProduceRequest) -> int:
-    """Of a batch that is produced as soon as the broker knows that it leads."""
+    """Produce a batch as soon as the broker knows that it leads, and return its offset."""
     deadline = Deadline.after(_TIMEOUT_MS)
     while True:
         answer = connection.exchange(PRODUCE, message, deadline).partitions[0]
@@ -192,7 +192,7 @@ def _first_offset(connection: BrokerConnection, message: ProduceRequest) -> int:
 
 
 def _shared_flushes(scratch: Path, args: argparse.Namespace, partitions: int) -> Iterator[Result]:
-    """Acknowledged batches per fsync, and how many a second beside one fsync after the other."""
+    """Measure acknowledged batches per fsync, and their rate beside one fsync after the other."""
     folder = scratch / f"shared-{partitions}"
     settings = (("flush.before.ack", "true"), ("default.replication.factor", "1"))
     request = UpRequest(brokers=1, port=0, settings=settings)
@@ -215,7 +215,7 @@ def _shared_flushes(scratch: Path, args: argparse.Namespace, partitions: int) ->
 
 
 def _produce_durably(cluster: LocalCluster, args: argparse.Namespace, partitions: int) -> int:
-    """Every producer with IN_FLIGHT requests all the time; how many batches were acknowledged."""
+    """Keep IN_FLIGHT requests of every producer; return the number of acknowledged batches."""
     connections = {each.socket.fileno(): each for each in _several(cluster, args.producers)}
     batch = sealed_batch(_SMALL_BATCH_BYTES)
     messages = {

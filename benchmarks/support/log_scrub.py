@@ -1,4 +1,4 @@
-"""What the scrubber costs: processor time for what it checks, and what an append beside it notices.
+"""The costs of the scrubber: processor time of its checks, and its effect on appends beside it.
 
 The scrubber works as in a broker, on another thread, with the pause after each piece that its usual
 rate asks for.
@@ -26,7 +26,7 @@ _APPENDS = 4000
 
 
 def measure(folder: Path, *, size: int, rounds: int) -> Iterator[Result]:
-    """One result after the other."""
+    """Yield one result after the other."""
     log = open_log(folder)
     try:
         append_all(log, sealed_batches(LARGE_BATCH_BYTES, _POOL), size)

@@ -1,7 +1,7 @@
-"""What a log costs in one process: appends, reads, size, recovery, and reads from the disk.
+"""The costs of a log in one process: appends, reads, size, recovery, and reads from the disk.
 
 Both sides of a comparison move the same bytes, to or from files of their own in one folder. Rates
-are per second of processor time, but for reads from the disk.
+are per second of processor time, except for reads from the disk.
 """
 
 import os
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
 
 def measure(plan: Plan) -> Iterator[Result]:
-    """One result after the other; what a measurement wrote is gone when the next begins."""
+    """Yield one result after the other; each measurement removes its files before the next."""
     yield from _appends(plan)
     yield from _reads(plan)
     for segment_bytes in (1 << 30, SMALL_SEGMENT_BYTES):
@@ -81,7 +81,7 @@ def _appends(plan: Plan) -> Iterator[Result]:
 
 
 def _log_append(plan: Plan, batches: list[memoryview], total: int, unit: float) -> Step:
-    """Rate of appends to a new log, as a broker makes them for a producer."""
+    """Return the step that appends to a new log, as a broker does for a producer."""
 
     def step() -> float:
         log = open_log(plan.folder)
@@ -127,7 +127,7 @@ def _file_append(
 
 
 def _copy(batches: list[memoryview], total: int) -> Step:
-    """memcpy into one buffer of the whole size, over and over."""
+    """Return the step that copies into one buffer of the whole size, over and over."""
     target = memoryview(bytearray(total))
     size = len(batches[0])
 
@@ -192,7 +192,7 @@ def _pieces(log: PartitionLog) -> Iterator[memoryview]:
 
 
 def _size_of_the_log(plan: Plan, segment_bytes: int) -> Iterator[Result]:
-    """The same work on a large log and on a small one, by turns."""
+    """Compare the work on a large log and on a small one, by turns."""
     batches = sealed_batches(_LOOKUP_BATCH_BYTES, _POOL)
     large = open_log(plan.folder / "large", segment_bytes=segment_bytes)
     small = open_log(plan.folder / "small", segment_bytes=segment_bytes)
@@ -250,7 +250,7 @@ def _random_offsets(log: PartitionLog) -> list[int]:
 
 
 def _read_steadily(log: PartitionLog, _batches: list[memoryview]) -> float:
-    """The newest part of the log, as much as a small one has."""
+    """Read the newest part of the log, half as much as a small log has."""
     target = memoryview(bytearray(READ_BYTES))
     offset = log.log_end_offset - log.log_end_offset * SMALL_LOG_BYTES // (2 * log.size_in_bytes)
     reads = 0
@@ -267,7 +267,7 @@ def _read_steadily(log: PartitionLog, _batches: list[memoryview]) -> float:
 
 
 def _append_some(log: PartitionLog, batches: list[memoryview]) -> float:
-    """To the end, cut off again afterwards, so that the sizes stay."""
+    """Append to the end, and truncate afterwards, so that the sizes stay."""
     end = log.log_end_offset
     count = 0
 
@@ -323,8 +323,8 @@ _COLD_READS = 20
 
 
 def _cold_reads(plan: Plan) -> Iterator[Result]:
-    """How long a fetch of evicted bytes holds an event loop at a stretch when it leaves the wait to
-    a thread, and when it waits itself: the median of some fetches.
+    """Measure how long a fetch of evicted bytes holds an event loop at a stretch when a thread
+    waits for the disk, and when the loop itself waits: the median of some fetches.
     """
     log = open_log(plan.folder)
     try:
@@ -365,7 +365,7 @@ def _cold_reads(plan: Plan) -> Iterator[Result]:
 
 
 def _held_by_a_cold_read(log: PartitionLog, offset: int) -> float:
-    """The longest of the tries; the loads in between are a thread's in a broker."""
+    """Return the longest of the tries; the loads in between are a thread's in a broker."""
     worst = 0.0
     while True:
         started = time.perf_counter()

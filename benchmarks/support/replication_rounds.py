@@ -41,7 +41,7 @@ _COLD = 3
 _COLD_TOPICS = 16
 _RING = 16
 _COLD_RING = 1
-"""Different batches: making one takes longer than sending it."""
+"""The number of different batches: making one takes longer than sending it."""
 _PIECE_BYTES = 1 << 20
 _STEADY = "steady"
 _STEADY_S = 4.0
@@ -50,7 +50,7 @@ _CATCH_UP_MS = 600_000
 
 
 def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
-    """One result after the other."""
+    """Yield one result after the other."""
     with ExitStack() as stack:
         near, far = stack.enter_context(Worker()), stack.enter_context(Worker())
         request = UpRequest(brokers=_BROKERS, port=0)
@@ -62,20 +62,20 @@ def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bench:
-    """What all measurements share."""
+    """The cluster, the workers and the arguments of all measurements."""
 
     folder: Path
     args: argparse.Namespace
     cluster: LocalCluster
     near: Worker
-    """Sends the load."""
+    """The process that sends the load."""
     far: Worker
-    """Drains the limit."""
+    """The process that receives the bytes of the limit."""
 
     # -- acks=all beside acks=1 --------------------------------------------------------------------
 
     def replicated(self) -> Result:
-        """Large batches to one partition."""
+        """Measure large batches to one partition."""
         with_all = produce_frames("all", BATCH_BYTES, _RING, seed=1, acks=-1)
         with_one = produce_frames("one", BATCH_BYTES, _RING, seed=1)
         result = compare(
@@ -89,7 +89,7 @@ class _Bench:
         return result
 
     def _produce(self, topic: str, frames: ProduceFrames, replicas: list[int]) -> float:
-        """MB/s into a topic that is there for it alone, so that its pages are free after it."""
+        """Return MB/s into a topic that exists for it alone, so that its pages are free then."""
         size = self.args.bytes
         self.near.run(wire_load.touch_memory, self.folder, size * len(replicas))
         with Cluster(self.cluster.bootstrap_servers) as client:
@@ -107,7 +107,7 @@ class _Bench:
     # -- a replica without its data ----------------------------------------------------------------
 
     def catch_up(self) -> Iterator[Result]:
-        """One broker loses its log dir, and fetches all of it again from the two others."""
+        """Have one broker lose its log dir, and fetch all of it again from the two others."""
         self._fill()
         speeds, limits, before_ms, during_ms = [], [], [], []
         for number in range(1, self.args.rounds + 1):
@@ -148,8 +148,8 @@ class _Bench:
             time.sleep(_POLL_S)
 
     def _start_cold(self, producer: TimedProducer) -> float:
-        """MB/s from the first byte of its logs to the last; the producer's latencies before that
-        are dropped."""
+        """Return the MB/s from the first byte of its logs to the last; the producer's latencies
+        before that are dropped."""
         wanted = self._stored(1)
         deadline = Deadline.after(_CATCH_UP_MS)
         began_s, began_bytes = 0.0, 0
@@ -167,12 +167,12 @@ class _Bench:
         return (wanted - began_bytes) / max(taken_s, 1e-9) / 1e6
 
     def _stored(self, broker: int) -> int:
-        """Bytes of the cold topics that a broker has."""
+        """Return the bytes of the cold topics on a broker."""
         folder = self._folder(broker)
         return sum(_log_bytes(folder / f"cold-{n}-0") for n in range(_COLD_TOPICS))
 
     def _loopback(self) -> float:
-        """MB/s of a plain send of as many bytes."""
+        """Return the MB/s of a plain send of as many bytes."""
         size = self.args.cold_bytes
         self.far.begin(wire_load.drain, size)
         ring = bytes(_PIECE_BYTES)
@@ -192,10 +192,10 @@ class _Bench:
 
 
 def _log_bytes(folder: Path) -> int:
-    """0 while it is not there."""
+    """Return the bytes of a log's segments; 0 while the folder does not exist."""
     return sum(file.stat().st_size for file in folder.glob("*.log"))
 
 
 def _p99(latencies_ms: list[float]) -> float:
-    """0 where there are too few."""
+    """Return the 99th percentile; 0 for fewer than two latencies."""
     return statistics.quantiles(latencies_ms, n=100)[98] if len(latencies_ms) > 1 else 0.0

@@ -12,9 +12,9 @@ from typing import TypedDict, TypeVar
 
 Each = TypeVar("Each")
 Cell = str | float | None
-"""What stands in a column of a table."""
+"""A value in a column of a table."""
 Step = Callable[[], float]
-"""Does its work once and gives the figure: a rate, or a time."""
+"""Does its work once, and returns the figure: a rate, or a time."""
 
 
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
@@ -22,7 +22,7 @@ COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One figure; its unit is in `what`, and what its limit is."""
+    """One figure; `what` names its unit and its limit."""
 
     what: str
     measured: float
@@ -37,7 +37,7 @@ FIGURE_COLUMNS = ("what", "measured", "limit", "ratio", "spread", "goal", "met",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure with its spread, and what it is compared with; the unit is in `what`."""
+    """A figure with its spread and its limit; `what` names the unit."""
 
     what: str
     measured: float
@@ -48,11 +48,11 @@ class Figure:
     goal: str | None = None
     met: bool | None = None
     cpu_ratio: float | None = None
-    """Processor time of the broker for the same work, beside that of the limit."""
+    """The broker's processor time over the limit's, for the same work."""
 
 
 class Judged(TypedDict):
-    """The two fields of every row that say what was wanted."""
+    """The two fields of every row about its goal."""
 
     goal: str | None
     met: bool | None
@@ -77,7 +77,7 @@ class Goal:
 
 
 def judged(goal: Goal | None, value: float) -> Judged:
-    """The goal as it is printed, and whether the value meets it; None twice without a goal."""
+    """Return the goal as printed, and whether the value meets it; None twice without a goal."""
     if goal is None:
         return {"goal": None, "met": None}
     return {"goal": str(goal), "met": goal.is_met_by(value)}
@@ -86,7 +86,7 @@ def judged(goal: Goal | None, value: float) -> Judged:
 def compare(
     what: str, measured: Step, limit: Step, *, rounds: int, goal: Goal | None = None
 ) -> Result:
-    """`measured` against `limit`, after one turn of each to warm up; the goal is for the ratio."""
+    """Compare `measured` with `limit`, after a turn of each to warm up; the goal is the ratio's."""
     ours, theirs = by_turns(measured, limit, rounds)
     return compared(what, ours, theirs, goal=goal)
 
@@ -94,7 +94,7 @@ def compare(
 def by_turns(
     one: Callable[[], Each], other: Callable[[], Each], rounds: int
 ) -> tuple[list[Each], list[Each]]:
-    """What both gave; the round that fills caches is not counted."""
+    """Return the results of both, by rounds; the round that fills caches is not counted."""
     ours: list[Each] = []
     theirs: list[Each] = []
     for turn in range(rounds + 1):
@@ -111,7 +111,7 @@ def by_turns(
 def compared(
     what: str, measured: Sequence[float], limits: Sequence[float], *, goal: Goal | None = None
 ) -> Result:
-    """The medians, and that of the ratios of the rounds."""
+    """Return the medians, and the median of the rounds' ratios."""
     ratio = rounded(statistics.median(ratios_of(measured, limits)))
     return Result(
         what=what,
@@ -123,18 +123,18 @@ def compared(
 
 
 def ratios_of(measured: Sequence[float], limits: Sequence[float]) -> list[float]:
-    """Round by round."""
+    """Return the ratio of each round."""
     return [one / max(other, 1e-9) for one, other in zip(measured, limits, strict=True)]
 
 
 def alone(what: str, measured: float, *, goal: Goal | None = None) -> Result:
-    """A figure that has no limit but its goal."""
+    """Return a figure that has no limit but its goal."""
     value = rounded(measured)
     return Result(what=what, measured=value, limit=None, ratio=None, **judged(goal, value))
 
 
 def beside(what: str, measured: float, limit: float, *, goal: Goal | None = None) -> Result:
-    """A figure and its limit; the goal is for the figure."""
+    """Return a figure and its limit; the goal is for the figure."""
     return Result(
         what=what,
         measured=rounded(measured),
@@ -145,8 +145,8 @@ def beside(what: str, measured: float, limit: float, *, goal: Goal | None = None
 
 
 def cpu_seconds(work: Callable[[], Each]) -> float:
-    """Processor time of this thread, in the kernel too: for work that waits for nothing, and on a
-    machine that has other work to do.
+    """Return this thread's processor time for `work`, in the kernel too: for work that waits for
+    nothing, and on a machine that has other work to do.
     """
     started = time.thread_time()
     work()
@@ -154,43 +154,43 @@ def cpu_seconds(work: Callable[[], Each]) -> float:
 
 
 def seconds(work: Callable[[], Each]) -> float:
-    """Time on the clock: for work that waits."""
+    """Return the time on the clock for `work`: for work that waits."""
     started = time.perf_counter()
     work()
     return max(time.perf_counter() - started, 1e-9)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value below which so many are; of none, infinity."""
+    """Return the value below which `percent` of the values are; infinity for no values."""
     ordered = sorted(values) or [float("inf")]
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
 def rounded(value: float) -> float:
-    """Three digits, and no fraction where that is noise."""
+    """Return three digits, and no fraction where that is noise."""
     if value >= 100:
         return round(value)
     return float(f"{value:.3g}")
 
 
 def spread(figures: Sequence[float]) -> tuple[float, float]:
-    """The least and the most of them."""
+    """Return the least and the greatest of the figures."""
     return rounded(min(figures)), rounded(max(figures))
 
 
 def plain_spread(figures: Sequence[float]) -> str:
-    """The same as a text, with all digits."""
+    """Return the spread of the figures as a text, with all digits."""
     least, most = spread(figures)
     return f"{least}-{most}"
 
 
 def spread_text(figures: tuple[float, float]) -> str:
-    """The same for people."""
+    """Return a spread as a text for people."""
     return "-".join(map(short, figures))
 
 
 def short(value: float) -> str:
-    """Rates in thousands and millions: a table is read by people."""
+    """Return a text with rates in thousands and millions: a table is read by people."""
     if value >= 1_000_000:
         return f"{value / 1_000_000:.2f}M"
     return f"{value / 1000:.0f}k" if value >= 10_000 else f"{value:g}"

@@ -1,5 +1,5 @@
-"""A Spark source that yields record batches which it already has, and a sink that keeps what it is
-given: the ceilings for any source and sink in Python.
+"""A Spark source of record batches that it already has, and a sink that keeps its batches: the
+ceilings for any source and sink in Python.
 
 The source has the columns, values, batch sizes and number of tasks of the one it is compared with,
 and no work per batch. Each process builds a few batches once and yields them over and over. The
@@ -71,7 +71,7 @@ class InMemoryFormat(DataSource):
 
 
 class _Shape:
-    """What the options ask for."""
+    """The shape of the rows, as the options give it."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.records_per_task = int(options["records"])

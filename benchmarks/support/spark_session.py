@@ -1,7 +1,7 @@
-"""What the benchmarks of the Spark format share: a cluster and a session of their own, turns, and
-the times of micro-batches.
+"""The common parts of the benchmarks of the Spark format: a cluster and a session of their own,
+turns, and the times of micro-batches.
 
-Whatever is compared runs in one session, each first in every other round.
+All sides of a comparison run in one session, each first in every other round.
 """
 
 import argparse
@@ -39,7 +39,7 @@ Figure = TypeVar("Figure", bound=SupportsFloat)
 
 
 def add_spark_numbers(parser: argparse.ArgumentParser, *numbers: tuple[str, int, str]) -> None:
-    """Numbers, what is done and not measured, and `--json`."""
+    """Add the numbers, those of the warm-up, which is not measured, and `--json`."""
     add_numbers(parser, *numbers)
     add_numbers(
         parser,
@@ -51,18 +51,18 @@ def add_spark_numbers(parser: argparse.ArgumentParser, *numbers: tuple[str, int,
 
 
 def rounds(args: argparse.Namespace) -> Iterable[int]:
-    """Numbers of all rounds; those below 1 warm up, and are not measured."""
+    """Return the numbers of all rounds; those below 1 warm up, and are not measured."""
     return range(1 - args.warm_up_rounds, args.rounds + 1)
 
 
 def in_turn(sides: Mapping[str, Side], turn: int) -> Iterable[tuple[str, Side]]:
-    """Each first in every other round: whoever comes later finds a warmer JVM."""
+    """Return the sides, each first in every other round: a later one finds a warmer JVM."""
     return list(sides.items()) if turn % 2 else list(sides.items())[::-1]
 
 
 @dataclass(frozen=True, slots=True)
 class SparkBench:
-    """What the benchmarks work with."""
+    """The session, the cluster and the arguments of a benchmark."""
 
     spark: "SparkSession"
     servers: str
@@ -72,7 +72,7 @@ class SparkBench:
     def by_turns(
         self, what: str, unit: str, sides: Mapping[str, Callable[[], Sequence[Figure]]]
     ) -> dict[str, list[Figure]]:
-        """The figures of all rounds that are measured, by side; each gives some in its turn."""
+        """Return the figures of all measured rounds, by side; each gives some in its turn."""
         found: dict[str, list[Figure]] = {name: [] for name in sides}
         for turn in rounds(self.args):
             for name, measure in in_turn(sides, turn):
@@ -86,7 +86,7 @@ class SparkBench:
 
 @contextlib.contextmanager
 def spark_bench(name: str, args: argparse.Namespace) -> "Iterator[SparkBench]":
-    """A cluster and a session for the benchmark of that name."""
+    """Run a cluster and a session within the block, for the benchmark of that name."""
     say = report_line if args.json else write_line
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch())
@@ -95,7 +95,7 @@ def spark_bench(name: str, args: argparse.Namespace) -> "Iterator[SparkBench]":
 
 
 def trigger_times_ms(writer: "DataStreamWriter", triggers: int, warm_up: int) -> list[int]:
-    """Of so many micro-batches that have rows, behind those that warm up."""
+    """Return the times of so many micro-batches with rows, after those that warm up."""
     with scratch() as checkpoint:
         query = writer.option("checkpointLocation", str(checkpoint)).start()
         try:
@@ -105,20 +105,20 @@ def trigger_times_ms(writer: "DataStreamWriter", triggers: int, warm_up: int) ->
 
 
 class Trigger(NamedTuple):
-    """A micro-batch that had rows; as a number, its time."""
+    """A micro-batch with rows; as a number, its time."""
 
     rows: int
     time_ms: int
     phases_ms: Mapping[str, int]
-    """By the names that Spark gives the phases."""
+    """The time of each phase, by Spark's name for it."""
 
     def __float__(self) -> float:
         return float(self.time_ms)
 
 
 def triggers_to_the_end(writer: "DataStreamWriter") -> list[Trigger]:
-    """All micro-batches of a query that reads what is there now. It ends by itself: one that is
-    stopped within a micro-batch kills tasks, whose Python workers complain of a broken pipe."""
+    """Return all micro-batches of a query that reads what exists now. It ends by itself: one that
+    is stopped within a micro-batch kills tasks, whose Python workers complain of a broken pipe."""
     with scratch() as checkpoint:
         query = (
             writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
@@ -168,7 +168,7 @@ def _wait_for_triggers(query: "StreamingQuery", triggers: int) -> list[int]:
 
 
 def processor_time_s(spark: "SparkSession") -> float:
-    """What the session's JVM and its Python processes that are alive have used so far."""
+    """Return the processor time so far of the session's JVM and its living Python processes."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     used: dict[int, int] = {}
@@ -187,7 +187,7 @@ def processor_time_s(spark: "SparkSession") -> float:
 
 @contextlib.contextmanager
 def bench_session(name: str) -> "Iterator[SparkSession]":
-    """Ended after the block, unless it ran before; knows the sources and sinks in memory."""
+    """Yield a session that has the formats in memory; stop it unless it ran before the block."""
     from pyspark.sql import SparkSession
 
     from benchmarks.support.spark_in_memory import InMemoryFormat
@@ -205,7 +205,7 @@ def bench_session(name: str) -> "Iterator[SparkSession]":
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
         .getOrCreate()
     )
-    # A query that is stopped in a micro-batch says so at length; one that fails is told anyway.
+    # A query that is stopped in a micro-batch logs at length; a failed one is reported anyway.
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(InMemoryFormat)
     try:
@@ -217,7 +217,7 @@ def bench_session(name: str) -> "Iterator[SparkSession]":
 
 @contextlib.contextmanager
 def bench_cluster(folder: Path, brokers: int, say: Say) -> Iterator[str]:
-    """Its bootstrap servers."""
+    """Run a cluster within the block, and yield its bootstrap servers."""
     from storage_engine.tools.local.cluster_plan import UpRequest
     from storage_engine.tools.local.local_cluster import LocalCluster
 

@@ -17,7 +17,7 @@ _LOAD_ROWS = 100_000
 
 
 def headrace_source(reader: Reader, servers: str, topic: str) -> Reader:
-    """All records of `topic`."""
+    """Return a reader of all records of `topic`."""
     return (
         reader.format("headrace")
         .option("kafka.bootstrap.servers", servers)
@@ -35,7 +35,7 @@ def in_memory_source(
     value_bytes: int,
     trigger_rows: int,
 ) -> Reader:
-    """`records` in each task."""
+    """Return a reader of rows in memory, `records` in each task."""
     from benchmarks.support.spark_in_memory import FORMAT
 
     return (
@@ -51,7 +51,7 @@ def in_memory_source(
 def load_topic(
     bench: SparkBench, topic: str, records: int, *, partitions: int | None = None
 ) -> None:
-    """Batches of random values, encoded once and sent over and over."""
+    """Fill a topic with batches of random values, encoded once and sent over and over."""
     from benchmarks.support.random_values import random_values
     from storage_engine.client.admin.topics import create_topic
     from storage_engine.client.cluster import Cluster

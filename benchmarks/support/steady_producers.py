@@ -1,7 +1,7 @@
 """Producers that send a numbered record every few milliseconds, and note when each is acknowledged.
 
 One is librdkafka's, which Headrace does not install; the other is Headrace's own. Both are
-idempotent, with acks=all and their defaults but for what is said.
+idempotent, with acks=all, linger.ms=0 and otherwise their defaults, unless settings are given.
 """
 
 import threading
@@ -31,7 +31,7 @@ _MARK = b"number "
 
 
 def record_of(number: int) -> bytes:
-    """The value of a record."""
+    """Return the value of the record with this number."""
     return _MARK + str(number).encode()
 
 
@@ -65,12 +65,12 @@ class SteadyProducer(Closing):
             time.sleep(0.01)
 
     def last_s(self) -> float:
-        """When the last acknowledgement came."""
+        """Return when the last acknowledgement came, in seconds since 1970; 0 before the first."""
         with self._lock:
             return self._acknowledged[-1][0] if self._acknowledged else 0.0
 
     def longest_gap_s(self, since_s: float) -> float:
-        """Between two acknowledgements, the second after `since_s`."""
+        """Return the longest time between two acknowledgements, the second after `since_s`."""
         with self._lock:
             times = [at_s for at_s, _ in self._acknowledged]
         gaps = [later - earlier for earlier, later in pairwise(times)]
@@ -78,7 +78,7 @@ class SteadyProducer(Closing):
         return max(after, default=0.0)
 
     def numbers(self) -> list[int]:
-        """What was acknowledged."""
+        """Return the numbers of the acknowledged records."""
         with self._lock:
             return [number for _, number in self._acknowledged]
 
@@ -94,7 +94,7 @@ class SteadyProducer(Closing):
 
 
 class RdkafkaProducer(SteadyProducer):
-    """confluent-kafka's."""
+    """A steady producer by confluent-kafka."""
 
     def __init__(
         self, servers: str, topic: str, settings: Mapping[str, str | float] | None = None
@@ -124,7 +124,7 @@ class RdkafkaProducer(SteadyProducer):
 
 
 class OwnProducer(SteadyProducer):
-    """`storage_engine.client.Producer`."""
+    """A steady producer by `storage_engine.client.Producer`."""
 
     def _run(self) -> None:
         with Producer({"bootstrap.servers": self._servers, "linger.ms": 0}) as producer:
@@ -140,8 +140,8 @@ class OwnProducer(SteadyProducer):
 
 
 def lost_and_doubled(servers: str, topic: str, acknowledged: list[int]) -> tuple[int, int]:
-    """Of the acknowledged numbers those that are not in the topic, and of all those that are there
-    more than once."""
+    """Return how many acknowledged numbers are missing in the topic, and how many records in it are
+    further copies of another."""
     stored: Counter[bytes] = Counter()
     with BulkReader({"bootstrap.servers": servers}) as reader:
         for split in reader.splits([topic]):

@@ -1,4 +1,4 @@
-"""A server that answers each request at once with the same answer: what the wire can do with
+"""A server that answers each request at once with the same answer: the limit of the wire with
 nothing behind it.
 
 Where there is a C compiler it is the program below, compiled into a temporary folder; else one in
@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
 
 
 class Echo(NamedTuple):
-    """A server that runs."""
+    """A running echo server."""
 
     port: int
     pid: int
@@ -112,7 +112,7 @@ class Echo(NamedTuple):
 
 @contextlib.contextmanager
 def compiled_echo(folder: Path, answer: bytes) -> Iterator[Echo | None]:
-    """The C program, which runs within the block; None without a C compiler."""
+    """Run the C program within the block; yield None without a C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         yield None
@@ -141,7 +141,7 @@ def compiled_echo(folder: Path, answer: bytes) -> Iterator[Echo | None]:
 
 
 def answer_all(listener: socket.socket, frames: ProduceFrames) -> None:
-    """Python's echo: one connection until it ends."""
+    """Serve one connection until it ends: the echo in Python."""
     import numpy as np
 
     size, answer_bytes = frames.frame_bytes, len(frames.answer)
@@ -168,7 +168,7 @@ def answer_all(listener: socket.socket, frames: ProduceFrames) -> None:
 
 @contextlib.contextmanager
 def python_echo(worker: Worker, frames: ProduceFrames) -> Iterator[Echo]:
-    """`answer_all` in that process, for one connection within the block."""
+    """Run `answer_all` in the worker within the block, for one connection."""
     worker.begin(answer_all, frames)
     yield Echo(worker.port, worker.pid)
     worker.result()

@@ -1,7 +1,7 @@
-"""Requests as bytes, encoded before anything is measured, and what their answers look like.
+"""Requests as bytes, encoded before the measurement, and the form of their answers.
 
 All requests of a measurement have one size and all answers have one size, so that a load generator
-only counts bytes; what the answers say is checked afterwards, all at once.
+only counts bytes; the contents of the answers are checked afterwards, all at once.
 """
 
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from storage_engine.protocol.framing import encode_request_frame, encode_respons
 from storage_engine.protocol.records.record_batch import HEADER_BYTES
 
 PRODUCE_VERSION = 9
-"""The newest that brokers serve, which is what clients agree on."""
+"""The newest version that brokers serve, which is what clients agree on."""
 FETCH_VERSION = 11
-"""The newest whose answers end with the records."""
+"""The newest version whose answers end with the records."""
 
 CLIENT_ID = "headrace-bench"
 _TIMEOUT_MS = 30_000
 _MAX_WAIT_MS = 500
 
 CORRELATION_ID_AT = 4
-"""In answers; in requests it comes four bytes later."""
+"""The place of the correlation id in answers; in requests it is four bytes later."""
 
 BASE_OFFSET_BYTES = 8
 
@@ -36,12 +36,12 @@ class ProduceFrames:
     answer: bytes
     """A good answer; correlation id and base offset are 0."""
     base_offset_at: int
-    """Where the base offset is in an answer."""
+    """The place of the base offset in an answer."""
     records_per_batch: int
 
     @property
     def request_bytes(self) -> int:
-        """Without its length."""
+        """The size of a request without its length field."""
         return self.frame_bytes - 4
 
     @property
@@ -52,7 +52,7 @@ class ProduceFrames:
 def produce_frames(
     topic: str, batch_bytes: int, count: int, *, seed: int, acks: int = 1
 ) -> ProduceFrames:
-    """`count` requests; each batch is of exactly `batch_bytes` and random."""
+    """Return `count` requests; each batch is of exactly `batch_bytes` and random."""
     frames = []
     for number in range(count):
         batch, records = random_batch(batch_bytes, seed=seed + number)
@@ -79,8 +79,8 @@ def _produce_answer(topic: str, base_offset: int) -> bytes:
 
 
 def random_batch(batch_bytes: int, *, seed: int) -> tuple[memoryview, int]:
-    """An uncompressed batch of exactly that size, and the number of its records: about 100 bytes
-    each."""
+    """Return an uncompressed batch of exactly that size, and the number of its records: about 100
+    bytes each."""
     import numpy as np
     import pyarrow as pa
 
@@ -95,21 +95,21 @@ def random_batch(batch_bytes: int, *, seed: int) -> tuple[memoryview, int]:
         missing = batch_bytes - len(batch.data)
         if not missing:
             return memoryview(batch.data), records
-        # Spread evenly; the sizes' own varints may grow, so look again.
+        # Spread evenly; the sizes' own varints may grow, so check again.
         sizes += missing // records
         sizes[: missing % records] += 1
 
 
 def fetch_frame(topic: str, max_bytes: int, offset: int) -> bytes:
-    """A consumer's request for up to `max_bytes` from `offset` on."""
+    """Return a consumer's request for up to `max_bytes` from `offset` on."""
     partition = fetch.FetchPartition(topic, 0, offset, max_bytes)
     request = fetch.FetchRequest(_MAX_WAIT_MS, 1, max_bytes, [partition])
     return joined(encode_request_frame(fetch.API, FETCH_VERSION, 0, CLIENT_ID, request))
 
 
 def check_answers(received: bytearray, frames: ProduceFrames, *, first: int) -> str | None:
-    """What is wrong with the answers to requests `first`, `first` + 1, ... of a connection; None
-    when nothing is.
+    """Return the first error in the answers to requests `first`, `first` + 1, ... of a connection;
+    None if there is none.
     """
     import numpy as np
 

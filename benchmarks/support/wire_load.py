@@ -1,9 +1,8 @@
 """The ends of the measured connections, and the processes that they run in.
 
-An end does nothing but move bytes. Its requests lie ready, and what answers say is looked at after
-the clock has stopped. Clients are blocking and take turns, so that the same lines move the same
-bytes with TLS and without. Where a listener asks for a log-in it is PLAIN, which every broker that
-is compared has.
+An end does nothing but move bytes. Its requests lie ready, and the answers are checked after the
+clock has stopped. Clients are blocking and take turns, so that the same lines move the same bytes
+with TLS and without. Log-ins are by SASL/PLAIN, which every broker in the comparison has.
 """
 
 import itertools
@@ -30,10 +29,10 @@ HOST = "127.0.0.1"
 USER = "app"
 MECHANISM = "PLAIN"
 RECEIVE_BYTES = 256 * 1024
-"""One read of a socket: what stays in the CPU's cache, for us as for the broker."""
+"""One read of a socket: it stays in the CPU's cache, here as in the broker."""
 CONNECT_TIMEOUT_S = 10.0
 SILENCE_TIMEOUT_S = 60.0
-"""A peer that says nothing for so long is broken."""
+"""A peer that sends nothing for so long is broken."""
 
 Result = TypeVar("Result")
 Args = TypeVarTuple("Args")
@@ -42,7 +41,7 @@ _GO = b"g"
 _DONE = b"d"
 _LENGTH_BYTES = 4
 _ERROR_AT = 4
-"""Behind the correlation id of an answer."""
+"""The place of the error code in an answer, behind the correlation id."""
 _JOIN_TIMEOUT_S = 5.0
 
 
@@ -58,14 +57,14 @@ class Worker:
         assert self._process.pid is not None
         self.pid = self._process.pid
         self.port: int = self.result()
-        """Where it listens, for functions whose first argument is the listening socket."""
+        """The port of the listening socket, which functions get as their first argument."""
 
     def begin(self, function: Callable[[socket.socket, *Args], Result], *args: *Args) -> None:
-        """Start `function(listener, *args)` over there."""
+        """Start `function(listener, *args)` in the process."""
         self._pipe.send((function, args))
 
     def result(self) -> Any:
-        """What the function returned; CommandError with what it raised."""
+        """Return the function's result; CommandError with the error that it raised."""
         try:
             failure, value = self._pipe.recv()
         except EOFError:
@@ -75,7 +74,7 @@ class Worker:
         return value
 
     def run(self, function: Callable[[socket.socket, *Args], Result], *args: *Args) -> Result:
-        """`begin` and `result`."""
+        """Run a function in the process, and return its result."""
         self.begin(function, *args)
         result: Result = self.result()
         return result
@@ -97,7 +96,7 @@ class Worker:
 
 
 def _serve(pipe: Connection) -> None:
-    """The life of a worker: functions until the other end of the pipe is closed."""
+    """Run functions in a worker until the other end of the pipe is closed."""
     with socket.create_server((HOST, 0)) as listener:
         listener.settimeout(CONNECT_TIMEOUT_S)
         pipe.send((None, listener.getsockname()[1]))
@@ -115,20 +114,20 @@ def _serve(pipe: Connection) -> None:
 
 
 class Endpoint(NamedTuple):
-    """A listener, and what it asks for."""
+    """A listener, and the certificate and password for its clients."""
 
     port: int
     ca_file: Path | None = None
-    """None: it speaks no TLS."""
+    """The certificate of the CA; None: no TLS."""
     password: str | None = None
-    """None: it asks nobody who they are."""
+    """None: no log-in."""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.port})"
 
 
 def connect(endpoint: Endpoint) -> socket.socket:
-    """A connection that is ready for requests. CommandError when the log-in is refused."""
+    """Return a connection that is ready for requests. CommandError when the log-in is refused."""
     sock = socket.create_connection((HOST, endpoint.port), CONNECT_TIMEOUT_S)
     sock.settimeout(SILENCE_TIMEOUT_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -151,7 +150,7 @@ def _log_in(sock: socket.socket, spec: ApiSpec[Req, Resp], request: Req) -> None
 
 
 def ask(sock: socket.socket, frame: bytes) -> bytes:
-    """The answer to a frame, without its length."""
+    """Send a frame, and return the answer without its length."""
     sock.sendall(frame)
     return _received(sock, int.from_bytes(_received(sock, _LENGTH_BYTES), "big"))
 
@@ -171,7 +170,7 @@ def _fill(sock: socket.socket, view: memoryview) -> None:
 
 
 def _drop(sock: socket.socket, size: int, buffer: memoryview) -> None:
-    """Receive so many bytes, each into the same few."""
+    """Receive `size` bytes, over and over into `buffer`."""
     while size:
         received = sock.recv_into(buffer, min(size, len(buffer)))
         if not received:
@@ -191,7 +190,7 @@ def touch_memory(_listener: socket.socket, folder: Path, size: int) -> None:
 
 
 def drain(listener: socket.socket, size: int) -> None:
-    """Receive `size` bytes on a connection, and say so."""
+    """Receive `size` bytes on a connection, and confirm them."""
     sock, _ = listener.accept()
     with sock:
         sock.settimeout(SILENCE_TIMEOUT_S)
@@ -200,7 +199,7 @@ def drain(listener: socket.socket, size: int) -> None:
 
 
 def push(_listener: socket.socket, port: int, ring: bytes, piece: int, size: int) -> float:
-    """Seconds to send `size` bytes, `ring` over and over in pieces, to a `drain`."""
+    """Return the seconds to send `size` bytes, `ring` over and over in pieces, to a `drain`."""
     view = memoryview(ring)
     position = 0
     with connect(Endpoint(port)) as sock:
@@ -230,7 +229,7 @@ def supply(listener: socket.socket, path: Path, piece: int, size: int) -> None:
 
 
 def pull(_listener: socket.socket, port: int, size: int) -> float:
-    """Seconds to receive `size` bytes from a `supply`."""
+    """Return the seconds to receive `size` bytes from a `supply`."""
     buffer = memoryview(bytearray(RECEIVE_BYTES))
     with connect(Endpoint(port)) as sock:
         started = time.perf_counter()
@@ -258,7 +257,7 @@ class _Lane:
         return self._filled == len(self._answers)
 
     def send(self, requests: int) -> None:
-        """In one piece, as far as the ring goes, and no more than there are."""
+        """Send as many of the unsent requests, in one piece as far as the ring goes."""
         frames = self._frames
         requests = min(requests, self._unsent)
         self._unsent -= requests
@@ -271,7 +270,7 @@ class _Lane:
             requests -= some
 
     def receive(self) -> int:
-        """As many whole answers as have come, at least one."""
+        """Receive answers until the last is whole, at least one, and return their number."""
         size = len(self._frames.answer)
         before = self._filled // size
         received = self.sock.recv_into(self._answers[self._filled :])
@@ -297,8 +296,8 @@ def produce(
     in_flight: int,
     requests: int,
 ) -> float:
-    """Seconds until `requests` requests of each connection are answered, with so many in flight;
-    what may be sent is sent together, as clients do that have more to send."""
+    """Return the seconds until `requests` requests of each connection are answered, `in_flight` at
+    a time; requests that may be sent are sent together, as by clients that have more to send."""
     lanes = [_Lane(connect(endpoint), frames, requests) for _ in range(connections)]
     try:
         started = time.perf_counter()
@@ -325,8 +324,8 @@ def produce_for(
     seconds: float,
     pause_s: float = 0.0,
 ) -> tuple[float, list[float]]:
-    """One request after the other for so long, with a pause between: how long it took, and the
-    milliseconds of each."""
+    """Send one request after the other for so long, with a pause between. Return the time taken,
+    and the milliseconds of each."""
     answer = memoryview(bytearray(len(frames.answer)))
     found: list[float] = []
     with connect(endpoint) as sock:
@@ -355,8 +354,8 @@ def fetch(
     answers: int,
     in_flight: int,
 ) -> float:
-    """Seconds until each of the consumers has had `answers` answers of `max_bytes` and `step`
-    offsets each, with so many requests in flight."""
+    """Return the seconds until each consumer has had `answers` answers of `max_bytes` and `step`
+    offsets each, with `in_flight` requests in flight."""
     buffer = memoryview(bytearray(RECEIVE_BYTES))
     socks = [connect(endpoint) for _ in range(consumers)]
     try:
@@ -382,8 +381,8 @@ def fetch_for(
     batches: int,
     seconds: float,
 ) -> tuple[int, float]:
-    """One request after the other for so long, from the first batch on again and again: the bytes
-    of the batches, and how long it took."""
+    """Send one request after the other for so long, from the first batch on again and again. Return
+    the bytes of the batches, and the time taken."""
     buffer = memoryview(bytearray(RECEIVE_BYTES))
     took = 0.0
     with connect(endpoint) as sock:
@@ -399,7 +398,7 @@ def fetch_for(
 
 
 def _receive_batches(sock: socket.socket, max_bytes: int, offset: int, buffer: memoryview) -> None:
-    """An answer whose records are `max_bytes` from `offset` on. CommandError for another one."""
+    """Receive an answer with `max_bytes` of records from `offset` on. CommandError for others."""
     before = int.from_bytes(_received(sock, _LENGTH_BYTES), "big") - max_bytes
     if not 0 < before < RECEIVE_BYTES:
         raise CommandError(f"a consumer got an answer of {before + max_bytes} bytes")

@@ -1,6 +1,6 @@
 """Headrace with two listeners: clients reach one directly, the other through a link.
 
-Rule: the settings are those of the comparison with Apache Kafka; only the listeners are more.
+Rule: the settings are those of the comparison with Apache Kafka, with more listeners.
 """
 
 import contextlib
@@ -16,25 +16,25 @@ from benchmarks.typed.link import Link
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedBrokers:
-    """Those that are up."""
+    """The running brokers, and the two ways to them."""
 
     direct: Brokers
     linked: Brokers
-    """The same, through the link."""
+    """The same brokers, through the link."""
     ports: dict[int, int]
-    """Behind the link, by those before it."""
+    """The ports of the brokers behind the link, by the ports of the link."""
     folder: Path
 
     @contextlib.contextmanager
     def link(self, bits_per_second: int) -> Iterator[Link]:
-        """Up within the block: without it nobody comes through."""
+        """Run the link within the block: without it no client comes through."""
         with Link.running(self.folder, self.ports, bits_per_second) as link:
             yield link
 
 
 @contextlib.contextmanager
 def linked_brokers(folder: Path) -> Iterator[LinkedBrokers]:
-    """A cluster that is up within the block, in a folder below this one."""
+    """Run a cluster within the block, in a folder below `folder`."""
     home = folder / OURS
     ports = free_ports(3 * BROKERS)
     direct, behind, before = (ports[each::3] for each in range(3))

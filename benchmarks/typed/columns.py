@@ -1,7 +1,7 @@
 """The rows that are measured: taxi rides of 20 mixed columns, 483 bytes each as JSON.
 
-Rule: a row follows from its id alone, so that whoever makes it, a client or a task of Spark, makes
-the same one. Ids and `at` rise together: `at` is the time-ordered column.
+Rule: a row follows from its id alone, so that a client and a task of Spark make the same rows. Ids
+and `at` rise together: `at` is the time-ordered column.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,19 +34,19 @@ TYPES = {
     "tags": "ARRAY<STRING>",
     "rider": "STRUCT<name: STRING, rating: DOUBLE>",
 }
-"""In Spark's DDL, by the names of the columns."""
+"""The types of the columns in Spark's DDL, by name."""
 ALL = tuple(TYPES)
 TWO = ("id", "fare")
-"""The columns of those who want two of them."""
+"""The columns of reads that select two of them."""
 JSON_BYTES = 483
-"""Of a row, on average."""
+"""The average size of a row as JSON."""
 
 FIRST_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 STEP_US = 1_000
-"""From one row to the next: Spark's JSON has milliseconds."""
+"""The step of `at` from one row to the next: Spark's JSON has milliseconds."""
 
 PIECE_ROWS = 50_000
-"""Are made together."""
+"""The number of rows that are made together."""
 
 _FIRST_US = int(FIRST_TIME.timestamp()) * 1_000_000
 _CITIES = ("Amsterdam", "Berlin", "Copenhagen", "Dublin", "Edinburgh", "Florence", "Gothenburg")
@@ -54,7 +54,7 @@ _PAYMENTS = ("cash", "credit card", "debit card", "invoice", "voucher")
 _TAGS = ("airport", "toll", "luggage", "night", "pet", "wheelchair")
 _MOST_TAGS = 3
 _NULL_EVERY = 50
-"""A row in so many has no `shared`."""
+"""One row in so many has no `shared`."""
 
 _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
@@ -85,26 +85,26 @@ SCHEMA = pa.schema(
 
 
 def ddl(names: Sequence[str] = ALL) -> str:
-    """Of these columns."""
+    """Return the DDL of these columns."""
     return ", ".join(f"{name} {TYPES[name]}" for name in names)
 
 
 def make_rows(first_id: int, count: int, names: Sequence[str] = ALL) -> pa.RecordBatch:
-    """Those with the ids from `first_id` on, with these columns."""
+    """Return the rows with the ids from `first_id` on, with these columns."""
     made = _Columns(np.arange(first_id, first_id + count, dtype=np.int64))
     schema = pa.schema([SCHEMA.field(name) for name in names])
     return pa.RecordBatch.from_arrays([getattr(made, name)() for name in names], schema=schema)
 
 
 def made_of(first_id: int, count: int) -> Iterator[pa.RecordBatch]:
-    """So many rows with all columns, in pieces."""
+    """Yield `count` rows with all columns, in pieces."""
     for place in range(0, count, PIECE_ROWS):
         yield make_rows(first_id + place, min(PIECE_ROWS, count - place))
 
 
 def share_where(share: float, rows: int) -> tuple[str, int]:
-    """The filter that such a share of the first `rows` rows matches, a stretch of `at` from the
-    middle on, and how many these are."""
+    """Return a filter that such a share of the first `rows` rows matches, a stretch of `at` from
+    the middle on, and the number of these rows."""
     first, matching = rows // 2, max(1, round(rows * share))
     begin, end = (
         FIRST_TIME + timedelta(microseconds=each * STEP_US) for each in (first, first + matching)
@@ -113,7 +113,7 @@ def share_where(share: float, rows: int) -> tuple[str, int]:
 
 
 def _literal(time: datetime) -> str:
-    """Without a zone, which is UTC."""
+    """Return the literal of a time without its zone, which is UTC."""
     return time.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
 
 
@@ -171,7 +171,7 @@ class _Columns:
         return _chosen(_PAYMENTS, self._below(len(_PAYMENTS), 13))
 
     def code(self) -> pa.Array:
-        """No two are the same, as it is with identifiers."""
+        """Return texts of which no two are equal, as it is with identifiers."""
         digits = [pc.utf8_lpad(_text(self._below(10**12, salt)), 12, "0") for salt in (14, 15)]
         return _joined(digits, "-")
 
@@ -199,7 +199,7 @@ class _Columns:
         return pa.StructArray.from_arrays([name, rating], fields=list(SCHEMA.field("rider").type))
 
     def _below(self, bound: int, salt: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
-        """Numbers from 0 that look random: the ids, mixed as by SplitMix64."""
+        """Return numbers from 0 to below `bound` that look random: the ids, mixed by SplitMix64."""
         mixed = (self._ids.astype(np.uint64) + np.uint64(salt << 40)) * np.uint64(_ODD[0])
         for shift, factor in ((30, _ODD[1]), (27, _ODD[2])):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
@@ -222,7 +222,7 @@ def _joined(parts: Sequence[pa.Array | str], separator: str) -> pa.Array:
 def _decimals(
     hundredths: "np.ndarray[Any, np.dtype[np.int64]]", type_: pa.Decimal128Type
 ) -> pa.Array:
-    """Each takes 16 bytes, the lower half first; none is negative."""
+    """Return decimals of 16 bytes each, the lower half first; none is negative."""
     halves = np.zeros(2 * len(hundredths), dtype=np.int64)
     halves[::2] = hundredths
     return pa.Array.from_buffers(type_, len(hundredths), [None, pa.py_buffer(halves)])

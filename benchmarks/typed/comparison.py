@@ -1,7 +1,7 @@
-"""Brings up what is compared, lets it take turns, and stops all of it.
+"""Starts the sides of a comparison, measures them by turns, and stops them.
 
-Rule: all that is compared with one another is up all the time, so that each runs beside the same
-idle others.
+Rule: all sides that are compared run all the time, so that each is measured beside the same idle
+others.
 """
 
 import argparse
@@ -51,17 +51,17 @@ from storage_engine.zookeeper.embedded import find_java
 
 TOPIC, OPAQUE_TOPIC = "rides", "opaque"
 SHARE = 0.01
-"""Of the rows, which a filter lets through."""
+"""The share of the rows that the filter matches."""
 _MEGABIT = 1_000_000
 _WORKER = "benchmarks.typed.spark_worker"
 _WITH_SPARK = (SPARK_TWO, SPARK_ALL, SPARK_WRITE)
 
 Turns = Mapping[str, Callable[[], Measured]]
-"""What each does in its turn, by its name."""
+"""The measurement of each side's turn, by its name."""
 
 
 def compare(args: argparse.Namespace) -> list[Result]:
-    """A result for each row that is asked for."""
+    """Return a result for each requested row."""
     check_proc()
     find_java()
     rows = [row for row in ROWS if not args.only or row.name in args.only]
@@ -96,7 +96,7 @@ def compare(args: argparse.Namespace) -> list[Result]:
 
 
 def _rounds(name: str, turns: Turns, rounds: int) -> list[Round]:
-    """Each first in every other round; the first round warms up."""
+    """Measure `rounds` rounds, each side first in every other one, after a round to warm up."""
     measured: list[Round] = []
     for turn in range(rounds + 1):
         order = list(turns.items()) if turn % 2 else list(turns.items())[::-1]

@@ -1,8 +1,8 @@
 """Apache Fluss with its ZooKeeper, three tablet servers and its own Python client, as child
 processes in a folder.
 
-Rule: Fluss as it is shipped: the settings of its own but for ports, folders and replication. Its
-client runs in an environment of its own, and is told what to do line by line.
+Rule: Fluss as it is shipped: its own settings except for ports, folders and replication. Its client
+runs in an environment of its own, and gets its jobs line by line.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ FLUSS = JarSet(
 _COORDINATOR = "org.apache.fluss.server.coordinator.CoordinatorServer"
 _TABLET = "org.apache.fluss.server.tablet.TabletServer"
 _JVM = ("-Xmx1G", "-Xms1G", "--add-opens=java.base/java.nio=ALL-UNNAMED", "-XX:-UsePerfData")
-"""The heap of Kafka's brokers; Arrow asks for the second."""
+"""The heap of Kafka's brokers; Arrow needs --add-opens."""
 _WORKER = "benchmarks.typed.fluss_worker"
 _START_S = 60.0
 _POLL_S = 0.2
@@ -48,7 +48,7 @@ _READ_S = 120
 
 
 class FlussJob(Told):
-    """What its client is told; to fill takes none of the last two."""
+    """A job for the client of Fluss; one that fills a table has none of the last two fields."""
 
     table: str
     buckets: int
@@ -57,19 +57,19 @@ class FlussJob(Told):
 
 
 class FlussClient(ToldProcess):
-    """Its Python client, in a process of its own."""
+    """The Python client of Fluss, in a process of its own."""
 
     def __init__(self, process: "subprocess.Popen[str]", log: Path, pids: Sequence[int]) -> None:
         super().__init__("the client of Apache Fluss", process, log, _ANSWER_S)
         self._server_pids = pids
 
     def fill(self, table: str, buckets: int, rows: int) -> None:
-        """A new table with the rows that the others have."""
+        """Create a table, and fill it with the rows that the others have."""
         job: FlussJob = {"kind": "fill", "table": table, "buckets": buckets, "rows": rows}
         self.do(job)
 
     def read(self, table: str, buckets: int, rows: int, columns: Sequence[str]) -> Measured:
-        """All rows, with these columns."""
+        """Read all rows, with these columns."""
         job: FlussJob = {"kind": "read", "table": table, "buckets": buckets, "rows": rows}
         servers, own = seconds_of(self._server_pids), seconds_of([self.pid])
         job |= {"columns": list(columns), "timeout_s": _READ_S}
@@ -84,7 +84,7 @@ class FlussClient(ToldProcess):
 
 @contextlib.contextmanager
 def running_fluss(folder: Path, cache: Path) -> Iterator[FlussClient]:
-    """A cluster and a client that are up within the block and gone after it."""
+    """Run a cluster and a client within the block."""
     jars = fetch_jars(cache, FLUSS)
     wanted = [f"pyfluss=={CLIENT_VERSION}", "pyarrow", "numpy"]
     python = environment_with(cache, f"pyfluss-{CLIENT_VERSION}", wanted, "about 150 MB")
@@ -129,7 +129,7 @@ def running_fluss(folder: Path, cache: Path) -> Iterator[FlussClient]:
 
 
 def _written_settings(home: Path, number: int, port: int, zookeeper: str) -> Path:
-    """The folder of a server, with its settings. Number 0 is the coordinator."""
+    """Write the settings of a server into its folder, and return that. 0 is the coordinator."""
     own = home / f"server-{number}"
     own.mkdir()
     settings = {

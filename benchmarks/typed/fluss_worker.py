@@ -1,7 +1,7 @@
-"""Fills and reads a table of Apache Fluss with its own Python client, as told on stdin, a line of
-JSON each; answers each with another line.
+"""Fills and reads a table of Apache Fluss with its own Python client: reads jobs from stdin, a line
+of JSON each, and answers each with another line.
 
-Rule: runs in the environment that has that client; knows nothing of Headrace.
+Rule: it runs in the environment that has that client, and uses nothing of Headrace's product.
 """
 
 import argparse
@@ -31,7 +31,7 @@ class _Worker:
         return cls(await fluss.FlussConnection.create(fluss.Config(settings)))
 
     async def do(self, job: "FlussJob") -> "Answer":
-        """Rows and seconds."""
+        """Do a job, and return the rows and the seconds."""
         path = fluss.TablePath("fluss", job["table"])
         if job["kind"] == "fill":
             schema = fluss.Schema(SCHEMA)
@@ -71,7 +71,7 @@ async def _serve(servers: str) -> None:
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         try:
             answer = await worker.do(json.loads(line))
-        except Exception as error:  # noqa: BLE001 - told to who asked, in one line
+        except Exception as error:  # noqa: BLE001 - reported to the caller, in one line
             answer = {"error": " ".join(str(error).split())}
         print(json.dumps(answer), file=answers, flush=True)
 

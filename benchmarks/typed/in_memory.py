@@ -1,6 +1,6 @@
-"""Spark formats without a broker: one makes the rows that topics are filled with; the other yields
-record batches which it already has, with the columns that are read, and holds those that it is
-given: the ceilings for any source and sink in Python.
+"""Spark formats without a broker: one makes the rows for topics; the other yields record batches
+that it already has, with the requested columns, and holds the batches that it gets: the ceilings
+for any source and sink in Python.
 
 Rule: the second has no work per batch. Each process makes a few batches once and yields them over
 and over.

@@ -1,8 +1,8 @@
-"""A link of so many bits a second between brokers and their clients, which counts what the brokers
-send.
+"""A link of limited bandwidth between brokers and their clients, which counts the bytes from the
+brokers.
 
-Rule: a process of its own, as it would take turns with a client of the same process. All
-connections of all brokers share the link; what clients send has another direction for itself.
+Rule: it is a process of its own, since it would take turns with a client in the same process. All
+connections of all brokers share the link; the clients' bytes have a direction for themselves.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _CHUNK_BYTES = 64 << 10
 
 
 class Link:
-    """One that is up."""
+    """A running link."""
 
     def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
         self._process = process
@@ -38,7 +38,7 @@ class Link:
     def running(
         cls, folder: Path, ports: Mapping[int, int], bits_per_second: int
     ) -> Iterator["Link"]:
-        """Within the block. `ports`: those of the brokers by those that clients connect to."""
+        """Run a link within the block. `ports`: the brokers' ports by the ports for clients."""
         command = [sys.executable, "-m", "benchmarks.typed.link", "--bits", str(bits_per_second)]
         command += [f"{ours}:{theirs}" for ours, theirs in ports.items()]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -51,7 +51,7 @@ class Link:
             yield link
 
     def sent(self) -> int:
-        """Bytes that went from brokers to clients until now."""
+        """Return the bytes that went from brokers to clients until now."""
         assert self._process.stdin is not None
         print(file=self._process.stdin, flush=True)
         return self._answer()
@@ -66,7 +66,7 @@ class Link:
 
 
 class _Direction:
-    """Takes one chunk after the other, each as long as its bytes take."""
+    """One direction of the link: it carries one chunk after the other at its bandwidth."""
 
     def __init__(self, bits_per_second: int) -> None:
         self._bytes_per_second = bits_per_second / 8
@@ -74,7 +74,7 @@ class _Direction:
         self.carried = 0
 
     async def carry(self, count: int) -> None:
-        """Returns when so many bytes have arrived."""
+        """Return when so many bytes have arrived."""
         self.carried += count
         now = time.monotonic()
         self._free_at = max(now, self._free_at) + count / self._bytes_per_second

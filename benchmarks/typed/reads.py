@@ -1,7 +1,7 @@
-"""Reads of whole topics with the client for Python, and what they took.
+"""Reads of whole topics with the client for Python, and their costs.
 
-Rule: a read has ended when its position is at the end of every partition, also where a filter lets
-few rows through. It counts the rows that it gives, so that none is missed unnoticed.
+Rule: a read has ended when its position is at the end of every partition, also if a filter matches
+few rows. It counts the rows that it returns, so that none is missed unnoticed.
 """
 
 import time
@@ -18,7 +18,7 @@ _LIMIT_S = 600
 
 
 class TableReader:
-    """Reads topics of so many rows with `poll_table`."""
+    """Reads topics of `rows` rows with `poll_table`."""
 
     def __init__(self, brokers: Brokers, partitions: int, rows: int) -> None:
         self._brokers = brokers
@@ -34,8 +34,8 @@ class TableReader:
         given: int | None = None,
         count: Callable[[], int] = int,
     ) -> Measured:
-        """All of a topic; `columns` and `where` are for typed ones. `given`: the rows that it must
-        give, all without. `count`: bytes that were sent until now."""
+        """Read all of a topic; `columns` and `where` are for typed ones. `given`: the number of
+        rows to expect, None: all. `count`: returns the bytes that were sent until now."""
         partitions = [TopicPartition(topic, number) for number in range(self._partitions)]
         settings = {"bootstrap.servers": self._brokers.bootstrap_servers}
         with Consumer({**settings, "auto.offset.reset": "earliest"}) as consumer:

@@ -1,7 +1,7 @@
 """The rows of the table: what each measures, beside what, and its goal.
 
-Rule: whatever is compared takes turns, and is compared round by round, since the machine's mood
-then weighs on both. The median of the ratios is told, and how far they spread.
+Rule: sides that are compared take turns, and are compared round by round, since other load on the
+machine then weighs on both. The median of the ratios is reported, and their range.
 """
 
 import statistics
@@ -14,11 +14,11 @@ from benchmarks.support.rounds import Cell, Goal, rounded, spread
 
 SPARK_TWO, SPARK_ALL, SPARK_WRITE = "spark-two", "spark-all", "spark-write"
 CLIENT, LINK, FLUSS = "client", "link", "fluss"
-"""What is measured together, by turns."""
+"""The groups of rows that are measured together, by turns."""
 
 TYPED, JSON, MEMORY, FILTERED = "typed", "json", "memory", "filtered"
 TWO_COLUMNS, ALL_COLUMNS, OPAQUE, OTHER = "two", "all", "opaque", "fluss"
-"""Those who take turns."""
+"""The sides that take turns."""
 
 
 class Row(NamedTuple):
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     beside: str
     what: str
     goal: Goal | None = None
-    """Of the ratio of the first to the second."""
+    """The goal for the ratio of the first to the second."""
     measure: str = "rate"
     """"rate": rows a second; "sent": bytes that the brokers sent for a row; "brokers": their
     processor time, in seconds for a million rows."""
@@ -74,19 +74,19 @@ ROWS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One turn of one who takes turns."""
+    """The figures of one turn of a side."""
 
     rows: int
     time_s: float
     brokers_s: float
     """Processor time of the brokers."""
     reader_s: float
-    """That of Spark with its Python, or of the client."""
+    """Processor time of Spark with its Python, or of the client."""
     sent: int = 0
-    """Bytes, where they were counted."""
+    """Bytes that the brokers sent, where they were counted."""
 
     def figure(self, measure: str) -> float:
-        """As a row of this measure tells it."""
+        """Return the figure of a row with this measure."""
         if measure == "rate":
             return self.rows / self.time_s
         if measure == "brokers":
@@ -94,17 +94,17 @@ class Measured:
         return self.sent / self.rows
 
     def document(self) -> dict[str, float]:
-        """All of it."""
+        """Return all fields, rounded."""
         return {name: rounded(value) for name, value in asdict(self).items()}
 
     @property
     def cpu_s(self) -> float:
-        """Of all, for a row."""
+        """The processor time of the brokers and the reader for one row."""
         return (self.brokers_s + self.reader_s) / self.rows
 
 
 Round = Mapping[str, Measured]
-"""By the names of those who took turns."""
+"""The figures of a round, by the names of the sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class Result:
     goal: str | None = None
     met: bool | None = None
     cpu_ratio: float | None = None
-    """Processor time of brokers and readers: other programs disturb it less."""
+    """The ratio of processor times of brokers and readers, which other programs disturb less."""
     stopped_by: str | None = None
     """Why there are no figures."""
     rounds: Sequence[dict[str, dict[str, float]]] = ()
@@ -132,7 +132,7 @@ COLUMNS = ("what", "typed", "from-to", "beside", *COMPARED[4:], "cpu ratio")
 
 
 def result_of(row: Row, rounds: Sequence[Round]) -> Result:
-    """The figures of a row."""
+    """Return the figures of a row."""
     pairs = [(each[row.measured], each[row.beside]) for each in rounds]
     ours = [one.figure(row.measure) for one, _ in pairs]
     theirs = [other.figure(row.measure) for _, other in pairs]
@@ -152,12 +152,12 @@ def result_of(row: Row, rounds: Sequence[Round]) -> Result:
 
 
 def stopped(row: Row, reason: str) -> Result:
-    """A row that can't be measured here."""
+    """Return the result of a row that can't be measured here."""
     return Result(name=row.name, what=row.what, stopped_by=reason)
 
 
 def cells(result: Result) -> list[Cell]:
-    """Of a line of the table."""
+    """Return the cells of a line of the table."""
     what = result.what if result.stopped_by is None else f"{result.what}: {result.stopped_by}"
     ours = figure_cells(result.measured, result.measured_spread)
     theirs = figure_cells(result.beside, result.beside_spread)

@@ -1,4 +1,4 @@
-"""What typed batches of few rows cost, beside the same rows as JSON in batches of as many records.
+"""The costs of typed batches of few rows, beside JSON in batches of as many records.
 
 Rule: one partition, so that each call of `send_table` makes one batch; nothing merges batches
 afterwards. Processor time is that of all three brokers, for one row.
@@ -29,7 +29,7 @@ from storage_engine.tools.table import report_line
 
 ROWS_PER_BATCH = (1, 10, 100, 1_000)
 _BATCHES = 2_000
-"""Of each size, and at most so many rows."""
+"""The number of batches of each size, limited by the most rows."""
 _MOST_ROWS = 200_000
 
 COLUMNS = (
@@ -46,7 +46,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Of one size of batches; medians over the rounds."""
+    """The costs of one size of batches; medians over the rounds."""
 
     batches: str
     rows: int
@@ -59,7 +59,7 @@ class Cost:
 
 
 def measure(directory: Path | None, rounds: int) -> list[Cost]:
-    """The costs of all sizes, typed ones first."""
+    """Return the costs of all sizes, typed ones first."""
     check_proc()
     with scratch(directory) as name:
         report_line("starting Headrace")
@@ -111,10 +111,10 @@ def _cost_of(brokers: Brokers, size: int, rounds: int, *, is_typed: bool) -> Cos
 
 
 def _rounds(work: Callable[[], Measured], rounds: int) -> list[Measured]:
-    """After one to warm up."""
+    """Return the results of `rounds` rounds, after one to warm up."""
     return [work() for _ in range(rounds + 1)][1:]
 
 
 def _median(measured: list[Measured], measure: str) -> float:
-    """Seconds for a million rows are microseconds for one."""
+    """Return the median figure; seconds for a million rows are microseconds for one."""
     return rounded(statistics.median(each.figure(measure) for each in measured))

@@ -2,7 +2,7 @@
 
 Rule: both sides have the same rows and give the same columns; ours by the format headrace and a
 typed topic, theirs by Spark's Kafka connector, `from_json` and `to_json`. Ours writes exactly once,
-its default; theirs has no such thing.
+its default; theirs can't.
 """
 
 import argparse
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASKS = 4
-"""As many as partitions."""
+"""The number of tasks, as many as partitions."""
 
 
 class _Worker:
@@ -32,7 +32,7 @@ class _Worker:
             spark.dataSource.register(each)
 
     def do(self, job: SparkJob) -> Answer:
-        """The time and rows of the job, or what it found."""
+        """Do a job, and return its time and rows, or its digest."""
         rows, kind = job["rows"], job["kind"]
         if kind == "fill":
             return timed(rows, lambda: self._write(self._made(rows), job["topic"]))
@@ -50,7 +50,7 @@ class _Worker:
         return timed(rows, frame.write.format("noop").mode("overwrite").save)
 
     def _topic(self, job: SparkJob) -> "DataFrame":
-        """The columns that the job wants of the rows of a topic."""
+        """Return the columns that the job wants, of the rows of a topic."""
         from pyspark.sql import functions as F
 
         reader = self._spark.read.format(self._format).options(**self._options)
@@ -78,7 +78,7 @@ class _Worker:
         writer.option("topic", topic).mode("append").save()
 
     def _in_memory(self, rows: int) -> "DataFrame":
-        """Rows that Spark has in its memory, so that making them weighs nothing."""
+        """Return rows that Spark holds in memory, so that making them costs nothing in the job."""
         if self._held is None:
             self._held = self._made(rows).persist()
             self._held.count()
@@ -89,7 +89,7 @@ class _Worker:
 
 
 def _digest(frame: "DataFrame") -> Answer:
-    """The number of rows, and a number that is the same for the same rows in any order."""
+    """Return the number of rows, and a number that does not depend on their order."""
     from pyspark.sql import functions as F
 
     # The hash of a row, cut so that the sum of millions stays a long.

@@ -1,4 +1,4 @@
-"""What the Spark of a side does in its turn, and what that took."""
+"""The turns of a side's Spark, and their costs."""
 
 from collections.abc import Callable, Sequence
 
@@ -28,7 +28,7 @@ class SparkSide:
         self._targets = 0
 
     def fill(self, topic: str, rows: int) -> None:
-        """A new topic with JSON, as this side writes it."""
+        """Create a topic, and fill it with JSON, as this side writes it."""
         servers = self._brokers.bootstrap_servers
         with Cluster(servers) as cluster:
             create_topic(cluster, topic, PARTITIONS, _TOPICS_REPLICAS)
@@ -37,7 +37,7 @@ class SparkSide:
         check_rows(servers, topic, PARTITIONS, rows)
 
     def digest_of_made(self, rows: int) -> Answer:
-        """Of the rows that a topic shall have."""
+        """Return the digest of the rows that a topic shall have."""
         return self._spark.do({"kind": "made", "rows": rows})
 
     def check_digest(self, topic: str, expected: Answer) -> None:
@@ -52,15 +52,15 @@ class SparkSide:
     def read(
         self, topic: str, rows: int, columns: Sequence[str], where: str | None = None
     ) -> Measured:
-        """These columns of all rows."""
+        """Read these columns of all rows."""
         return self._timed(_read("read", topic, rows, columns, where))
 
     def read_memory(self, rows: int, columns: Sequence[str]) -> Measured:
-        """The same from the source that has its rows in memory."""
+        """Read these columns from the source that has its rows in memory."""
         return self._timed({"kind": "memory", "rows": rows, "columns": list(columns)})
 
     def writer(self, rows: int) -> Callable[[], Measured]:
-        """Writes rows that Spark has in its memory into a new topic, and counts them there."""
+        """Return a turn that writes rows from Spark's memory into a new topic, and counts them."""
         servers = self._brokers.bootstrap_servers
 
         def write() -> Measured:
@@ -74,7 +74,7 @@ class SparkSide:
         return write
 
     def hold(self, rows: int) -> Measured:
-        """Gives as many rows to a sink in Python that does nothing but hold them."""
+        """Give as many rows to a sink in Python that only holds them."""
         return self._timed({"kind": "hold", "rows": rows})
 
     def _timed(self, job: SparkJob) -> Measured:

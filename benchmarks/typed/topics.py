@@ -1,6 +1,6 @@
-"""The topics of the comparison: typed ones, opaque ones of the same bytes, and what they take.
+"""The topics of the comparison: typed ones, opaque ones of as many bytes, and their sizes.
 
-Rule: as many partitions and replicas everywhere; rows go in by time, as they would arrive.
+Rule: as many partitions and replicas everywhere; rows are written in the order of time.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ _SCHEMA = ddl().replace("id BIGINT", "id BIGINT NOT NULL")
 
 
 def create_typed(servers: str, topic: str, partitions: int = PARTITIONS) -> None:
-    """Without a key, as the JSON beside it has none."""
+    """Create a typed topic without a key, as the JSON beside it has none."""
     new = NewTopic(name=topic, partitions=partitions, replication_factor=REPLICAS)
     with Admin({"bootstrap.servers": servers}) as admin:
         admin.create_topics([new], schema=_SCHEMA)
 
 
 def fill_typed(servers: str, topic: str, rows: int) -> None:
-    """A new typed topic with the rows from id 0 on."""
+    """Create a typed topic, and fill it with the rows from id 0 on."""
     create_typed(servers, topic)
     with Producer({"bootstrap.servers": servers}) as producer:
         for piece in made_of(0, rows):
@@ -37,7 +37,7 @@ def fill_typed(servers: str, topic: str, rows: int) -> None:
 
 
 def fill_opaque(servers: str, topic: str, rows: int, value_bytes: int) -> None:
-    """A new topic of as many random values of so many bytes."""
+    """Create a topic, and fill it with as many random values of so many bytes."""
     with Cluster(servers) as cluster:
         create_topic(cluster, topic, PARTITIONS, REPLICAS)
     values = pa.table({"value": random_values(PIECE_ROWS, value_bytes, seed=0)})
@@ -49,7 +49,7 @@ def fill_opaque(servers: str, topic: str, rows: int, value_bytes: int) -> None:
 
 @contextmanager
 def target(servers: str, topic: str, *, is_typed: bool) -> Iterator[str]:
-    """An empty topic that lasts as long as its measurement, so that disks don't fill up."""
+    """Have an empty topic for the time of its measurement, so that disks don't fill up."""
     if is_typed:
         create_typed(servers, topic)
     with Cluster(servers) as cluster:
@@ -60,7 +60,7 @@ def target(servers: str, topic: str, *, is_typed: bool) -> Iterator[str]:
 
 
 def stored_bytes(servers: str, topic: str) -> int:
-    """What one replica of each of its partitions takes."""
+    """Return the bytes of one replica of each of the topic's partitions."""
     with Admin({"bootstrap.servers": servers}) as admin:
         folders = [each for found in admin.describe_log_dirs().values() for each in found]
     sizes = [log.size_bytes for each in folders for log in each.replicas if log.tp.topic == topic]

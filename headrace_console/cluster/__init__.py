@@ -1,1 +1,1 @@
-"""The console's way to the brokers. Every call is bounded, and says which broker did not answer."""
+"""The console's access to the brokers. Every call is bounded, and reports silent brokers."""

@@ -1,9 +1,9 @@
-"""Asks several brokers at the same time, within one limit of time, and says who did not answer.
+"""Ask several brokers in parallel, within one time limit, and report which did not answer.
 
     lines.ask({1: [(spec, message)], 2: […]})  ->  {1: [answer], 2: error}
 
 A broker that hangs costs no more than the limit, and costs the others nothing: each is asked by a
-thread of its own, over a connection of its own. It does not retry. Not for several threads at once.
+thread of its own, over a connection of its own. There are no retries. Not thread-safe.
 Source: R-CON2.
 """
 
@@ -24,7 +24,7 @@ from storage_engine.protocol.apis.spec import AnyApi
 from storage_engine.tools.document import Document
 
 CLIENT_ID = "headrace-console"
-"""By this name brokers know the console, in logs and for a quota of its own."""
+"""The client id of the console's requests, for brokers' logs and a client quota."""
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ Given = list[Any]
 """A broker's answers in the order of the questions, each of its API's type, or an error."""
 Answers = dict[int, Given | HeadraceError]
 Ask = Callable[[Mapping[int, Sequence[Question]]], dict[int, Given]]
-"""Asks brokers; without those that do not answer."""
+"""Asks brokers; the result leaves out brokers that gave no answer."""
 
 
 def unanswered(answers: Answers, what: str) -> list[Document]:
-    """Those of `answers` that are errors, in words."""
+    """Return a document for each error in `answers`; `what` is what the broker was asked for."""
     return [
         {"broker": broker, "what": what, "why": why_not(broker, each)}
         for broker, each in sorted(answers.items())
@@ -46,7 +46,7 @@ def unanswered(answers: Answers, what: str) -> list[Document]:
 
 
 def why_not(broker: int, error: HeadraceError) -> str:
-    """Why there is no answer of a broker."""
+    """Return the reason why a broker gave no answer, as text."""
     if isinstance(error, DeadlineExceededError):
         return f"broker {broker} did not answer in time: {error}"
     return f"broker {broker}: {error}"
@@ -76,7 +76,7 @@ class _Line:
     def exchange(
         self, address: Address, questions: Sequence[Question], deadline: Deadline
     ) -> Given:
-        """The answers in their order; an API that the broker does not serve is its error."""
+        """Return the answers in order; an API that the broker does not serve gives its error."""
         pool = self._pools.get(address)
         if pool is None:
             for other in self._pools.values():
@@ -104,7 +104,7 @@ def _bracketed(host: str) -> str:
 
 
 class BrokerLines:
-    """One line for each broker that was asked."""
+    """A connection with its thread for each broker asked so far."""
 
     def __init__(self, security: ClientSecurity | None) -> None:
         self._security = security
@@ -119,8 +119,8 @@ class BrokerLines:
         *,
         timeout_ms: int,
     ) -> Answers:
-        """The answers of each broker, or the error of one that gives none within `timeout_ms`. One
-        that still owes an answer to an earlier question is not asked again."""
+        """Return each broker's answers, or its error if there are none within `timeout_ms`. A
+        broker that still owes an answer to an earlier question is not asked again."""
         assert not self._closed
         answers: Answers = {}
         results: queue.SimpleQueue[tuple[int, Given | HeadraceError]] = queue.SimpleQueue()
@@ -176,7 +176,7 @@ class BrokerLines:
         line.submit(work)
 
     def close(self) -> None:
-        """End the threads; one that waits for a broker ends when its time is over."""
+        """End the threads; one that waits for a broker ends at its deadline."""
         self._closed = True
         for line in self._lines.values():
             line.submit(None)

@@ -1,5 +1,5 @@
-"""When the certificates of brokers end. A look makes a handshake of its own, which trusts whatever
-is shown and sends nothing: an expired certificate must be seen, too.
+"""The expiry of brokers' certificates, read in a TLS handshake of its own, which trusts every
+certificate and sends nothing: an expired certificate must be seen, too.
 """
 
 import contextlib
@@ -12,19 +12,19 @@ from storage_engine.client.addresses import Address
 
 LOOK_EVERY_S = 60.0
 LOOK_SOON_EVERY_S = 4.0
-"""At one that ends soon: whoever renews it wants to see that it was taken."""
+"""The interval for a certificate that expires soon, so that its renewal is seen quickly."""
 SOON_MS = 31 * 24 * 3600 * 1000
 _TIMEOUT_S = 0.5
 
 
 class CertificateLooks:
-    """Of all brokers, each once a minute, or every few seconds where it ends soon."""
+    """Reads each broker's certificate once a minute, or every few seconds if it expires soon."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[float, int | None]] = {}
 
     def look(self, addresses: Mapping[int, Address]) -> dict[int, int]:
-        """The end of each broker's certificate, in ms since 1970, as far as it is known."""
+        """Return the expiry of brokers' certificates, in ms since 1970, as far as it is known."""
         now_s = time.monotonic()
         for broker, address in addresses.items():
             looked = self._known.get(broker)
@@ -42,7 +42,7 @@ def _pause_s(known_ms: int | None) -> float:
 
 
 def expires_ms(address: Address) -> int | None:
-    """The end of the certificate that is shown there; None where none is."""
+    """Return the expiry of the server's certificate, in ms since 1970; None if it sends none."""
     from cryptography import x509
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

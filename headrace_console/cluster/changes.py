@@ -1,7 +1,7 @@
-"""What changed between two looks of the watcher: who leads, who is in sync, who is there.
+"""Changes between two looks of the watcher: of leaders, in-sync replicas, brokers and topics.
 
-The console sees a change when it looks: an event is exact to the time between two looks, and two
-changes between them are one. Source: R-CON7.
+The time of an event is exact to the interval between two looks, and two changes within it are
+one event. Source: R-CON7.
 """
 
 import threading
@@ -17,14 +17,14 @@ from storage_engine.protocol.apis.metadata import MetadataPartition
 from storage_engine.tools.document import Document
 
 KEPT = 2_000
-"""Events; a failover of 5,000 partitions is told of in one for each topic."""
+"""The number of events kept; a failover of 5,000 partitions adds one for each topic."""
 SINGLE = 20
-"""Changes of a topic in one look that are told one by one; more are one event."""
+"""The most changes of a topic in one look that are single events; more are one event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineEvent:
-    """Something that changed."""
+    """A change in the cluster, for the timeline."""
 
     at_ms: int
     kind: str
@@ -40,7 +40,7 @@ class TimelineEvent:
 
     @property
     def document(self) -> Document:
-        """As the API has it."""
+        """The event as a document of the API."""
         return asdict(self)
 
 
@@ -52,14 +52,14 @@ class Changes:
         self._events: deque[TimelineEvent] = deque(maxlen=KEPT)
         self._unanswered_since_ms: dict[int, int] = {}
         self.since_ms: int | None = None
-        """The first look."""
+        """The time of the first look; None before it."""
 
     def events(self) -> list[TimelineEvent]:
         with self._lock:
             return list(self._events)
 
     def compare(self, before: Snapshot | None, now: Snapshot) -> None:
-        """Add what is different."""
+        """Add events for the differences between two snapshots."""
         with self._lock:
             if self.since_ms is None:
                 self.since_ms = now.at_ms
@@ -69,7 +69,7 @@ class Changes:
             self._events.extend(self._answers_again(now))
 
     def _answers_again(self, now: Snapshot) -> Iterator[TimelineEvent]:
-        """What a client saw: brokers that led partitions and did not answer for a while."""
+        """Yield an event for each broker that was silent and now answers, or is gone."""
         for broker in now.silent:
             self._unanswered_since_ms.setdefault(broker, now.at_ms)
         for broker, since_ms in list(self._unanswered_since_ms.items()):

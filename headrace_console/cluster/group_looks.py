@@ -1,8 +1,8 @@
-"""Consumer groups as the watcher sees them: who lags, by how many records and for how long.
+"""Consumer groups as the watcher sees them: their lag, in records and in time.
 
-Each coordinator is asked for its groups, and for the offsets of as many of them as have some
-thousands of partitions together; the others come with the next look. A look costs at most a
-fortieth of the time, like the watcher's own. Source: R-CON4.
+Each look lists all groups, and asks for the offsets of as many of them as have some thousands of
+partitions together; the others follow in the next looks. Looks cost at most a fortieth of the
+time, like the watcher's own. Source: R-CON4.
 """
 
 import time
@@ -28,18 +28,18 @@ from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest
 from storage_engine.protocol.records.record_batch import HEADER_BYTES, BatchHeader, read_header
 
 MOST_ROWS = 5_000
-"""Offsets that are asked for in one look."""
+"""About the most committed offsets that one look asks for."""
 UNKNOWN_ROWS = 100
-"""As many are thought to be in a group that was not looked at yet."""
+"""The number of offsets assumed for a group whose offsets were not fetched yet."""
 MOST_ASKED = 50
-"""Batches whose time is asked for in one look."""
+"""The most batches whose timestamp one look asks for."""
 _SHARE = 40
 _LONGEST_S = 60.0
 WITHOUT_MEMBERS = ("Empty", "Dead")
 
 
 class GroupLooks:
-    """Remembers what it saw of each group. Only its watcher's thread uses it."""
+    """The last known state and lag of each group. Used by its watcher's thread only."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -58,7 +58,7 @@ class GroupLooks:
         well: Sequence[int],
         at_ms: int,
     ) -> Mapping[str, SeenGroup] | None:
-        """All groups that this user may see; None as long as no broker has told of any."""
+        """Return all groups that this user may see; None until a broker has listed groups."""
         began_s = time.monotonic()
         if began_s >= self._next_s:
             cost_s = time.process_time()
@@ -105,7 +105,7 @@ class GroupLooks:
             self._seen[group] = self._seen_group(group, states[group], offsets, ends, at_ms)
 
     def _list(self, well: Sequence[int]) -> tuple[dict[str, tuple[str, int]], set[int]] | None:
-        """State and coordinator by group, and who did not answer; None where nobody did."""
+        """Return state and coordinator by group, and silent brokers; None if all are silent."""
         question: Question = (LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[]))
         answers = self._ask({broker: [question] for broker in well})
         states: dict[str, tuple[str, int]] = {}
@@ -119,7 +119,7 @@ class GroupLooks:
         return None if len(silent) == len(well) else (states, silent)
 
     def _chosen(self, groups: Collection[str]) -> list[str]:
-        """Whose turn it is: all, where they have few partitions."""
+        """Return the groups whose turn it is: all, if they have few partitions together."""
         if not any(group in groups for group in self._turn):
             self._turn = sorted(groups)
         chosen: list[str] = []
@@ -157,7 +157,7 @@ class GroupLooks:
     def _ask_batches(
         self, metadata: ClusterMetadata, readings: Mapping[MarkKey, GroupReading]
     ) -> None:
-        """When the first record that was not read was written, and whether it is one at all."""
+        """Fetch first unread batches' headers: their times, and whether only markers are left."""
         wanted: dict[TopicPartition, list[MarkKey]] = {}
         by_leader: dict[int, list[FetchPartition]] = {}
         for key in self._marks.to_ask(MOST_ASKED):
@@ -178,7 +178,7 @@ class GroupLooks:
         for (answer,) in answers.values():
             for part in () if isinstance(answer, HeadraceError) else answer.partitions:
                 tp = TopicPartition(part.topic, part.partition)
-                # Of several groups at other places the first was asked for: the others' turn comes.
+                # Of several groups at other offsets only the first was asked for; others follow.
                 if tp in wanted:
                     key = wanted[tp][0]
                     header = header_of(part)
@@ -215,8 +215,8 @@ class GroupLooks:
 
 
 def one_header_each(rows: list[FetchPartition]) -> FetchRequest:
-    """The header of the batch at each place. The first batch comes whole, whatever its size; of the
-    others the header will do."""
+    """Return a fetch of the batch header at each offset. The first batch comes whole, whatever its
+    size; of the others the header suffices."""
     return FetchRequest(
         max_wait_ms=0, min_bytes=0, max_bytes=HEADER_BYTES * len(rows), partitions=rows
     )
@@ -225,7 +225,7 @@ def one_header_each(rows: list[FetchPartition]) -> FetchRequest:
 def _readings(
     offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, Ends]
 ) -> dict[TopicPartition, GroupReading]:
-    """Up to the last stable offset: who waits for a transaction is not slow."""
+    """Return readings up to the last stable offset: waiting for a transaction is not being slow."""
     found = {}
     for tp, committed in offsets.items():
         end = ends.get(tp)
@@ -236,7 +236,7 @@ def _readings(
 
 
 def header_of(part: FetchPartitionResponse) -> BatchHeader | None:
-    """Of the first batch in the answer for a partition."""
+    """Return the header of the first batch in a partition's answer; None if there is none."""
     if part.error_code or not isinstance(part.records, bytes | memoryview):
         return None
     try:
@@ -246,7 +246,7 @@ def header_of(part: FetchPartitionResponse) -> BatchHeader | None:
 
 
 def written_ms(header: BatchHeader | None) -> int | None:
-    """When its batch was; None: not known."""
+    """Return the batch's base timestamp, in ms since 1970; None: not known."""
     return None if header is None or header.base_timestamp <= 0 else header.base_timestamp
 
 

@@ -1,7 +1,7 @@
-"""What the watcher asks brokers, and what their answers mean. Nothing here waits.
+"""The watcher's requests to brokers, and the reading of the answers. Nothing here waits.
 
-The questions of a broker, by place: who it knows (which also shows that it is there), high
-watermarks, last stable offsets, where logs begin, log dirs; the last two not each time.
+The requests to a broker, by place: metadata without topics (which shows that it is up), high
+watermarks, last stable offsets, log start offsets, log dirs; the last two not in each look.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,14 +35,14 @@ ALL_METADATA: Question = (METADATA, MetadataRequest(topics=None, allow_auto_topi
 _NO_TOPICS: Question = (METADATA, MetadataRequest(topics=[], allow_auto_topic_creation=False))
 
 OWN_API: Question = (DESCRIBE_SCHEMAS, DescribeSchemasRequest(topics=[]))
-"""What only brokers of Headrace answer."""
+"""A request that only brokers of Headrace answer."""
 
 Led = Sequence[tuple[TopicPartition, int]]
 """Partitions with their leader epochs."""
 
 
 def led_by(metadata: ClusterMetadata) -> dict[int, list[tuple[TopicPartition, int]]]:
-    """The partitions of each leader."""
+    """Return the partitions that each live broker leads."""
     found: dict[int, list[tuple[TopicPartition, int]]] = {}
     for topic in metadata.topics.values():
         for number, partition in topic.partitions.items():
@@ -53,7 +53,7 @@ def led_by(metadata: ClusterMetadata) -> dict[int, list[tuple[TopicPartition, in
 
 
 def questions(led: Led, *, starts: bool, dirs: bool) -> list[Question]:
-    """What a broker is asked that leads these partitions."""
+    """Return the requests to a broker that leads these partitions."""
     asked: list[Question] = [
         _NO_TOPICS,
         (LIST_OFFSETS, _offsets_request(led, LATEST_TIMESTAMP, 0)),
@@ -72,7 +72,7 @@ def _offsets_request(led: Led, timestamp: int, isolation_level: int) -> ListOffs
 
 
 def offsets(given: Mapping[int, Given], place: int) -> dict[TopicPartition, int]:
-    """The offsets in the answers at that place; without those that are errors."""
+    """Return the offsets in the answers at that place; errors are left out."""
     return {
         TopicPartition(row.topic, row.partition): row.offset
         for answers in given.values()
@@ -85,7 +85,7 @@ def offsets(given: Mapping[int, Given], place: int) -> dict[TopicPartition, int]
 def log_dirs(
     answer: DescribeLogDirsResponse | HeadraceError,
 ) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, int]] | None:
-    """A broker's log dirs, and the size of each replica; None when it may not be seen."""
+    """Return a broker's log dirs, and the size of each replica; None if the answer is an error."""
     if isinstance(answer, HeadraceError) or answer.error_code:
         return None
     disks = []
@@ -115,7 +115,7 @@ def with_reserves(
     reserves: Mapping[int, int],
     metadata: ClusterMetadata,
 ) -> dict[int, tuple[ShownDisk, ...]]:
-    """The disks of brokers that are there, with the free space that each keeps."""
+    """Return the disks of live brokers, with the free space that each broker reserves."""
     return {
         broker: tuple(
             replace(each, reserve_bytes=reserves.get(broker, 0)) for each in disks[broker]
@@ -130,7 +130,7 @@ def _known(number: int) -> int | None:
 
 
 def gone(metadata: ClusterMetadata, seen_ms: Mapping[int, int]) -> dict[int, int]:
-    """Brokers that are missing: they were seen before, or replicas are assigned to them."""
+    """Return missing brokers, seen before or with replicas, and when last seen; 0: never."""
     assigned = {
         replica
         for topic in metadata.topics.values()
@@ -142,7 +142,7 @@ def gone(metadata: ClusterMetadata, seen_ms: Mapping[int, int]) -> dict[int, int
 
 
 def nobody_answers(before: Snapshot, why: str) -> Snapshot:
-    """The last snapshot, now that no broker answers at all. Its time stays: it is that old."""
+    """Return the last snapshot with all brokers silent. Its time stays: its data are that old."""
     silent = dict.fromkeys(before.metadata.brokers, why)
     return replace(
         before,

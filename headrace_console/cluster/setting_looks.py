@@ -1,8 +1,8 @@
-"""The few settings that the console shows in lists: of topics the least number of in-sync replicas
-and whether they are typed, of brokers the free space that they keep.
+"""The settings that the console's lists show: a topic's min.insync.replicas and whether it is
+typed, a broker's reserved free space.
 
-Brokers read the settings of topics from ZooKeeper, so a look asks for few of them: those that are
-new or lack replicas first, the others in turn. Source: R-CON4.
+Brokers read the settings of topics from ZooKeeper, so a look asks for few topics: new ones and ones
+that lack replicas first, the others in turn. Source: R-CON4.
 """
 
 import random
@@ -25,15 +25,15 @@ MIN_ISR = "min.insync.replicas"
 RESERVE = "log.dir.min.free.bytes"
 
 MOST_TOPICS = 50
-"""Asked for in one look."""
+"""The most topics whose settings one look asks for."""
 SHORT_KEPT_S = 20.0
-"""For topics that lack replicas: whoever lowers the number wants to see that it helps."""
+"""How long to keep settings of topics that lack replicas: a lower number is seen soon."""
 KEPT_S = 600.0
 BROKER_KEPT_S = 60.0
 
 
 class SettingLooks:
-    """Remembers what it was told. Only its watcher's thread uses it."""
+    """A cache of settings. Used by its watcher's thread only."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -42,11 +42,11 @@ class SettingLooks:
 
     @property
     def reserves(self) -> dict[int, int]:
-        """Bytes that each broker keeps free; 0 where it does not, or did not say."""
+        """The bytes that each broker keeps free; 0: no reserve, or not known."""
         return {broker: reserve for broker, (_, reserve) in self._reserves.items()}
 
     def look(self, metadata: ClusterMetadata, well: Sequence[int]) -> dict[str, TopicFacts]:
-        """Of all topics that were asked for up to now."""
+        """Return the facts of all topics that were asked for up to now."""
         now_s = time.monotonic()
         self._topics = {n: each for n, each in self._topics.items() if n in metadata.topics}
         topics = self._wanted(metadata, now_s)
@@ -69,7 +69,7 @@ class SettingLooks:
         return {topic: facts for topic, (_, facts) in self._topics.items()}
 
     def _wanted(self, metadata: ClusterMetadata, now_s: float) -> list[str]:
-        """New ones, then those that lack replicas, then the others; each when its time is over."""
+        """Return topics to ask for: new ones, then due ones, those that lack replicas first."""
         ranked = []
         for name, topic in metadata.topics.items():
             known = self._topics.get(name)

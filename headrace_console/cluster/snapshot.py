@@ -1,6 +1,6 @@
-"""What the watcher knows of a cluster at one moment, and what follows from it.
+"""The state of a cluster at one look of the watcher, and figures derived from it.
 
-A snapshot is never changed: a page and the next look of the watcher do not meet.
+A snapshot is never changed: a page never sees the next look of the watcher in part.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ NO_LEADER = -1
 
 
 class Ends(NamedTuple):
-    """Where a log ends; None where its leader did not say."""
+    """The start offset, high watermark and last stable offset of a log; None: not known."""
 
     start: int | None
     high_watermark: int | None
@@ -41,7 +41,7 @@ class ShownDisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingPartition:
-    """What a `read_committed` reader of a partition waits for."""
+    """A partition whose `read_committed` readers wait, and the transaction that they wait for."""
 
     tp: TopicPartition
     stable_offset: int
@@ -51,7 +51,7 @@ class WaitingPartition:
     first_offset: int | None = None
     transactional_id: str | None = None
     sink: tuple[str, str, int] | None = None
-    """Sink, query, batch."""
+    """The Spark sink, its query and the micro-batch; None: another producer."""
     coordinator: int | None = None
     timeout_ms: int | None = None
     state: str | None = None
@@ -66,20 +66,20 @@ class SeenGroup:
     state: str
     coordinator: int
     topics: frozenset[str]
-    """Of which it has offsets."""
+    """The topics in which the group has committed offsets."""
     lag: int
-    """Records."""
+    """The number of unread records."""
     lag_ms: int
-    """How long ago what it has not read was there; at least, of its worst partition."""
+    """How far the group is behind in its worst partition; a lower bound."""
     sure_lag_ms: int = 0
-    """The same, of partitions in which more than one look has seen it behind."""
+    """Like `lag_ms`, of partitions in which more than one look has found the group behind."""
     worst: TopicPartition | None = None
     had_members: bool = False
-    """Since this console looks."""
+    """Whether the group has had members since the watcher started."""
 
 
 class TopicFacts(NamedTuple):
-    """What settings say of a topic; None: this user may not see it."""
+    """A topic's facts from its settings; None: this user may not see them."""
 
     min_isr: int | None
     typed: bool | None
@@ -89,42 +89,42 @@ UNKNOWN_FACTS = TopicFacts(None, None)
 
 
 class Look(NamedTuple):
-    """A broker that was looked at, or not: one that does not answer, with the reason."""
+    """The time of a look at a broker, and why there was no answer; None: it answered."""
 
     at_ms: int
     error: str | None
 
 
 def addresses_of(metadata: ClusterMetadata) -> dict[int, Address]:
-    """Of the brokers that are there."""
+    """Return the addresses of the live brokers."""
     return {broker: (each.host, each.port) for broker, each in metadata.brokers.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """See above."""
+    """The cluster at `at_ms`, in ms since 1970."""
 
     at_ms: int
     metadata: ClusterMetadata
     ends: Mapping[TopicPartition, Ends] = field(default_factory=dict)
     sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Bytes on the leader."""
+    """The bytes of a partition's log on one replica."""
     disks: Mapping[int, tuple[ShownDisk, ...]] = field(default_factory=dict)
     rates: Mapping[TopicPartition, float] = field(default_factory=dict)
-    """Records a second, over the last looks."""
+    """The records a second of each partition, over the last looks."""
     topic_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
     open_transactions: tuple[WaitingPartition, ...] = ()
     groups: Mapping[str, SeenGroup] | None = None
-    """None: not known yet."""
+    """The groups by name; None: not known yet."""
     topic_facts: Mapping[str, TopicFacts] = field(default_factory=dict)
-    """Of topics that were asked for; many of them take a minute."""
+    """The topics asked for so far; to ask for many of them takes a minute."""
     silent: Mapping[int, str] = field(default_factory=dict)
     """Brokers of the metadata that did not answer, with the reason."""
     gone: Mapping[int, int] = field(default_factory=dict)
-    """Brokers that are not in the metadata, and were there or have replicas; when they were last
-    seen, 0 for never."""
+    """When each broker was last seen that is not in the metadata, but was there or has replicas; in
+    ms since 1970, 0 for never."""
     certificates: Mapping[int, int] = field(default_factory=dict)
-    """When each broker's certificate ends."""
+    """The expiry of each broker's certificate, in ms since 1970."""
     unanswered: tuple[tuple[int | None, str, str], ...] = ()
 
     @property
@@ -139,7 +139,7 @@ class Snapshot:
         ]
 
     def is_under_min_isr(self, topic: str, partition: MetadataPartition) -> bool | None:
-        """Whether acks=all is refused for want of replicas; None: not known."""
+        """Whether the partition refuses acks=all for lack of in-sync replicas; None: not known."""
         least = self.topic_facts.get(topic, UNKNOWN_FACTS).min_isr
         return None if least is None else len(partition.isr) < least
 

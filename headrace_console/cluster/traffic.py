@@ -1,7 +1,6 @@
-"""Rates, from where logs ended at several looks: records by offsets, bytes by sizes.
+"""Rates over several looks: records by high watermarks, bytes by log sizes.
 
-A log whose beginning was deleted meanwhile is smaller: such a step counts as no bytes. Source:
-R-CON4.
+A log whose beginning was deleted in between is smaller: it counts as no bytes. Source: R-CON4.
 """
 
 from collections import deque
@@ -12,13 +11,13 @@ from headrace_console.cluster.snapshot import Ends
 from storage_engine.core.ids import TopicPartition
 
 LOOKS = 5
-"""A rate is that of the last four intervals."""
+"""The number of looks that a rate spans: the last four intervals."""
 POINTS = 150
-"""Five minutes, of two seconds each."""
+"""The number of points kept: five minutes, with one every two seconds."""
 
 
 class Point(NamedTuple):
-    """Of the whole cluster."""
+    """The rates of the whole cluster at one look."""
 
     at_ms: int
     records_per_s: float
@@ -26,7 +25,7 @@ class Point(NamedTuple):
 
 
 class Traffic:
-    """Only its watcher adds to it; what it hands out is not changed."""
+    """The rates of a cluster. Only its watcher adds looks; what it returns is never changed."""
 
     def __init__(self) -> None:
         self._ends: deque[tuple[int, dict[TopicPartition, int]]] = deque(maxlen=LOOKS)
@@ -47,7 +46,7 @@ class Traffic:
         *,
         new_sizes: bool,
     ) -> None:
-        """Another look. `new_sizes`: sizes were asked for this time, too."""
+        """Add a look. `new_sizes`: whether this look has read `sizes`, too."""
         now = {
             tp: each.high_watermark for tp, each in ends.items() if each.high_watermark is not None
         }

@@ -1,10 +1,10 @@
-"""What readers of committed records wait for: whose transaction, and since when.
+"""Open transactions that hold up read_committed readers: their owners, and since when.
 
-    last stable offset < high watermark   ->  DescribeProducers: who has the first open offset there
-                                          ->  ListTransactions, DescribeTransactions: a producer's
+    last stable offset < high watermark   ->  DescribeProducers: the first open transaction there
+                                          ->  ListTransactions, DescribeTransactions: its id
                                           ->  DescribeSinks: a task attempt of a Spark query
 
-Sources: KIP-664, R-CON6. Partitions beyond a limit are told without a name.
+Sources: KIP-664, R-CON6. Partitions beyond a limit are returned without an owner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,14 @@ from storage_engine.protocol.messages.list_transactions import API as LIST_TRANS
 from storage_engine.protocol.messages.list_transactions import ListTransactionsRequest
 
 MOST_NAMED = 50
-"""Partitions whose producers are asked for in one look: the oldest ones."""
+"""The most partitions whose producers one look asks for: the oldest ones."""
 
 
 _Producer = DescribeProducersResponse.TopicResponse.PartitionResponse.ProducerState
 
 
 class _Owner(TypedDict, total=False):
-    """Fields of a WaitingPartition: who has opened its transaction."""
+    """Fields of a WaitingPartition about the owner of its transaction."""
 
     transactional_id: str
     sink: tuple[str, str, int]
@@ -47,7 +47,7 @@ class _Owner(TypedDict, total=False):
 
 
 class TransactionLooks:
-    """Remembers since when each partition's last stable offset stands where it is."""
+    """Records since when each partition's last stable offset has not moved."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -60,7 +60,7 @@ class TransactionLooks:
         well: Sequence[int],
         at_ms: int,
     ) -> tuple[WaitingPartition, ...]:
-        """Those that are open now, the oldest first."""
+        """Return the partitions whose readers wait now, the longest waiting first."""
         self._well = well
         held = {
             tp: (each.stable, each.high_watermark)
@@ -105,7 +105,7 @@ class TransactionLooks:
     def _producers(
         self, metadata: ClusterMetadata, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, _Producer]:
-        """Of each partition the producer whose open transaction is the first there."""
+        """Return each partition's producer with the first open transaction there."""
         by_leader: dict[int, dict[str, list[int]]] = {}
         for tp in partitions:
             leader = metadata.topics[tp.topic].partitions[tp.partition].leader
@@ -139,7 +139,7 @@ class TransactionLooks:
         return found
 
     def _owners(self, producer_ids: set[int]) -> dict[int, _Owner]:
-        """Who has opened a transaction, as far as coordinators say: by producer id."""
+        """Return open transactions' owners by producer id, as far as coordinators report them."""
         if not producer_ids:
             return {}
         listing = ListTransactionsRequest(

@@ -1,8 +1,8 @@
-"""What one principal of the cluster sees: its connections, their limits, its watcher.
+"""The connections to the cluster for one principal, with their limits.
 
-A log-in has an upstream of its own, so nobody sees what another one's rights have fetched; on an
-open cluster all share one. Clients of the library are for one thread at a time: a call takes one
-that is idle, and gives it back. Source: R-CON2, R-CON3.
+A log-in has an upstream of its own, so nobody sees what another user's rights have fetched; on an
+open cluster all share one. Clients of the library are for one thread at a time: a call borrows an
+idle one. Source: R-CON2, R-CON3.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.core.security.security_protocol import SecurityProtocol
 
 REQUEST_TIMEOUT_MS = 2_500
-"""For one request; a page shows what others have said."""
+"""The timeout of one request; a page shows the answers of the other brokers."""
 DEADLINE_MS = 7_000
-"""For a call with its retries, such as a change that waits for a new leader."""
+"""The limit of a call with its retries, such as a change that waits for a new leader."""
 ANSWER_TIMEOUT_S = 10.0
-"""Pages never wait longer."""
+"""The longest wait of a page."""
 MOST_CLIENTS = 6
-"""Calls of one principal at a time; the others wait for their turn, within the same limit."""
+"""The most concurrent calls of one principal; others wait, for ANSWER_TIMEOUT_S at most."""
 
 _BUSY = "all connections of this log-in are busy; try again in a moment"
 
@@ -33,7 +33,7 @@ Closed = TypeVar("Closed", Cluster, BrokerLines)
 
 
 class Upstream:
-    """See above. Its calls block: the server runs them on threads."""
+    """The connections of one principal. Its calls block: the server runs them on threads."""
 
     def __init__(
         self, bootstrap_servers: str, security: ClientSecurity | None, *, user: str | None
@@ -49,7 +49,7 @@ class Upstream:
 
     @property
     def is_secured(self) -> bool:
-        """Whether the cluster asks who its clients are."""
+        """Whether the cluster authenticates its clients."""
         return self.security is not None and self.security.sasl is not None
 
     @property
@@ -58,7 +58,7 @@ class Upstream:
         return protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     def client(self, *, deadline_ms: int = DEADLINE_MS) -> Cluster:
-        """A client of the library, with the console's limits. Opens nothing."""
+        """Return a new client of the library, with the console's limits. Opens no connection."""
         return Cluster(
             self.bootstrap_servers,
             client_id=CLIENT_ID,
@@ -70,11 +70,11 @@ class Upstream:
         )
 
     def call(self, work: Callable[[Cluster], Result]) -> Result:
-        """What `work` returns; it has a client for itself meanwhile."""
+        """Return the result of `work`, which has a client for itself meanwhile."""
         return self._with(self._idle, self.client, work)
 
     def ask_brokers(self, work: Callable[[BrokerLines], Result]) -> Result:
-        """What `work` returns; it has lines to all brokers for itself meanwhile."""
+        """Return the result of `work`, which has lines to all brokers for itself meanwhile."""
         return self._with(self._idle_lines, lambda: BrokerLines(self.security), work)
 
     def _with(
@@ -102,7 +102,7 @@ class Upstream:
         thing.close()
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when it is given back."""
+        """Close idle clients; one in use is closed when it is given back."""
         with self._lock:
             self._closed = True
         for idle in (self._idle, self._idle_lines):

@@ -1,8 +1,8 @@
-"""Looks at the cluster every two seconds while somebody watches, and keeps what it saw.
+"""Looks at the cluster every two seconds while pages ask, and keeps the last snapshot.
 
-One thread; all brokers are asked at the same time, so a broker that hangs delays a look by its
-limit and hides nothing of the others. Where a look is dear, since there are many partitions, looks
-come every three seconds. Source: R-CON2, R-CON4.
+One thread asks all brokers in parallel, so a broker that hangs delays a look by the timeout and
+hides nothing of the others. Where a look is expensive, since there are many partitions, looks come
+every three seconds. Source: R-CON2, R-CON4.
 """
 
 import logging
@@ -29,33 +29,33 @@ from storage_engine.net.deadline import monotonic_ms
 
 LOOK_EVERY_S = 2.0
 MOST_BETWEEN_S = 3.0
-"""A problem is shown within 5 s, whatever a look costs; a page asks once a second."""
+"""The longest pause between looks: a page, which asks once a second, shows a problem in 5 s."""
 _DIRS_AT_LEAST_MS = 2_500
-"""Disks are asked for with every look that comes as late as looks may, and with every other one."""
+"""The most time between requests for disks: at 3 s each look asks, at 2 s every other one."""
 _SHARE = 40
-"""A look may take so small a part of the time; brokers work as long for it as the console."""
+"""Looks take at most 1/40 of the time; each costs brokers about as much as the console."""
 UNWATCHED_AFTER_S = 30.0
 UNWATCHED_EVERY_S = 10.0
-"""Nobody looks at a page: only the timeline goes on."""
+"""The pause while no page asks: only the timeline goes on."""
 ASK_TIMEOUT_MS = 1_000
 """A broker that takes longer is shown as silent."""
 IDLE_AFTER_S = 60.0
-"""Nobody has asked for so long: the thread ends, and the next question starts it again."""
+"""The time without requests after which the thread ends; the next one starts it again."""
 FIRST_LOOK_S = 8.0
 STALE_MS = 4_500
 PAGE_WAIT_S = 1.5
-"""For what a page can do without."""
+"""The longest wait for data that a page can do without."""
 STARTS_EVERY = 5
-"""Where logs begin is asked every fifth time: it matters less."""
+"""Every fifth look asks for log start offsets: they matter less."""
 
 log = logging.getLogger(__name__)
 
 
 class ClusterWatcher:
-    """See above. All methods may be called from any thread."""
+    """The watcher of one principal. All methods may be called from any thread."""
 
     def __init__(self, upstream: Upstream, *, for_ever: bool) -> None:
-        """`for_ever`: it goes on when nobody asks, so that the timeline has no gaps."""
+        """`for_ever`: looks go on without requests, so that the timeline has no gaps."""
         self._upstream = upstream
         self._for_ever = for_ever
         self._lock = threading.Condition()
@@ -71,7 +71,7 @@ class ClusterWatcher:
         self.traffic = Traffic()
 
     def snapshot(self, *, newer_than_ms: int = 0, wait_s: float = FIRST_LOOK_S) -> Snapshot:
-        """What was seen last; the first time it waits for a look. Raises why there is none."""
+        """Return a snapshot at least as new; after `wait_s` the last; raise if there is none."""
         deadline_s = time.monotonic() + wait_s
         with self._lock:
             was_unwatched = time.monotonic() - self._asked_at_s >= UNWATCHED_AFTER_S
@@ -79,7 +79,7 @@ class ClusterWatcher:
             self._start()
             looks_before = self._looks
             if was_unwatched and self._snapshot is not None:
-                # What is known may be ten seconds old.
+                # The snapshot may be ten seconds old.
                 newer_than_ms = max(newer_than_ms, int(time.time() * 1000) - STALE_MS)
                 self._wanted = True
                 self._lock.notify_all()
@@ -102,24 +102,24 @@ class ClusterWatcher:
 
     @property
     def kind(self) -> str | None:
-        """headrace, or kafka for brokers that do not know Headrace's own APIs; None: not known."""
+        """headrace, or kafka for brokers without Headrace's own APIs; None: not known yet."""
         return self._kind
 
     def cluster_id(self) -> str | None:
-        """Waits for the first look, and has no error: a page must be shown all the same."""
+        """Return the id after the first look; None on an error: a page is shown all the same."""
         try:
             return self.snapshot(wait_s=PAGE_WAIT_S).metadata.cluster_id
         except HeadraceError:
             return None
 
     def look_soon(self) -> None:
-        """Something was changed: look at once."""
+        """Look at once, since something was changed."""
         with self._lock:
             self._wanted = True
             self._lock.notify_all()
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start to look at the cluster."""
         with self._lock:
             self._asked_at_s = time.monotonic()
             self._start()
@@ -157,7 +157,7 @@ class ClusterWatcher:
             return True
 
     def _wait(self, began_s: float, pause_s: float) -> None:
-        """For so long since then; longer while nobody asks, and no longer once somebody does."""
+        """Sleep until `pause_s` after `began_s`; longer while no page asks, until one does."""
         with self._lock:
             while not self._closed and not self._wanted:
                 is_watched = time.monotonic() - self._asked_at_s < UNWATCHED_AFTER_S
@@ -181,7 +181,7 @@ class ClusterWatcher:
         with self._lock:
             self._looks += 1
             if isinstance(error, AuthenticationError):
-                # To try again would look like an attack. Whoever asks is told to log in again.
+                # A retry would look like an attack. The next request gets the error: log in again.
                 self._closed = True
                 self._snapshot = None
                 seen = None
@@ -197,7 +197,7 @@ class ClusterWatcher:
 
 
 class _Eye:
-    """What one thread needs to look."""
+    """The connections and caches of the watcher's thread."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -293,7 +293,7 @@ class _Eye:
         return None
 
     def _metadata(self) -> ClusterMetadata:
-        """From a broker that has answered lately; else from any."""
+        """Return the metadata of a broker that answered the last look; else of any."""
         for broker in random.sample(self._well, min(2, len(self._well))):
             for (answer,) in self._ask({broker: [looks.ALL_METADATA]}).values():
                 return view_of(answer)
@@ -307,7 +307,7 @@ class _Eye:
         return {tp: Ends(self._starts.get(tp), at, stable.get(tp)) for tp, at in high.items()}
 
     def _take_dirs(self, given: Mapping[int, Given], began_ms: int) -> None:
-        """Sizes count on leaders; what a silent broker said before stays."""
+        """Keep the disks and replicas' sizes; what a silent broker reported before stays."""
         self._dirs_at_ms = began_ms
         before_s = time.thread_time()
         for broker, answers in given.items():
@@ -317,12 +317,12 @@ class _Eye:
             self._disks[broker], sizes = found
             self._sizes.update(sizes)
         cost_ms = (time.thread_time() - before_s) * 1000
-        # They are dear where there are many replicas.
+        # The answers are expensive with many replicas.
         self._dirs_every_ms = min(_DIRS_AT_LEAST_MS, int(20 * cost_ms))
 
 
 def _check_accepted(answers: Answers) -> None:
-    """Raises the error of a broker that did not accept the log-in."""
+    """Raise the error of a broker that rejected the log-in."""
     for each in answers.values():
         if isinstance(each, AuthenticationError):
             raise each

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from headrace_console.screens.timeline import LoggedChange, StateChangeSource
 
 _MOST_LOG_BYTES = 512 << 10
-"""Of each broker's newest state-change log, from its end: a page waits for it."""
+"""The bytes read from the end of each broker's newest state-change log: a page waits for them."""
 _MOST_CHANGES = 5_000
 
 
@@ -150,7 +150,7 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
 
 
 def _percent(text: str) -> float:
-    """Above 0, and 100 at most."""
+    """Return a percentage above 0 and of at most 100."""
     value = float(text)
     if not 0 < value <= 100:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and of at most 100")
@@ -245,7 +245,7 @@ def _without_password(security: ClientSecurity | None) -> ClientSecurity | None:
 
 
 def _logged_changes(folders: Iterable[Path]) -> "StateChangeSource":
-    """Reads the brokers' state-change logs, which are on this machine, whenever they have grown."""
+    """Return a source that reads the brokers' local state-change logs whenever they have grown."""
     from headrace_console.screens.timeline import LoggedChange
 
     files = [folder / FILE_NAME for folder in folders]
@@ -272,7 +272,7 @@ def _logged_changes(folders: Iterable[Path]) -> "StateChangeSource":
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """What differs when it has grown."""
+    """Return the size and time of modification, which differ when the file has grown."""
     try:
         status = file.stat()
     except OSError:

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 DEFAULT_INTERVAL_S = 2.0
 WIDE = 100
-"""Columns of a terminal that shows all that there is of a broker."""
+"""The width of a terminal, in columns, from which on all columns of brokers are shown."""
 
 FIRST_PAUSE_S = 1.1
-"""Between the two readings of `--once` and `--json`: a broker's text serves others for a second."""
+"""The pause between the readings of `--once` and `--json`: brokers cache their text for 1 s."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _urls(args: argparse.Namespace) -> dict[str, str]:
-    """The addresses by the names of brokers; those of a directory may change."""
+    """Return the addresses by broker names; in a cluster's directory they may change."""
     if args.metrics:
         for url in args.metrics:
             parts = urlsplit(url)
@@ -127,7 +127,7 @@ def _console() -> "Console":
 
 
 def drawn(frame: Frame, width: int = WIDE) -> "Group":
-    """The tables of a frame, with the columns that a terminal of that width has room for."""
+    """Return a frame's tables, with the columns that a terminal of that width has room for."""
     from rich.console import Group
     from rich.text import Text
 

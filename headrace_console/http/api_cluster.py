@@ -1,4 +1,4 @@
-"""Routes of the first screen, of brokers, the timeline and access."""
+"""Routes of the first screen, brokers, the timeline and access."""
 
 import time
 
@@ -22,8 +22,8 @@ def now_ms() -> int:
 
 
 def visible_queries(call: Call, snapshot: Snapshot | None) -> list[SparkQuery]:
-    """Those that this user may see: all of whose topics the cluster shows to them. A query that
-    names no topic is nobody's business where users differ."""
+    """Return the queries that this user may see: the cluster shows them all topics of the query. On
+    a secured cluster nobody sees a query without topics."""
     queries = call.state.queries.all()
     if call.state.settings.mechanism is None:
         return queries

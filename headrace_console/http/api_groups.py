@@ -1,4 +1,4 @@
-"""Routes of groups, and of dead letters, whose changes are shown before they are made."""
+"""Routes of groups and of dead letters, with previews of their changes."""
 
 from headrace_console.http.api_cluster import now_ms, visible_queries
 from headrace_console.http.routes import Call, RouteTable
@@ -56,7 +56,7 @@ def post_apply(call: Call) -> Document:
 
 
 def _remembered(call: Call) -> object:
-    """It is used once."""
+    """Return the preview and forget it: it is used once."""
     return call.own_session().memory.pop(call.body.text("preview_id"), None)
 
 
@@ -112,7 +112,7 @@ def get_replays(call: Call) -> Document:
 
 
 def _replay(call: Call) -> ReplayRun:
-    """Of a topic that this user may see."""
+    """Return a replay whose topic this user may see; else ConsoleError not_found."""
     run = call.state.replays.get(call.path["id"])
     if run is None or run.topic not in call.watcher.snapshot().metadata.topics:
         raise ConsoleError("not_found", "there is no such replay")

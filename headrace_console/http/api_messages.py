@@ -25,7 +25,7 @@ MOST_PARTITIONS = 500
 
 
 def search_request(topic: str, params: Params) -> SearchRequest:
-    """What the parameters say."""
+    """Return the search that the parameters describe; ConsoleError bad_request for wrong ones."""
     limit = params.integer("limit", 50, least=1, most=MOST_LIMIT)
     isolation = params.text("isolation", "read_committed")
     if isolation not in ISOLATION_LEVELS:

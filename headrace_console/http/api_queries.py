@@ -1,4 +1,4 @@
-"""Routes of queries and sinks; and the one to which queries post, which has no session."""
+"""Routes of queries and sinks; and the route to which queries post, which has no session."""
 
 import hmac
 
@@ -45,7 +45,7 @@ def get_query(call: Call) -> Document:
 
 
 def _sink_fields(call: Call, query: SparkQuery) -> Document:
-    """What the coordinator of its sink knows; without it the page is shown all the same."""
+    """Return the sink's state from its coordinator; without it the page is shown all the same."""
     sink = query.sink_id or query.id
     snapshot = call.watcher.snapshot()
     try:
@@ -65,7 +65,7 @@ def get_sinks(call: Call) -> Document:
 
 
 async def post_progress(state: ServerState, request: Request) -> Response:
-    """From `connector.QueryMetrics`: a program, not a browser."""
+    """Accept a post of `connector.QueryMetrics`: of a program, not of a browser."""
     if request.headers.get("x-headrace-progress") != "1":
         raise ConsoleError("csrf", "a post of progress has the header X-Headrace-Progress: 1")
     if request.headers.get("origin") is not None:

@@ -1,4 +1,4 @@
-"""Routes of topics and of what readers of them wait for."""
+"""Routes of topics, and of the transactions that hold up their readers."""
 
 from headrace_console.cluster.snapshot import Snapshot
 from headrace_console.http.api_cluster import now_ms, visible_queries
@@ -29,7 +29,7 @@ def get_topic(call: Call) -> Document:
 
 
 def _newer(call: Call) -> Snapshot:
-    """Of a look from now on."""
+    """Look at the cluster now, and return the new snapshot."""
     asked_ms = now_ms()
     call.watcher.look_soon()
     return call.watcher.snapshot(newer_than_ms=asked_ms)
@@ -37,7 +37,7 @@ def _newer(call: Call) -> Snapshot:
 
 def _document(call: Call, name: str, snapshot: Snapshot) -> Document:
     if name not in snapshot.metadata.topics:
-        # It may be as new as that.
+        # The topic may be newer than the snapshot.
         call.watcher.look_soon()
         snapshot = call.watcher.snapshot(newer_than_ms=now_ms() - 50)
     told = {query.dead_letter_topic for query in visible_queries(call, snapshot)}
@@ -47,7 +47,7 @@ def _document(call: Call, name: str, snapshot: Snapshot) -> Document:
 
 
 def _after_change(call: Call, name: str) -> Document:
-    """What was changed is shown as it is now."""
+    """Return the topic as it is after the change."""
     return _document(call, name, _newer(call))
 
 

@@ -39,7 +39,7 @@ END_IDLE_EVERY_S = 30
 
 
 def application(state: ServerState, *, hosts: Iterable[str]) -> ASGIApp:
-    """`hosts`: see RequestGuard."""
+    """Return the application with all its routes. `hosts`: see RequestGuard."""
     streams = Streams()
     scheme = "https" if state.settings.uses_tls else "http"
     routes = [
@@ -156,7 +156,7 @@ async def _log_in(state: ServerState, request: Request) -> Response:
     password = body.text("password", most=1_000)
     address = "?" if request.client is None else request.client.host
     state.log_ins.check(address, user)
-    # Counted before it is tried, so that many at a time get no more tries.
+    # Counted before the attempt, so that concurrent attempts are limited, too.
     state.log_ins.failed(address, user)
     found: list[ConsoleUser] = []
     given_up = threading.Event()
@@ -170,7 +170,7 @@ async def _log_in(state: ServerState, request: Request) -> Response:
         try:
             await to_thread.run_sync(check, abandon_on_cancel=True)
         except BaseException:
-            # Nobody waits for it any more; what it opens is closed, whoever comes first.
+            # Nobody waits any more; whichever thread comes first closes what `check` has opened.
             given_up.set()
             _drop(found)
             raise

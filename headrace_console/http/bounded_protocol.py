@@ -2,7 +2,7 @@
 
 uvicorn waits for ever for the rest of a request, and for a client that does not read its answer.
 Here both have a limit, from the first byte to the last, so that a byte now and then buys no time.
-Where all places are taken, the connection that has waited longest for a request gives up its own.
+When all places are taken, the connection that has waited longest for a request is closed.
 
     open ──► waits for the rest of a request ──► is answered ──► idle (uvicorn's own limit) ──► …
                  REQUEST_TIMEOUT_S, then 408        UNREAD_TIMEOUT_S for a client that does not read
@@ -17,10 +17,10 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_TIMEOUT_S = 20.0
-"""From the first byte of a request, or from when the connection was opened, to its last byte: 4 MiB
+"""The limit from a request's first byte, or the opening of the connection, to its last byte: 4 MiB
 take that long at 2 Mbit/s."""
 UNREAD_TIMEOUT_S = 30.0
-"""In which a client must have read something of what waits for it."""
+"""The time in which a client must read some of the bytes that wait for it."""
 
 _TOO_SLOW_TEXT = b"the request took too long to come"
 _TOO_SLOW = (
@@ -30,7 +30,7 @@ _TOO_SLOW = (
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection."""
+    """One connection of a client."""
 
     request_timeout_s = REQUEST_TIMEOUT_S
     unread_timeout_s = UNREAD_TIMEOUT_S
@@ -40,7 +40,7 @@ class BoundedProtocol(H11Protocol):
         self._whole_by: asyncio.TimerHandle | None = None
         self._read_by: asyncio.TimerHandle | None = None
         self._waits_since_s: float | None = None
-        """For a request, or the rest of it; None: it has one that is whole, and not answered."""
+        """Since when it waits for a request or its rest; None: it answers a whole request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -76,7 +76,7 @@ class BoundedProtocol(H11Protocol):
         self._end_unread()
 
     def _note_state(self) -> None:
-        """After each event: is there a whole request that is not answered, or is one waited for?"""
+        """Note, after each event, whether a whole request is unanswered, or one is waited for."""
         theirs = self.conn.their_state
         if theirs is h11.SEND_BODY:
             return
@@ -118,7 +118,7 @@ class BoundedProtocol(H11Protocol):
             self._read_by = None
 
     def _too_slow(self) -> None:
-        """Said only where nothing was said yet. What runs for the request sees it disconnected."""
+        """Close, after a 408 if no answer has begun. The request's handler sees a disconnect."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and self.conn.their_state in (
             h11.IDLE,
             h11.SEND_BODY,

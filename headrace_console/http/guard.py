@@ -1,8 +1,8 @@
-"""What every request must pass, before anything looks at it, and what every answer has.
+"""The checks of every request before its route, and the headers of every answer.
 
 A page of another site can make a browser send requests here; and by a name that leads to this
-machine (DNS rebinding) it would even read the answers. So the Host must be one of ours, and the
-Origin, where a browser names it, too. Source: R-CON3.
+machine (DNS rebinding) it could even read the answers. So the Host must be one of the console's,
+and so must the Origin, where a browser names it. Source: R-CON3.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -29,17 +29,17 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 API = "/api/"
 _OTHER_SITES = ("cross-site", "same-site")
-"""Of Sec-Fetch-Site; the latter is another port of this host."""
+"""Refused values of Sec-Fetch-Site; same-site is another port of this host."""
 
 MOST_BODY_BYTES = 4 << 20
-"""A record to produce may have 900 KB, more in base64."""
+"""The most bytes of a request: a record to produce may have 900 KB, more in base64."""
 
 
 class RequestGuard:
-    """Wraps the application."""
+    """Wraps the application: checks requests, and adds headers to answers."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str], scheme: str) -> None:
-        """`hosts`: of the Host header, with the port unless it is the scheme's own."""
+        """`hosts`: allowed Host headers, with the port unless it is the scheme's own."""
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(f"{scheme}://{host}" for host in self._hosts)
@@ -98,7 +98,7 @@ def _with_headers(send: Send, path: str, *, is_encrypted: bool) -> Send:
 
 
 async def read_body(receive_stream: AsyncIterator[bytes], *, most_bytes: int) -> bytes:
-    """The body of a request; ConsoleError too_large as soon as it is."""
+    """Return the body of a request; ConsoleError too_large once it exceeds `most_bytes`."""
     parts: list[bytes] = []
     size = 0
     async for part in receive_stream:

@@ -1,9 +1,9 @@
-"""Routes whose work blocks: each is a function of a call, run on a thread, with a limit of time.
+"""Routes whose work blocks: each is a function of a call, run on a thread, with a time limit.
 
     @route("GET", "/topics/{topic}")
     def topic(call): return {…}
 
-What a function returns is the answer's JSON. Errors become answers in one place. Source: R-CON1.
+The function's result is the answer's JSON. Errors become answers in one place. Source: R-CON1.
 """
 
 import json
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from headrace_console.http.server_state import ServerState
 
 MOST_THREADS = 40
-"""Calls of all users at a time."""
+"""The most concurrent calls of all users."""
 PREFIX = "/api/v1"
 _LOOK_S = 0.25
-"""Whether the browser still waits."""
+"""The interval at which to check whether the browser still waits."""
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +53,10 @@ class Call:
     params: Params
     body: Body
     left: threading.Event = field(default_factory=threading.Event)
-    """Set when whoever asked does not wait any more."""
+    """Set when the browser does not wait any more."""
 
     def name(self, part: str) -> str:
-        """A name in the path; `~` there stands for the parameter of that name, which may have
+        """Return a name in the path; for `~`, the query parameter of that name, which may have
         slashes."""
         text = self.path[part]
         if text != "~":
@@ -89,7 +89,7 @@ class Call:
         )
 
     def own_session(self) -> Session:
-        """Changes have one."""
+        """Return the session, which every call has that changes something."""
         assert self.session is not None
         return self.session
 
@@ -99,7 +99,7 @@ Work = Callable[[Call], Answer]
 
 
 class RouteTable:
-    """The routes of the modules of screens."""
+    """The routes of an API module."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[str, str, Work]] = []
@@ -153,7 +153,7 @@ async def _done(
 
 
 def _outcome(work: Work, call: Call) -> Answer | HeadraceError:
-    """An error as a value: a group of tasks would wrap it."""
+    """Return an error as a value: a task group would wrap a raised one."""
     try:
         return work(call)
     except HeadraceError as error:
@@ -167,7 +167,7 @@ async def _note_leaving(request: Request, call: Call) -> None:
 
 
 async def call_of(state: "ServerState", request: Request) -> Call:
-    """The checked call of a request."""
+    """Return the call of a request, whose session, CSRF token and body are checked."""
     session = state.session_of(request)
     principal = state.principal_of(session)
     body = Body({})
@@ -191,14 +191,14 @@ async def call_of(state: "ServerState", request: Request) -> Call:
 
 
 def check_json(request: Request) -> None:
-    """Only JSON: a form of another site can't send it."""
+    """Refuse other bodies than JSON: a form of another site can't send JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ConsoleError("bad_request", "the Content-Type must be application/json")
 
 
 async def answered(work: Awaitable[Response]) -> Response:
-    """The answer, or the error that it is."""
+    """Await an answer; an exception becomes an error response."""
     try:
         return await work
     except HeadraceError as error:
@@ -222,6 +222,6 @@ def json_response(document: Json, status: int = 200) -> Response:
 
 
 def encode(document: Json) -> bytes:
-    """JSON in UTF-8; a text that is none has marks in the place of what can't be encoded."""
+    """Return JSON in UTF-8, with ? for characters that can't be encoded."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace")

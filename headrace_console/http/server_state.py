@@ -1,4 +1,4 @@
-"""What all requests share: settings, sessions, the open cluster's principal, posted queries."""
+"""The state of all requests: settings, sessions, the open cluster's principal, posted queries."""
 
 import hmac
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from storage_engine.tools.document import Document
 
 
 class ServerState:
-    """Used on the server's loop, but for what says otherwise."""
+    """Used on the server's loop, except for methods that block."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class ServerState:
         *,
         state_changes: StateChangeSource | None = None,
     ) -> None:
-        """`port`: the one that is bound."""
+        """`port`: the port that is bound."""
         self.settings = settings
         self.port = port
         self.state_changes = state_changes
@@ -47,7 +47,7 @@ class ServerState:
             self._open = ConsoleUser(upstream, ClusterWatcher(upstream, for_ever=True), None)
 
     def start(self) -> None:
-        """Begin to look at an open cluster."""
+        """Start the watcher of an open cluster."""
         if self._open is not None:
             self._open.watcher.start()
 
@@ -59,14 +59,14 @@ class ServerState:
 
     @property
     def cookie(self) -> str:
-        """Its name has the port: cookies of a host are the same for all its ports."""
+        """The cookie's name, with the port: all ports of a host share their cookies."""
         return f"headrace_console_{self.port}"
 
     def session_of(self, request: Request) -> Session | None:
         return self.sessions.get(request.cookies.get(self.cookie))
 
     def principal_of(self, session: Session | None) -> ConsoleUser:
-        """ConsoleError log_in where there is none yet."""
+        """Return the session's or the open cluster's user; ConsoleError log_in if there is none."""
         if session is not None and session.principal is not None:
             return session.principal
         if self._open is not None and not self.settings.needs_log_in:
@@ -74,11 +74,11 @@ class ServerState:
         raise ConsoleError("log_in", "log in first, or again: the session is over")
 
     def anonymous_session(self) -> Session | None:
-        """A new session where nobody logs in."""
+        """Begin a session without a log-in; None if one is needed."""
         return None if self.settings.needs_log_in else self.sessions.begin(self._open)
 
     def check_log_in(self, user: str, password: str) -> ConsoleUser:
-        """Blocks. ConsoleError log_in when it is wrong."""
+        """Return the user. Blocks. ConsoleError log_in for a wrong name or password."""
         settings = self.settings
         if settings.mechanism is None:
             assert self._open is not None and settings.password is not None
@@ -105,7 +105,7 @@ class ServerState:
         return ConsoleUser(upstream, ClusterWatcher(upstream, for_ever=False), user)
 
     def logged_events(self) -> list[TimelineEvent] | None:
-        """What brokers have logged; None where no log can be read. Blocks."""
+        """Return the events of brokers' logs; None if no log can be read. Blocks."""
         if self.state_changes is None:
             return None
         changes = self.state_changes()
@@ -116,7 +116,7 @@ class ServerState:
         return events
 
     def cluster_document(self, session: Session | None) -> Document:
-        """The part of /session that needs the cluster. It blocks, but does not wait for it long."""
+        """Return the part of /session that needs the cluster. Blocks, but not for long."""
         principal = None if session is None else session.principal
         if principal is None:
             hidden = {"name": None, "cluster_id": None, "kind": None}
@@ -140,7 +140,7 @@ class ServerState:
         }
 
     def session_document(self, session: Session | None) -> Document:
-        """The answer of /session."""
+        """Return the part of /session that needs no cluster."""
         settings = self.settings
         principal = None if session is None else session.principal
         logged_in = principal is not None
@@ -157,7 +157,7 @@ class ServerState:
 
 
 def allowed_hosts(settings: ConsoleSettings, port: int) -> set[str]:
-    """The Host headers that are ours."""
+    """Return the Host headers by which browsers may address the console."""
     names: Iterable[str] = (
         ("127.0.0.1", "localhost", "[::1]") if settings.is_loopback else (settings.address,)
     )

@@ -1,4 +1,4 @@
-"""Who uses the console: sessions with random ids, in memory, and the count of failed log-ins.
+"""Sessions with random ids, in memory, and the count of failed log-ins.
 
 A session ends half an hour after its last request, and twelve hours after its log-in; its
 connections to the cluster are closed with it. Source: R-CON3.
@@ -19,10 +19,10 @@ from headrace_console.screens.problems import SeenProblems
 IDLE_S = 30 * 60
 LONGEST_S = 12 * 60 * 60
 MOST_SESSIONS = 200
-"""Then the one that was silent longest ends: nobody fills the memory by asking without a cookie."""
+"""Beyond it, the session silent longest ends: requests without a cookie can't fill the memory."""
 
 MOST_SESSIONS_EACH = 10
-"""Of one user of a secured cluster: each has connections and threads of its own."""
+"""The most sessions of one user of a secured cluster: each has own connections and threads."""
 
 FAILURES_PER_USER = 5
 FAILURES_PER_ADDRESS = 20
@@ -32,7 +32,7 @@ MOST_COUNTED = 10_000
 
 @dataclass(slots=True, eq=False)
 class ConsoleUser:
-    """A user of the cluster, or of an open one, with what they see."""
+    """A user of the cluster, or all users of an open one, with the connections."""
 
     upstream: Upstream
     watcher: ClusterWatcher
@@ -46,19 +46,19 @@ class ConsoleUser:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One browser."""
+    """The session of one browser."""
 
     id: str = field(repr=False)
     csrf: str = field(repr=False)
     principal: ConsoleUser | None
-    """None before the log-in."""
+    """The user; None before the log-in."""
     began_s: float
     seen_s: float
     memory: "OrderedDict[str, object]" = field(default_factory=OrderedDict)
-    """What a later request of this session refers to, such as previews."""
+    """Objects that a later request of this session refers to, such as previews."""
 
     def check_csrf(self, token: str | None) -> None:
-        """A change was asked for by a page of ours."""
+        """Check that a page of the console has sent the request; else ConsoleError csrf."""
         if token is None or not hmac.compare_digest(token.encode(), self.csrf.encode()):
             raise ConsoleError(
                 "csrf",
@@ -68,11 +68,11 @@ class Session:
 
 
 MOST_REMEMBERED = 20
-"""Previews of a session."""
+"""The most previews that are kept of a session."""
 
 
 def remember(session: Session, kind: str, thing: object) -> str:
-    """Keep something for a later request of this session; its id."""
+    """Keep an object for a later request of this session, and return its id."""
     name = f"{kind}-{secrets.token_urlsafe(12)}"
     session.memory[name] = thing
     while len(session.memory) > MOST_REMEMBERED:
@@ -85,14 +85,14 @@ def _is_of(session: Session, user: str) -> bool:
 
 
 class Sessions:
-    """All of them. Used on the server's loop only, but for `is_alive`."""
+    """All sessions. Used on the server's loop only, except for `is_alive`."""
 
     def __init__(self, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def get(self, session_id: str | None) -> Session | None:
-        """The session of a cookie, if it has not ended; asking keeps it alive."""
+        """Return the session of a cookie if it has not ended; this keeps it alive."""
         self.end_idle()
         session = None if session_id is None else self._sessions.get(session_id)
         if session is not None:
@@ -101,7 +101,7 @@ class Sessions:
         return session
 
     def begin(self, principal: ConsoleUser | None) -> Session:
-        """A new session under a new id: that of before a log-in is never used after it."""
+        """Begin a session under a new id: the id from before a log-in is never used after it."""
         now_s = self._now_s()
         session = Session(
             id=secrets.token_urlsafe(32),
@@ -120,7 +120,7 @@ class Sessions:
         return session
 
     def is_alive(self, session: Session | None) -> bool:
-        """Whether it has not ended; asking does not keep it alive."""
+        """Whether the session has not ended; this does not keep it alive."""
         return session is None or self._sessions.get(session.id) is session
 
     def end(self, session: Session) -> None:
@@ -129,7 +129,7 @@ class Sessions:
             session.principal.close()
 
     def end_idle(self) -> None:
-        """End those whose time is over."""
+        """End sessions that are idle or too old."""
         now_s = self._now_s()
         over = [
             session
@@ -152,7 +152,7 @@ class LogInLimit:
         self._failures: OrderedDict[tuple[str, str | None], deque[float]] = OrderedDict()
 
     def check(self, address: str, user: str) -> None:
-        """ConsoleError too_many when there were too many."""
+        """ConsoleError too_many after too many failures."""
         now_s = self._now_s()
         for key, most in (
             ((address, user), FAILURES_PER_USER),
@@ -170,7 +170,7 @@ class LogInLimit:
                 )
 
     def succeeded(self, address: str, user: str) -> None:
-        """What was counted for it is taken back."""
+        """Take back the failure that was counted before the attempt."""
         for key in ((address, user), (address, None)):
             times = self._failures.get(key)
             if times:

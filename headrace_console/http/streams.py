@@ -1,6 +1,6 @@
 """The streamed search: server-sent events, each made on a thread by one step of the search.
 
-A step takes about half a second, so a search ends soon after its page has left. Source: R-CON8.
+A step takes about half a second, so a search ends soon after its page is closed. Source: R-CON8.
 """
 
 import json
@@ -25,25 +25,25 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.document import Json
 
 MOST_STREAMS = 20
-"""Of all users; each has a thread while it takes a step."""
+"""The most streams of all users; each has a thread while it takes a step."""
 MOST_STREAMS_EACH = 4
-"""Of a session."""
+"""The most streams of a session."""
 _QUIET = b": still here\n\n"
 
 
 class Streams:
-    """Those that are open."""
+    """The open streams, counted by session."""
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
         self._limiter = anyio.CapacityLimiter(MOST_STREAMS)
 
     async def messages(self, state: ServerState, request: Request) -> Response:
-        """The route of a streamed search."""
+        """Answer the request of a streamed search."""
         call = await call_of(state, request)
         wanted = search_request(call.path["topic"], Params(request.query_params.multi_items()))
         follows = call.params.flag("tail")
-        # Of an open cluster all have the same principal.
+        # Without a session, all users of an open cluster share one principal.
         owner = id(call.principal if call.session is None else call.session)
         mine = self._open.get(owner, 0)
         if mine >= MOST_STREAMS_EACH or sum(self._open.values()) >= MOST_STREAMS:
@@ -54,7 +54,7 @@ class Streams:
             )
         cluster = call.upstream.client()
         search = MessageSearch(cluster, wanted, STREAMED, tail=follows)
-        # From here on only `_Stream` lies between, which counts it out again.
+        # From here on only `_Stream` lies between, which releases it again.
         self._open[owner] = mine + 1
 
         async def body() -> AsyncIterator[bytes]:
@@ -106,7 +106,7 @@ class Streams:
 
 
 class _Stream(StreamingResponse):
-    """Counts itself out however it ends, also where it was never begun."""
+    """Releases its place however it ends, also if it never began."""
 
     def __init__(self, body: AsyncIterator[bytes], streams: Streams, owner: int) -> None:
         super().__init__(body, media_type="text/event-stream")
@@ -120,12 +120,12 @@ class _Stream(StreamingResponse):
 
 
 def _event(kind: str, document: Json) -> bytes:
-    """JSON has no line feeds, so it is one line of data."""
+    """Return a server-sent event. JSON has no line feeds, so it is one line of data."""
     return b"event: " + kind.encode() + b"\ndata: " + encode(document) + b"\n\n"
 
 
 def failed_stream(error: ConsoleError, request: Request) -> Response:
-    """An EventSource can't read the body of an error: it gets an event."""
+    """Return an error as an event for an EventSource, which can't read the body of an error."""
     if "text/event-stream" not in request.headers.get("accept", ""):
         return error_response(error)
     text = f"event: failed\ndata: {json.dumps(error.document)}\n\n"

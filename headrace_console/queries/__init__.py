@@ -1,1 +1,1 @@
-"""What Spark's queries have posted about their progress, in bounded memory."""
+"""The progress that Spark's queries have posted, in bounded memory."""

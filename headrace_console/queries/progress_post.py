@@ -1,6 +1,6 @@
-"""A post of `connector.QueryMetrics`: checked field by field, and cut to what is kept.
+"""Parses a post of `connector.QueryMetrics`: checks each field, and drops what is not kept.
 
-Nothing of a post is taken when a field is wrong. Unknown fields are dropped: a newer connector may
+A post with a wrong field is rejected as a whole. Unknown fields are dropped: a newer connector may
 send more. Source: R-CON5.
 """
 
@@ -21,7 +21,7 @@ MOST_PHASES = 20
 MOST_TOPICS = 500
 MOST_COMMITS = 100
 MOST_KEPT_TEXT = 2_048
-"""Characters of a text that is kept."""
+"""The most characters that are kept of a text."""
 _KINDS = ("started", "progress", "idle", "terminated")
 _OUTCOMES = ("committed", "already committed")
 _BIG = 256 << 10
@@ -29,7 +29,7 @@ _BIG = 256 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptProgress:
-    """One micro-batch, as the chart needs it."""
+    """The numbers of one micro-batch for the chart."""
 
     at_ms: int
     batch_id: int | None
@@ -42,7 +42,7 @@ class KeptProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkProgress:
-    """What is kept of Spark's StreamingQueryProgress."""
+    """The fields that are kept of Spark's StreamingQueryProgress."""
 
     kept: KeptProgress
     sources: tuple[Mapping[str, Json], ...]
@@ -72,7 +72,7 @@ class ProgressEvent:
 
 
 def parse_post(data: bytes) -> list[ProgressEvent]:
-    """ConsoleError bad_request that names the first field that is wrong."""
+    """Return the events of a post; ConsoleError bad_request names the first wrong field."""
     body = Body(json_object(data, nan_is_null=True))
     if body.raw("format") != 1:
         raise bad("'format' must be 1; this console knows no other")
@@ -187,8 +187,8 @@ def _source(body: Body) -> Document:
 
 
 def _offsets(raw: Json) -> dict[tuple[str, str], int]:
-    """By topic and partition, of a source that has such offsets; Spark's JSON has them as a text,
-    or as an object. Names that begin with @ are no topics."""
+    """Return a source's offsets by topic and partition, empty if it has others. Spark's JSON has
+    them as a text or as an object. Names that begin with @ are not topics."""
     try:
         found = json.loads(raw) if isinstance(raw, str) else raw
     except (ValueError, RecursionError):
@@ -205,7 +205,7 @@ def _offsets(raw: Json) -> dict[tuple[str, str], int]:
 def _behind(
     read: Mapping[tuple[str, str], int], latest: Mapping[tuple[str, str], int]
 ) -> int | None:
-    """Records that were there and not read; None for a source that does not tell what was there."""
+    """Return the number of unread records; None for a source without latest offsets."""
     if not latest:
         return None
     return sum(max(0, end - read.get(place, end)) for place, end in latest.items())
@@ -225,7 +225,7 @@ def _as_text(value: Json) -> str:
 
 
 def _count(value: Json) -> int | None:
-    """Spark leaves numbers out, or writes them as texts where they are none."""
+    """Return a count; None: Spark leaves numbers out, or writes NaN and the like as texts."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         return None
     return value

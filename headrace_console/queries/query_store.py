@@ -1,6 +1,6 @@
-"""Spark's queries, as they post themselves; in memory, bounded, and lost with the console.
+"""Spark's queries, as they post themselves; in bounded memory, lost with the console.
 
-A query is its id, which its checkpoint keeps over restarts; each start is a run. Source: R-CON5.
+The checkpoint keeps a query's id over restarts; each start is a run. Source: R-CON5.
 """
 
 import threading
@@ -13,9 +13,9 @@ from headrace_console.queries.progress_post import KeptProgress, ProgressEvent
 from storage_engine.tools.document import Json
 
 MOST_QUERIES = 200
-"""Then the one that was silent longest is forgotten."""
+"""The number of queries kept; the one that was silent longest is forgotten first."""
 MOST_PROGRESSES = 720
-"""Of a query: two hours of micro-batches of ten seconds."""
+"""The number of micro-batches kept of a query: two hours, at ten seconds each."""
 MOST_COMMITS = 20
 MOST_RUNS = 20
 SILENT_TRIGGERS = 3
@@ -26,7 +26,7 @@ POSTS_PER_S = 100
 
 @dataclass(slots=True, kw_only=True)
 class SparkQuery:
-    """What is known of one."""
+    """A query and its posted progress."""
 
     id: str
     name: str | None = None
@@ -35,7 +35,7 @@ class SparkQuery:
     exception: str | None = None
     first_ms: int = 0
     last_ms: int = 0
-    """The last post, by the console's clock."""
+    """The time of the last post, by the console's clock."""
     lag: int | None = None
     trigger_ms: int | None = None
     sink_id: str | None = None
@@ -52,7 +52,7 @@ class SparkQuery:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """All that it reads and writes."""
+        """All topics that the query reads or writes."""
         more = () if self.dead_letter_topic is None else (self.dead_letter_topic,)
         return tuple(dict.fromkeys((*self.source_topics, *self.sink_topics, *more)))
 
@@ -61,14 +61,14 @@ class SparkQuery:
         return self.history[-1] if self.history else None
 
     def state(self, now_ms: int) -> str:
-        """active, silent, terminated or failed."""
+        """Return active, silent, terminated or failed."""
         if self.ended:
             return "terminated" if self.exception is None else "failed"
         allowed_ms = max(LEAST_SILENT_MS, SILENT_TRIGGERS * (self.trigger_ms or 0))
         return "silent" if now_ms - self.last_ms > allowed_ms else "active"
 
     def behind_ms(self) -> int | None:
-        """How long it needs for what it has not read, at its present rate; None: not known."""
+        """Return the time that the lag takes at the query's present rate; None: not known."""
         last = self.last
         if self.lag is None or last is None:
             return None
@@ -94,7 +94,7 @@ class QueryStore:
         return int(self._now_s() * 1000)
 
     def has_room(self) -> bool:
-        """Whether another post may be taken in this second."""
+        """Count a post and return True, unless this second has had POSTS_PER_S already."""
         now_s = self._now_s()
         with self._lock:
             if len(self._posts) == POSTS_PER_S and 0 <= now_s - self._posts[0] < 1.0:
@@ -103,7 +103,7 @@ class QueryStore:
             return True
 
     def add(self, events: list[ProgressEvent]) -> None:
-        """Take a post that was checked."""
+        """Add the events of a checked post."""
         with self._lock:
             for event in events:
                 self._add(event)
@@ -111,7 +111,7 @@ class QueryStore:
                 self._queries.popitem(last=False)
 
     def all(self) -> list[SparkQuery]:
-        """Copies: they do not change while a page is made of them."""
+        """Return copies, which do not change while a page is made of them."""
         with self._lock:
             return [_copy(query) for query in self._queries.values()]
 

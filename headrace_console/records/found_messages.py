@@ -1,4 +1,4 @@
-"""Records as the messages of the API. Only those that are shown become Python's objects."""
+"""Records as messages of the API. Only records that are shown become Python objects."""
 
 import json
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from storage_engine.protocol.records.record_decoder import DecodedRecords
 from storage_engine.tools.document import Document
 
 MOST_HEADERS = 50
-"""Of a message."""
+"""The most headers that are shown of a message."""
 
 
 class FoundMessage(NamedTuple):
-    """A message as it is shown, and its place."""
+    """A message as it is shown, and its position."""
 
     partition: int
     offset: int
@@ -36,7 +36,7 @@ def messages(
     most_chars: int = LIST_CHARS,
     pretty: bool = False,
 ) -> list[FoundMessage]:
-    """The messages at these places. `columns`: of a topic with a schema, whose values are JSON."""
+    """Return the messages at these places. `columns`: of a typed topic, whose values are JSON."""
     at = pa.array(places, pa.int64())
     chosen = (
         column.take(at).to_pylist()
@@ -74,7 +74,7 @@ def messages(
 
 
 def _add_cells(row: Document, value: bytes | None, columns: Sequence[str]) -> None:
-    """The columns of a value that a broker, or we, have written as JSON."""
+    """Add the columns of a value that a broker or the console has written as JSON."""
     if value is None:
         return
     try:
@@ -107,7 +107,7 @@ def _number(data: bytes | None) -> int | None:
 
 
 def schema_columns(schema: TopicSchema, names: Sequence[str] | None = None) -> list[Document]:
-    """The columns that a table has: those of `names`, or all that are not hidden."""
+    """Return the columns of a table: `names`, or all that are not hidden."""
     latest = schema.latest
     keys = {column.name for column in schema.key_columns(latest)}
     columns = latest.visible if names is None else [latest.column(name) for name in names]

@@ -1,9 +1,9 @@
-"""Searches the records of a topic, within bounds, and follows its end.
+"""Search the records of a topic within bounds, and follow its end.
 
     for event in search.events(): …      Rows, Progress, Trouble, at last End
 
-A step takes a second at most, so a search whose page has left ends soon: its caller stops asking.
-A batch that can't be read is told of, and passed over. Source: R-CON8.
+A step takes a second at most, so a search whose page is closed ends soon: its caller stops asking.
+A batch that can't be read is reported, and skipped. Source: R-CON8.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ from storage_engine.tools.document import Document, Json
 
 STEP_MS = 500
 FETCH_BYTES = 1 << 20
-"""Of one fetch: a console must not be the one that keeps a broker busy."""
+"""The max_bytes of one fetch: a console must not keep a broker busy."""
 MOST_BATCH_BYTES = 32 << 20
-"""A batch that unpacks to more is not shown."""
+"""A batch that decompresses to more is not shown."""
 FIRST_WINDOW, LARGEST_WINDOW = 500, 50_000
 PARTITION_TIMEOUT_MS = 4_000
 ROWS_PER_S = 50
-"""Of a tail; a person reads no more."""
+"""The most rows a second of a tail; a person reads no more."""
 TAIL_ROWS, TAIL_S = 10_000, 15 * 60.0
 PROGRESS_EVERY_S = 1.0
 PAUSE_S = 0.2
@@ -44,7 +44,7 @@ PAUSE_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBounds:
-    """What one search may cost."""
+    """The limits of one search; the first one reached ends it."""
 
     records: int
     size_bytes: int
@@ -65,7 +65,7 @@ WHY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """What is searched, and where."""
+    """The topic, the start and the conditions of a search."""
 
     topic: str
     partitions: tuple[int, ...] = ()
@@ -79,14 +79,14 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SearchEvent:
-    """`kind`: rows, columns, progress, trouble or end."""
+    """An event of a search; `kind`: rows, columns, progress, trouble, wait or end."""
 
     kind: str
     document: Document
 
 
 class MessageSearch:
-    """One search, with a client of the library for itself."""
+    """One search, which has a client of the library for itself."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class MessageSearch:
         tail: bool = False,
         is_left: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_left`: whether nobody waits for it any more."""
+        """`is_left`: whether the page does not wait for the search any more."""
         self._is_left = is_left
         self._cluster = cluster
         self._request = request
@@ -114,7 +114,7 @@ class MessageSearch:
         self._columns: list[Document] | None = None
 
     def events(self) -> Generator[SearchEvent]:
-        """Raises what a request for the topic raises, before the first event."""
+        """Yield the events; errors of a request for the topic are raised before the first one."""
         request = self._request
         plan = plan_reading(
             self._cluster, request.topic, request.partitions, request.start, request.isolation
@@ -152,7 +152,7 @@ class MessageSearch:
 
     @property
     def scanned(self) -> Document:
-        """What the search has looked at."""
+        """The records, bytes and partitions that the search has read."""
         return {"records": self._records, "bytes": self._bytes, "partitions": len(self._seen)}
 
     def _choose_columns(self) -> None:
@@ -176,7 +176,7 @@ class MessageSearch:
             return "limit"
         if self._records >= self._limits.records:
             return "records"
-        # A search that has found no way on may read more: the first value alone may be as large.
+        # A search without progress may read more: the first value alone may be as large.
         if self._bytes >= self._limits.size_bytes * (1 if self._has_progress else 4):
             return "bytes"
         return "time" if self._is_over() else None
@@ -207,13 +207,13 @@ class MessageSearch:
                 return
 
     def _next_window(self, window: int, partitions: int) -> int:
-        """Larger ones, as long as half of the bytes that are left will do for them."""
+        """Return a larger window, as long as half of the bytes that are left suffice for it."""
         record_bytes = self._bytes / max(1, self._records)
         room = max(0, self._limits.size_bytes - self._bytes) / 2 / max(1, partitions)
         return max(1, min(LARGEST_WINDOW, window * 4, int(room / max(1.0, record_bytes))))
 
     def _window(self, plan: ReadingPlan, windows: Ranges) -> Iterator[SearchEvent]:
-        """Forwards: what is found is shown as it comes, and reading stops at the limit."""
+        """Search forwards: show matches as they come, and stop at the limit."""
         self._told_s = time.monotonic()
         for fetched in self._fetched(windows):
             left = self._request.limit - self._found
@@ -228,8 +228,8 @@ class MessageSearch:
         yield from self._take_troubles()
 
     def _window_backwards(self, plan: ReadingPlan, windows: Ranges) -> Iterator[SearchEvent]:
-        """All of the window is read before its newest are shown. Where it can't be read to its end,
-        nothing of that partition is: the next search begins there."""
+        """Search backwards: read the whole window, then show its newest matches. Nothing is shown
+        of a partition that can't be read to the window's end: the next search begins there."""
         found: list[FoundMessage] = []
         reached = {tp: start for tp, (start, _) in windows.items()}
         bytes_before = self._bytes
@@ -248,7 +248,7 @@ class MessageSearch:
         for row in reversed(found):
             if row.partition in whole:
                 of_partitions[row.partition].append(row)
-        # By time, and each partition by its offsets: what is cut has smaller ones than what is not.
+        # By time, and each partition by its offsets: rows that are cut have smaller ones.
         kept = list(
             heapq.merge(*of_partitions.values(), key=lambda row: row.timestamp_ms, reverse=True)
         )
@@ -265,7 +265,7 @@ class MessageSearch:
         yield from self._take_troubles()
 
     def _fetched(self, windows: Ranges) -> Iterator[FetchedBatches]:
-        """What is fetched of the windows; partitions that fail are told of and left out."""
+        """Fetch the windows' batches; partitions that fail are reported and left out."""
         with self._reader(windows, PARTITION_TIMEOUT_MS) as reader:
             while not reader.done and not self._is_over():
                 yield from reader.poll(STEP_MS)
@@ -302,7 +302,7 @@ class MessageSearch:
     def _match(
         self, fetched: FetchedBatches, end_offset: int | None, most: int | None
     ) -> tuple[list[FoundMessage], int]:
-        """The messages that are found, and the offset up to which was looked."""
+        """Return the matches, at most `most`, and the offset up to which records were searched."""
         self._bytes += len(fetched.records)
         self._seen.add(fetched.tp.partition)
         rows: list[FoundMessage] = []
@@ -329,7 +329,7 @@ class MessageSearch:
     def _of_piece(
         self, fetched: FetchedBatches, piece: memoryview, end_offset: int | None
     ) -> Iterator[DecodedRecords]:
-        """Batch by batch, so that one that is damaged hides no other."""
+        """Decode batch by batch, so that a damaged batch hides no other."""
         for position, header in iter_headers(piece):
             batch = piece[position : position + header.size_in_bytes]
             try:
@@ -354,7 +354,7 @@ class MessageSearch:
             yield SearchEvent("rows", {"rows": [row.document for row in rows]})
 
     def _is_due(self) -> bool:
-        """Whether it is time to tell of progress."""
+        """Whether a progress event is due; if so, the time of the next one begins."""
         is_due = time.monotonic() - self._told_s >= PROGRESS_EVERY_S
         if is_due:
             self._told_s = time.monotonic()
@@ -369,7 +369,7 @@ class MessageSearch:
     # --- the end, followed
 
     def _tailed(self, ends: dict[TopicPartition, int]) -> Iterator[SearchEvent]:
-        """New records, as they come; more than a person can read are counted."""
+        """Yield new records as they come; more than a person can read are only counted."""
         until_s = time.monotonic() + TAIL_S
         self._deadline_s = until_s
         shown = 0
@@ -403,7 +403,7 @@ def _trouble(message: Json) -> SearchEvent:
 
 
 def collected(search: MessageSearch) -> Document:
-    """A whole search as one answer."""
+    """Run a search to its end, and return it as one document."""
     rows: list[Json] = []
     troubles: list[Json] = []
     document: Document = {"rows": rows, "columns": None, "troubles": troubles}

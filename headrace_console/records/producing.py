@@ -1,4 +1,4 @@
-"""Writes one record, as a person typed it."""
+"""Produces one record that a user typed."""
 
 import base64
 import binascii
@@ -24,12 +24,12 @@ from storage_engine.protocol.typed.typed_keys import key_bytes
 from storage_engine.tools.document import Document
 
 MOST_BYTES = 900_000
-"""Of key, value and headers together: below the usual max.message.bytes."""
+"""The most bytes of key, value and headers: below the default max.message.bytes."""
 MOST_HEADERS = 100
 
 
 def produce_one(cluster: Cluster, topic: str, body: Body) -> Document:
-    """Returns when it is stored on all in-sync replicas; where it is."""
+    """Produce a record with acks=all, and return its partition, offset and timestamp."""
     key, value = _bytes_of(body, "key"), _bytes_of(body, "value")
     headers = [
         (each.text("key", most=10_000), _bytes_of(each, "value"))
@@ -76,7 +76,7 @@ def _bytes_of(body: Body, name: str) -> bytes | None:
 def _partition(
     cluster: Cluster, body: Body, topic: str, count: int, key: bytes | None, value: bytes | None
 ) -> int:
-    """The one that was asked for; else by the key, as producers do; else any."""
+    """Return the requested partition; else the key's, as producers choose it; else any."""
     wanted = body.integer_or_none("partition")
     if wanted is not None:
         if wanted >= count:
@@ -91,7 +91,7 @@ def _partition(
 
 
 def _row_key(known: KnownSchema, value: bytes | None) -> pa.Array:
-    """The key of a row, read as the topic's leaders will."""
+    """Return the key of a row, read as the topic's leaders will read it."""
     schema = known.schema
     (batch,) = encode_batches(pa.array([value], pa.binary()))
     try:

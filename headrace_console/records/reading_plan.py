@@ -1,9 +1,9 @@
-"""Where a search begins and ends in each partition, and where it goes on.
+"""The offsets between which a search reads each partition, and where the next one goes on.
 
     newest           backwards from the ends, in windows that grow, until enough is found
     earliest, offset:N, time:MS, after:…   forwards
 
-A place to go on at is a text for the API: `after:0=17,2=5`, `before:0=17`. Source: R-CON8.
+A continuation is a text for the API: `after:0=17,2=5`, `before:0=17`. Source: R-CON8.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, List
 from storage_engine.tools.document import Document
 
 MOST_PLACES = 2_000
-"""Partitions in a text to go on at."""
+"""The most partitions in a continuation."""
 _LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 Ranges = dict[TopicPartition, tuple[int, int]]
@@ -26,14 +26,14 @@ Ranges = dict[TopicPartition, tuple[int, int]]
 
 @dataclass(slots=True, kw_only=True)
 class ReadingPlan:
-    """What is left to read: half-open ranges."""
+    """The half-open ranges that are left to read, and the direction."""
 
     backwards: bool
     left: Ranges
     unanswered: list[Document]
 
     def next_windows(self, most_records: int) -> Ranges:
-        """The ranges of the next step, about so many records of each partition."""
+        """Return the next step's ranges; backwards, at most `most_records` of each partition."""
         windows = {}
         for tp, (start, end) in self.left.items():
             if start < end:
@@ -43,7 +43,7 @@ class ReadingPlan:
         return windows
 
     def read(self, tp: TopicPartition, start: int, end: int) -> None:
-        """This range is done."""
+        """Mark a range as read."""
         first, last = self.left[tp]
         self.left[tp] = (first, min(last, start)) if self.backwards else (max(first, end), last)
 
@@ -52,7 +52,7 @@ class ReadingPlan:
         return all(start >= end for start, end in self.left.values())
 
     def continuation(self) -> str | None:
-        """Where another search goes on; None when all is read."""
+        """Return where the next search goes on; None when all is read."""
         places = [
             f"{tp.partition}={end if self.backwards else start}"
             for tp, (start, end) in sorted(self.left.items())
@@ -66,7 +66,7 @@ class ReadingPlan:
 def bounds(
     cluster: Cluster, partitions: Sequence[TopicPartition], at_ms: int, isolation: str
 ) -> tuple[dict[TopicPartition, int], list[Document]]:
-    """Offsets of a time (or an end) of those partitions whose leader answers, and who does not. It
+    """Return the partitions' offsets at a time (or an end), and documents of missing answers. It
     does not retry, and waits for no leader."""
     by_leader: dict[int, list[ListOffsetsPartition]] = {}
     missing: list[Document] = []
@@ -100,7 +100,7 @@ def bounds(
 def plan_reading(
     cluster: Cluster, topic: str, partitions: Sequence[int], start: str, isolation: str
 ) -> ReadingPlan:
-    """ConsoleError for a wrong `start`; KafkaError when the topic or a partition is not there."""
+    """ConsoleError for a wrong `start`; KafkaError for an unknown topic or partition."""
     known = cluster.topic(topic).partitions
     for number in partitions:
         if number not in known:

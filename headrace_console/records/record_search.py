@@ -1,7 +1,7 @@
-"""Which records are searched for: all conditions that are given hold.
+"""The conditions of a search: a record matches if it meets all that are given.
 
-Whole columns are compared, but for a field of JSON: there each value is parsed, within the search's
-limit of time. Regular expressions are RE2's, whose time is linear in what they look at. Source:
+Whole columns are compared, except for a field of JSON: there each value is parsed, within the
+search's time limit. Regular expressions are RE2's, whose time is linear in the text. Source:
 R-CON8.
 """
 
@@ -20,14 +20,14 @@ from storage_engine.protocol.records.record_decoder import DecodedRecords
 
 Mask = npt.NDArray[np.bool_]
 MOST_JSON_BYTES = 1 << 20
-"""A larger value is not parsed, and so not found by a field."""
+"""A larger value is not parsed, so no condition on a field matches it."""
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSearch:
-    """What `parse` has read."""
+    """The conditions of a search; None: no such condition."""
 
     key: str | None = None
     value: str | None = None
@@ -41,7 +41,7 @@ class RecordSearch:
 
     @classmethod
     def parse(cls, params: Params, *, since_ms: int | None) -> "RecordSearch":
-        """ConsoleError bad_request for what can't be searched for."""
+        """Read the conditions from parameters; ConsoleError bad_request for wrong ones."""
         header = params.text("header")
         name, found, part = (header or "").partition("=")
         path = params.text("path")
@@ -66,11 +66,11 @@ class RecordSearch:
 
     @property
     def is_everything(self) -> bool:
-        """Whether each record is found, but for its time."""
+        """Whether every record matches, except for conditions on its time."""
         return self.key is None and self.value is None and self.header is None and self.path is None
 
     def mask(self, records: DecodedRecords, is_over: Callable[[], bool]) -> Mask:
-        """Which records are found; those after `is_over` are not."""
+        """Return which records match; after `is_over` no further fields are compared."""
         found = np.ones(len(records), dtype=np.bool_)
         if self.until_ms is not None:
             found &= records.timestamps_ms.to_numpy() < self.until_ms
@@ -128,7 +128,7 @@ def _try(pattern: str) -> None:
 
 
 def json_path(text: str) -> tuple[str | int, ...]:
-    """The steps of `$.a.b[0]['c d']`; a name alone is a field."""
+    """Return the steps of a path such as `$.a.b[0]['c d']`; a name alone is a field."""
     rest = text if text.startswith("$") else f"$.{text}"
     at = 1
     steps: list[str | int] = []
@@ -145,7 +145,7 @@ def json_path(text: str) -> tuple[str | int, ...]:
 
 
 def has_field(data: bytes, path: tuple[str | int, ...], equals: str) -> bool:
-    """Whether the field of a JSON value is this text, or is written so."""
+    """Whether the field of a JSON value equals this text, or a number or constant written so."""
     try:
         found = json.loads(data)
         for step in path:

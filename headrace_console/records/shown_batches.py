@@ -1,4 +1,4 @@
-"""Record batches as they lie in a log, explained; and single records with the batch around them."""
+"""Record batches as stored in a log, explained; and single records with their batch."""
 
 import contextlib
 import time
@@ -27,18 +27,18 @@ from storage_engine.protocol.typed.typed_batch import is_typed
 from storage_engine.tools.document import Document
 
 MOST_BYTES = 8 << 20
-"""Read for one list of batches."""
+"""About the most bytes that are read for one list of batches."""
 LOOK_BACK = 2_000
-"""Offsets before the end in which the newest batches are looked for."""
+"""The number of offsets before the end that are searched for the newest batches."""
 UNPACK_S = 2.0
-"""The time for unpacking batches of one list; the size of later ones stays unknown."""
+"""The time limit for decompressing a list's batches; the size of later ones stays unknown."""
 MOST_RAW_BYTES = 16 << 20
 
 
 def batches(
     cluster: Cluster, tp: TopicPartition, start: str, limit: int, *, topic_is_typed: bool
 ) -> Document:
-    """`start`: newest, or offset:N."""
+    """Return a list of a partition's batches. `start`: newest, or offset:N."""
     first = cluster.list_offsets({tp: EARLIEST})[tp]
     end = cluster.list_offsets({tp: LATEST})[tp]
     kind, _, rest = start.partition(":")
@@ -77,7 +77,7 @@ def _reader(
     if topic_is_typed:
         from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 
-        # As they lie there; others get them as JSON.
+        # As stored; other clients get JSON.
         wants = {tp.topic: TypedWant(WANT_STORED)}
     return BatchFetcher(
         cluster,
@@ -92,7 +92,7 @@ def _reader(
 def described_batch(
     tp: TopicPartition, batch: memoryview, header: BatchHeader, *, unpacks: bool
 ) -> Document:
-    """A batch in fields and in words."""
+    """Return a batch's header fields, and its description in words."""
     codec = _codec(header)
     control = _control(batch, header)
     unpacked = _unpacked_bytes(batch, header) if unpacks and codec not in ("none", "") else None
@@ -142,7 +142,7 @@ def _control(batch: memoryview, header: BatchHeader) -> str | None:
 
 def _unpacked_bytes(batch: memoryview, header: BatchHeader) -> int | None:
     if is_typed(header):
-        # Columns are packed one by one.
+        # Each column is compressed on its own.
         return None
     try:
         section = batch[HEADER_BYTES : header.size_in_bytes]
@@ -205,7 +205,7 @@ def _words(
 def one_message(
     cluster: Cluster, tp: TopicPartition, offset: int, schema: TopicSchema | None
 ) -> Document:
-    """A message with its batch. ConsoleError not_found when no record has that offset."""
+    """Return a message with its batch. ConsoleError not_found if no record has that offset."""
     batch, header, records = _record(cluster, tp, offset)
     columns = None if schema is None else [str(each["name"]) for each in schema_columns(schema)]
     (found,) = messages(tp, records, [0], columns=columns, most_chars=DETAIL_CHARS, pretty=True)
@@ -213,7 +213,7 @@ def one_message(
 
 
 def raw_part(cluster: Cluster, tp: TopicPartition, offset: int, part: str) -> bytes:
-    """The bytes of a key or value."""
+    """Return the bytes of a key or value; ConsoleError if it is null or too large."""
     _, _, records = _record(cluster, tp, offset)
     data = (records.keys if part == "key" else records.values)[0].as_py()
     if data is None:

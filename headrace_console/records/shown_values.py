@@ -1,8 +1,8 @@
-"""Keys, values and headers as a browser gets them: cut, marked, and never more than that.
+"""Keys, values and headers for a browser: cut to a limit, with a mark of what was done.
 
-A value may be anything: ten megabytes, no UTF-8, HTML, JSON with a hundred thousand levels. What is
-sent is a text, with what was done to it. `kind` json is only said of what JSON.parse takes and a
-page can walk over. Source: R-CON8.
+A value may be anything: ten megabytes, invalid UTF-8, HTML, JSON with a hundred thousand levels.
+The browser gets a text, and what was done to it. `kind` is json only for a value that JSON.parse
+accepts and a page can walk over. Source: R-CON8.
 """
 
 import json
@@ -12,21 +12,21 @@ from typing import NoReturn
 from storage_engine.tools.document import Document, Json
 
 LIST_CHARS = 2_048
-"""Of a value in a list of messages."""
+"""The most characters of a value in a list of messages."""
 DETAIL_CHARS = 256 << 10
-"""Of a value on its own page."""
+"""The most characters of a value on its own page."""
 MOST_DEPTH = 64
-"""Levels of JSON; deeper ones are shown as text."""
+"""The most levels of JSON; deeper values are shown as text."""
 SAFE_INTEGER = 2**53 - 1
-"""The largest that JavaScript's numbers keep."""
+"""The largest integer that a JavaScript number represents exactly."""
 MOST_CELL_CHARS = 256
 MOST_CELL_ITEMS = 20
 _MOST_CONTROLS = 0.1
-"""Of a text; one with more is binary that happens to be UTF-8."""
+"""The largest share of control characters in a text; with more it is binary."""
 
 
 def shown_value(data: bytes | None, most_chars: int, *, pretty: bool = False) -> Document | None:
-    """The document of a key or value; None for null."""
+    """Return the document of a key or value; None for null."""
     if data is None:
         return None
     text, is_cut = decoded(data, most_chars)
@@ -47,12 +47,12 @@ def _document(kind: str, text: str, data: bytes, is_cut: bool) -> Document:
 
 
 def decoded(data: bytes, most_chars: int) -> tuple[str | None, bool]:
-    """The first characters, and whether there are more; None for what is no UTF-8 there."""
+    """Return the first characters, None if they are not UTF-8; and whether there are more."""
     head = data[: 4 * most_chars]
     try:
         text = head.decode("utf-8")
     except UnicodeDecodeError as error:
-        # A character may be cut at the end of what was taken.
+        # A character may be cut at the end of `head`.
         if len(head) == len(data) or error.start < len(head) - 3:
             return None, len(head) < len(data)
         text = head[: error.start].decode("utf-8")
@@ -60,7 +60,7 @@ def decoded(data: bytes, most_chars: int) -> tuple[str | None, bool]:
 
 
 def shown_text(data: bytes | str | None, most_chars: int = LIST_CHARS) -> str | None:
-    """A short text, with marks in the place of what is none."""
+    """Return a text, cut to `most_chars`, with marks in the place of invalid UTF-8."""
     if data is None:
         return None
     text = data if isinstance(data, str) else data[: 4 * most_chars].decode("utf-8", "replace")
@@ -73,7 +73,7 @@ def _is_binary(text: str) -> bool:
 
 
 def parsed_json(text: str) -> tuple[Json] | None:
-    """The object or array that the text is; None when it is none, or none for a browser."""
+    """Return the object or array, in a tuple; None for other texts, or JSON unfit for browsers."""
     if text.lstrip()[:1] not in ("{", "[") or _depth(text) > MOST_DEPTH:
         return None
     try:
@@ -87,7 +87,7 @@ def _refused(name: str) -> NoReturn:
 
 
 def _depth(text: str) -> int:
-    """The deepest level; brackets in strings do not count."""
+    """Return the deepest level, at most MOST_DEPTH + 1; brackets in strings do not count."""
     depth = deepest = 0
     in_string = escaped = False
     for each in text:
@@ -112,7 +112,7 @@ def _depth(text: str) -> int:
 
 
 def shown_cell(value: Json, depth: int = 0) -> tuple[Json, bool]:
-    """A cell of a table, and whether it was cut. Numbers that JavaScript can't keep are texts."""
+    """Return a table's cell, and whether it was cut. Numbers too large for JavaScript are texts."""
     if isinstance(value, bool) or value is None:
         return value, False
     if isinstance(value, int):

@@ -1,5 +1,5 @@
-"""Rows of a topic with a schema, of which a broker sent only some columns, as records whose values
-are JSON objects of these columns.
+"""Rows of a typed topic, of which a broker sent only some columns, as records whose values are JSON
+objects of these columns.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ from storage_engine.protocol.typed.arrays.json_text import json_objects, json_te
 def typed_records(
     reading: TypedReading, fetched: FetchedBatches, end_offset: int | None
 ) -> Iterator[DecodedRecords]:
-    """The rows of what was fetched. Raises the reading's error when the schema has changed since:
-    the next search asks for it anew."""
+    """Yield the fetched rows as records. Raise the reading's error if the schema has changed since:
+    the next search reads it anew."""
     error = reading.outdated_by(fetched)
     if error is not None:
         raise error

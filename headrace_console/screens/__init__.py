@@ -1,1 +1,1 @@
-"""What each screen of the console shows and changes, as JSON documents. Nothing here knows HTTP."""
+"""The content and the changes of each screen, as JSON documents. Nothing here depends on HTTP."""

@@ -1,4 +1,4 @@
-"""Users, access rules and quotas, as far as the user who asks may see them."""
+"""Users, access rules and quotas, as far as the requesting user may see them."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -33,7 +33,7 @@ def _asked(ask: Callable[[], Found], otherwise: str) -> Found:
 
 
 def user_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
-    """A page of users that log in by SCRAM."""
+    """Return a page of users that log in by SCRAM."""
     users = _asked(lambda: describe_users(cluster), "this cluster tells of no users")
     paged = page.of(
         list(users.items()),
@@ -53,7 +53,7 @@ def user_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
 
 
 def rule_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
-    """A page of access rules."""
+    """Return a page of access rules."""
     bindings = _asked(lambda: describe_rules(cluster), _NO_RULES)
     paged = page.of(
         bindings,
@@ -80,7 +80,7 @@ def rule_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
 
 
 def quota_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
-    """A page of quotas."""
+    """Return a page of quotas."""
     quotas = _asked(lambda: describe_client_quotas(cluster), "this cluster tells of no quotas")
     paged = page.of(
         quotas,

@@ -1,7 +1,7 @@
-"""Consumer groups: members, lag, and new offsets, which are shown before they are set.
+"""Consumer groups: members, lag, and new offsets, with a preview before they are set.
 
-A preview is applied only if the group is still empty and its offsets are those of the preview: who
-has confirmed one thing must not get another. Source: R-CON9.
+A preview is applied only if the group is still empty and its offsets are those of the preview: a
+user gets exactly what they have confirmed. Source: R-CON9.
 """
 
 import time
@@ -40,11 +40,11 @@ from storage_engine.tools.document import Document
 ASK_TIMEOUT_MS = 2_000
 PREVIEW_S = 120
 MOST_AGES = 100
-"""Partitions of a group for which the age of the oldest unread record is asked for."""
+"""The most partitions of a group for which the age of the oldest unread record is read."""
 
 
 def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> Document:
-    """A page of groups; lag is summed for its rows, from one request a group."""
+    """Return a page of groups; lag and members are read for its rows only, unless sorted by."""
     addresses = snapshot.addresses
     question = (LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[]))
     answers = lines.ask({b: [question] for b in addresses}, addresses, timeout_ms=ASK_TIMEOUT_MS)
@@ -100,7 +100,7 @@ _UNKNOWN = _Detail()
 
 
 def _lag_ms(snapshot: Snapshot, group: str, detail: _Detail) -> int | None:
-    """As the watcher has seen it; it looks at large clusters' groups in turn."""
+    """Return the lag in ms, by the watcher's last look at the group; None: not known."""
     if detail.lag == 0:
         return 0
     seen = None if snapshot.groups is None else snapshot.groups.get(group)
@@ -108,7 +108,7 @@ def _lag_ms(snapshot: Snapshot, group: str, detail: _Detail) -> int | None:
 
 
 MOST_DETAILS = 500
-"""Groups whose lag is looked at for one page, also where it sorts by it."""
+"""The most groups whose lag is read for one page, also if it sorts by lag."""
 
 
 def _details(
@@ -117,7 +117,7 @@ def _details(
     groups: Sequence[ListedGroup],
     addresses: Mapping[int, Address],
 ) -> dict[str, _Detail]:
-    """By group; each coordinator is asked once, for members and for offsets of all its groups."""
+    """Return details by group, from one exchange with each coordinator for all its groups."""
     by_coordinator: dict[int, list[str]] = {}
     for group in groups[:MOST_DETAILS]:
         by_coordinator.setdefault(group.coordinator, []).append(group.group)
@@ -158,7 +158,7 @@ def _detail(
 
 
 def group_document(cluster: Cluster, group: str) -> Document:
-    """A group with its members and partitions."""
+    """Return a group with its members and partitions."""
     described = describe_group(cluster, group)
     ages = _ages_ms(
         cluster,
@@ -199,7 +199,7 @@ def group_document(cluster: Cluster, group: str) -> Document:
 
 
 def _ages_ms(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """How old the record at each offset is, by its batch; without those that nobody tells."""
+    """Return the age of the record at each offset, by its batch; unknown ages are left out."""
     chosen = dict(list(offsets.items())[:MOST_AGES])
     by_leader: dict[int, list[FetchPartition]] = {}
     for tp, offset in chosen.items():
@@ -225,12 +225,12 @@ def _ages_ms(cluster: Cluster, offsets: Mapping[TopicPartition, int]) -> dict[To
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPreview:
-    """What was shown to somebody."""
+    """A reset as it was shown to a user, who may confirm it."""
 
     group: str
     resets: tuple[OffsetReset, ...]
     stored: Mapping[TopicPartition, int]
-    """All offsets of the group at that time."""
+    """All committed offsets of the group at the time of the preview."""
     until_s: float
 
     @property
@@ -247,7 +247,7 @@ class ResetPreview:
 
 
 def preview_reset(cluster: Cluster, group: str, body: Body) -> ResetPreview:
-    """What a reset would do; nothing is changed."""
+    """Return the offsets that a reset would set; nothing is changed."""
     stored = committed_offsets(cluster, group)
     resets = reset_offsets(
         cluster, group, topics=body.texts("topics"), dry_run=True, **_target(body)
@@ -278,7 +278,7 @@ def _target(body: Body) -> dict[str, int]:
 
 
 def apply_reset(cluster: Cluster, preview: ResetPreview) -> list[Document]:
-    """Sets what was shown. ConsoleError conflict when the group is not as it was then; the
+    """Set the offsets of a preview. ConsoleError conflict if the group has changed since; the
     coordinator itself refuses offsets of a group that has members by now."""
     if time.monotonic() > preview.until_s:
         raise ConsoleError("conflict", "the preview is too old; look at a new one")

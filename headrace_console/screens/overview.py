@@ -1,4 +1,4 @@
-"""The first screen: brokers, traffic, and what is wrong now."""
+"""The first screen: brokers, traffic, and current problems."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,8 @@ from storage_engine.tools.document import Document
 
 RECENT = 12
 _OF_A_KIND = 2
-"""So many events of one kind about partitions in one look: a broker that goes takes hundreds with
-it, and that it went must be among what is shown."""
+"""The most partition events of one kind that are shown of a look: a broker that fails causes
+hundreds, and its failure must be among the events that are shown."""
 
 
 def overview(
@@ -21,7 +21,7 @@ def overview(
     problems: Sequence[Problem],
     events: Sequence[TimelineEvent],
 ) -> Document:
-    """`events`: newest first."""
+    """Return the document of the first screen. `events`: newest first."""
     last = points[-1] if points else None
     return {
         "as_of_ms": snapshot.at_ms,
@@ -47,7 +47,7 @@ def overview(
 
 
 def _recent(events: Iterable[TimelineEvent]) -> list[Document]:
-    """The newest; of those that are alike a few, with how many were left out."""
+    """Return the newest events; of similar ones a few, with the number of the others."""
     alike: Counter[tuple[int, str]] = Counter()
     told: list[TimelineEvent] = []
     for event in events:
@@ -65,7 +65,7 @@ def _recent(events: Iterable[TimelineEvent]) -> list[Document]:
 
 
 def unanswered(snapshot: Snapshot) -> list[Document]:
-    """Who did not answer the watcher."""
+    """Return the brokers that did not answer the watcher, with the reasons."""
     return [
         {"broker": broker, "what": what, "why": why} for broker, what, why in snapshot.unanswered
     ]
@@ -91,7 +91,7 @@ def partition_counts(snapshot: Snapshot) -> Document:
 
 
 def under_min_isr(snapshot: Snapshot) -> int | None:
-    """Partitions that refuse acks=all; None where that is not known of one that lacks replicas."""
+    """Return how many partitions refuse acks=all; None if unknown of one that lacks replicas."""
     found = 0
     for tp, partition in snapshot.partitions():
         is_under = snapshot.is_under_min_isr(tp.topic, partition)
@@ -102,7 +102,7 @@ def under_min_isr(snapshot: Snapshot) -> int | None:
 
 
 def brokers(snapshot: Snapshot) -> list[Document]:
-    """Those that are there, and those that are missed."""
+    """Return the rows of live brokers and of missing ones."""
     leaders: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     for _, partition in snapshot.partitions():

@@ -1,7 +1,7 @@
-"""What is wrong now, in words, with what to do: from a snapshot and what queries have posted.
+"""Current problems, in words with a remedy: from a snapshot and the queries' posts.
 
-Nothing is asked here. A problem keeps its id, and the time since when it is there, as long as it is
-seen. Source: R-CON4.
+Nothing here sends requests. A problem keeps its id and its start time as long as it is seen.
+Source: R-CON4.
 """
 
 import threading
@@ -27,10 +27,10 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong."""
+    """A problem of the cluster or of a query."""
 
     id: str
-    """Its kind, with what it is about behind a colon."""
+    """The kind and, behind a colon, the subject."""
     severity: str
     what: str
     do: str
@@ -53,14 +53,14 @@ class Problem:
 
 
 class SeenProblems:
-    """Since when each is there."""
+    """The time when each problem was first seen."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since_ms: dict[str, int] = {}
 
     def dated(self, problems: Iterable[Problem], now_ms: int) -> list[Problem]:
-        """The same, critical ones first, then the oldest."""
+        """Return the problems with their start: critical ones first, then the oldest."""
         with self._lock:
             found = list(problems)
             since = {each.id: self._since_ms.get(each.id, now_ms) for each in found}
@@ -75,7 +75,7 @@ class SeenProblems:
 def find_problems(
     snapshot: Snapshot, queries: Iterable[SparkQuery], thresholds: Thresholds, *, now_ms: int
 ) -> Iterator[Problem]:
-    """All that is wrong."""
+    """Yield all problems."""
     yield from _of_brokers(snapshot)
     yield from _of_partitions(snapshot)
     yield from _of_disks(snapshot, thresholds)
@@ -221,7 +221,7 @@ _ROUNDING_BYTES = 1 << 20
 
 
 def _full_at(disk: ShownDisk) -> int:
-    """So many free bytes are none."""
+    """Return the number of free bytes at which the disk is full."""
     return disk.reserve_bytes + _ROUNDING_BYTES if disk.reserve_bytes else 0
 
 
@@ -261,7 +261,7 @@ def _of_certificates(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
 
 
 def _of_transactions(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) -> Iterator[Problem]:
-    """One for each transaction, with all partitions that it holds up."""
+    """Yield a problem for each transaction, with all partitions that it holds up."""
     by_owner: dict[str, list[WaitingPartition]] = {}
     for row in snapshot.open_transactions:
         if row.since_ms is not None and now_ms - row.since_ms >= thresholds.stuck_after_ms:
@@ -284,8 +284,8 @@ def _of_transactions(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
 
 
 def _of_groups(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
-    """Those that are behind for long, the worst first; not those that nobody has used since the
-    console looks: what a program of yesterday has left is no trouble of today."""
+    """Yield groups that are behind for long, the worst first; not groups without members since the
+    console watches: their programs may have ended days ago."""
     late = [
         each
         for each in (snapshot.groups or {}).values()
@@ -322,14 +322,14 @@ def _group_remedy(group: SeenGroup) -> str:
 
 
 def owner_key(row: WaitingPartition) -> str:
-    """What names a transaction."""
+    """Return the key of a transaction: its sink, or else an id."""
     if row.sink is not None:
         return "/".join(map(str, row.sink))
     return row.transactional_id or str(row.producer_id or row.tp)
 
 
 def owner_words(row: WaitingPartition) -> str:
-    """Whose transaction it is."""
+    """Return the owner of a transaction, in words."""
     if row.sink is not None:
         sink, query, batch = row.sink
         return f"Micro-batch {batch} of query {query} to sink '{sink}'"
@@ -341,7 +341,7 @@ def owner_words(row: WaitingPartition) -> str:
 
 
 def remedy(row: WaitingPartition) -> str:
-    """How it ends."""
+    """Return how to end the transaction, in words."""
     ends = ""
     if row.timeout_ms is not None:
         ends = (
@@ -365,7 +365,7 @@ def remedy(row: WaitingPartition) -> str:
 
 
 def query_problem(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Problem | None:
-    """What is wrong with a query."""
+    """Return the problem of a query; None: there is none."""
     name = f"Query '{query.name}'" if query.name else f"Query {query.id}"
     link = f"#/queries/{query.id}"
     state = query.state(now_ms)

@@ -1,4 +1,4 @@
-"""Spark's queries: what they have posted, beside what the cluster knows of their sinks."""
+"""Spark's queries: their posted progress, beside the state of their sinks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,7 +14,7 @@ from storage_engine.tools.document import Document
 
 
 def query_row(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Document:
-    """As a list has it."""
+    """Return a query's row of the list."""
     last = query.last
     problem = query_problem(query, thresholds, now_ms)
     durations = {} if last is None else last.durations_ms
@@ -41,7 +41,7 @@ def query_row(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Documen
 def query_list(
     queries: Sequence[SparkQuery], page: Page, thresholds: Thresholds, now_ms: int
 ) -> Document:
-    """A page of queries, those that posted last first."""
+    """Return a page of queries, by default the last post first."""
     paged = page.of(
         queries,
         name=lambda query: f"{query.name or ''} {query.id}",
@@ -59,7 +59,7 @@ def query_list(
 def query_document(
     query: SparkQuery, snapshot: Snapshot | None, thresholds: Thresholds, now_ms: int
 ) -> Document:
-    """A query with its history; the caller adds the state of its sink."""
+    """Return a query with its history; the caller adds the state of its sink."""
     waiting = [] if snapshot is None else waiting_of(snapshot, query.topics, now_ms)
     return {
         **query_row(query, thresholds, now_ms),

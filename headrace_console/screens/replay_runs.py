@@ -1,8 +1,8 @@
-"""Dead letters: what waits, and sending it back to where it came from, in a thread of its own.
+"""Dead letters: their survey, and their replay to where they came from, in a thread of its own.
 
-A replay may take minutes; the page asks how far it is. It ends with the session that began it: the
-rights that it uses are that session's. Whoever sees its topic sees the run; its user, or anybody
-where nobody logs in, may stop it. Source: R-CON9.
+A replay may take minutes; the page polls its progress. It ends with the session that began it,
+whose rights it uses. Every user who sees its topic sees the run; only its user may stop it, or
+anybody on an open cluster. Source: R-CON9.
 """
 
 import contextlib
@@ -34,13 +34,13 @@ from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.tools.document import Document
 
 MOST_RUNS = 50
-"""That are remembered."""
+"""The number of runs that are remembered; running ones are never forgotten."""
 MOST_RUNNING = 4
 END_TIMEOUT_S = 5.0
 PREVIEW_S = 300
 MOST_KINDS = 100
 MOST_LOOKED_AT = 20
-"""Topics whose last records are looked at for one list."""
+"""The most topics whose last records are read for one list."""
 REPLAY_DEADLINE_MS = 60_000
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterPreview:
-    """A survey that was shown to somebody."""
+    """A survey as it was shown to a user, who may confirm its replay."""
 
     topic: str
     selection: LetterSelection
@@ -71,7 +71,7 @@ class LetterPreview:
 
 
 def preview(cluster: Cluster, topic: str, body: Body) -> LetterPreview:
-    """What a replay would send; nothing is written."""
+    """Return the survey of a replay; nothing is written."""
     selection = LetterSelection(
         topics=frozenset(body.texts("topics")),
         since_ms=body.integer_or_none("since_ms"),
@@ -91,7 +91,7 @@ def preview(cluster: Cluster, topic: str, body: Body) -> LetterPreview:
 
 @dataclass(slots=True, eq=False)
 class ReplayRun:
-    """One run; `sent` grows."""
+    """A run of a replay; `sent` grows."""
 
     replay_id: str
     topic: str
@@ -102,7 +102,7 @@ class ReplayRun:
     state: str = "running"
     message: str | None = None
     stop_reason: str | None = None
-    """Why it is to end after the chunk that it is at."""
+    """Why the run shall end after its present chunk; None: it goes on."""
 
     @property
     def document(self) -> Document:
@@ -112,7 +112,7 @@ class ReplayRun:
 
 
 class _StoppedError(HeadraceError):
-    """It is to end before it is done."""
+    """The run shall end before it is done."""
 
 
 class ReplayRuns:
@@ -126,8 +126,8 @@ class ReplayRuns:
     def begin(
         self, upstream: Upstream, shown: LetterPreview, *, is_alive: Callable[[], bool]
     ) -> ReplayRun:
-        """Start what was shown; it goes on as long as `is_alive`. ConsoleError when the preview is
-        too old, or too many run."""
+        """Start the replay of a preview; it goes on as long as `is_alive`. ConsoleError if the
+        preview is too old, or too many replays run."""
         if time.monotonic() > shown.until_s:
             raise ConsoleError("conflict", "the preview is too old; look at a new one")
         run = ReplayRun(
@@ -161,18 +161,18 @@ class ReplayRuns:
         return run
 
     def get(self, run_id: str) -> ReplayRun | None:
-        """None for one that there is not, or was long ago."""
+        """Return a run; None if it is unknown or forgotten."""
         with self._lock:
             found = self._runs.get(run_id)
             return None if found is None else found[0]
 
     def of_topic(self, topic: str) -> list[ReplayRun]:
-        """The last ones, the newest first."""
+        """Return the remembered runs of a topic, the newest first."""
         with self._lock:
             return [run for run, _ in reversed(self._runs.values()) if run.topic == topic]
 
     def stop(self, run: ReplayRun, user: str | None) -> None:
-        """ConsoleError not_allowed for the run of another user."""
+        """Stop a run; ConsoleError not_allowed for the run of another user."""
         if run.user != user:
             raise ConsoleError(
                 "not_allowed", f"'{run.user}' has begun this replay; only they may stop it"
@@ -200,7 +200,7 @@ class ReplayRuns:
         try:
             with upstream.client(deadline_ms=REPLAY_DEADLINE_MS) as cluster:
                 replay = LetterReplay(cluster, shown.topic, shown.selection, limit=shown.limit)
-                # What was shown, and no letter that came later; less where others were quicker.
+                # The surveyed letters, and no later ones; fewer if another replay was quicker.
                 run.sent = replay.run(shown.survey, progress)
             run.state = "done"
         except _StoppedError as error:
@@ -212,7 +212,7 @@ class ReplayRuns:
             run.message, run.state = f"the console met an error: {error}", "failed"
 
     def close(self) -> None:
-        """Runs end after the chunk that they are at, which is committed or not at all."""
+        """End runs after their present chunks, which are committed or not at all."""
         with self._lock:
             self._closed = True
             threads = [thread for _, thread in self._runs.values()]
@@ -222,8 +222,8 @@ class ReplayRuns:
 
 
 def letter_topics(cluster: Cluster, snapshot: Snapshot, told: Iterable[str]) -> list[Document]:
-    """Topics of dead letters: those that queries tell of, and those whose name says so and whose
-    last records have the headers."""
+    """Return topics of dead letters: those that queries have posted, and those with "dead" in the
+    name whose last records have the headers."""
     topics = snapshot.metadata.topics
     found = {name: True for name in told if name in topics}
     named = sorted(name for name in topics if "dead" in name.lower() and name not in found)
@@ -238,7 +238,7 @@ def letter_topics(cluster: Cluster, snapshot: Snapshot, told: Iterable[str]) -> 
 
 
 def _has_letters(cluster: Cluster, snapshot: Snapshot, name: str) -> bool:
-    """Whether the last record of a partition is a letter."""
+    """Whether the last records of the first readable partition have a dead letter."""
     for number in list(snapshot.metadata.topics[name].partitions)[:8]:
         ends = snapshot.ends.get(TopicPartition(name, number), NO_ENDS)
         if ends.high_watermark and ends.high_watermark > (ends.start or 0):

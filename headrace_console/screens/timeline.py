@@ -1,5 +1,5 @@
-"""Who led what when: from the state-change logs of the brokers, where the console can read them,
-else from what it saw itself. Source: R-CON7.
+"""The leaders of partitions over time: from the brokers' state-change logs, if the console can read
+them, else from its own observations. Source: R-CON7.
 """
 
 import re
@@ -38,13 +38,13 @@ class LoggedChange(NamedTuple):
 
 
 StateChangeSource = Callable[[], Sequence[LoggedChange]]
-"""Returns the newest changes, oldest first, the same object where nothing is new; it may read
+"""Returns the newest changes, oldest first, the same object if nothing is new; it may read
 files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineFilter:
-    """What is asked for."""
+    """The conditions on events; None: no such condition. `until_ms` is exclusive."""
 
     since_ms: int | None = None
     until_ms: int | None = None
@@ -68,7 +68,7 @@ def _is_about(event: TimelineEvent, broker: int) -> bool:
 
 
 def logged_event(change: LoggedChange) -> TimelineEvent:
-    """A line of a log as an event. Its words are the broker's."""
+    """Return a line of a log as an event. Its words are the broker's."""
     fields = {name: many or one for name, many, one in _FIELD.findall(change.text)}
     kind, after = "state", None
     if change.text.startswith("became leader"):
@@ -96,12 +96,12 @@ def timeline(
     wanted: TimelineFilter,
     since_ms: int | None,
 ) -> Document:
-    """`logged`: None where no log can be read. Only topics that the user sees are told of."""
+    """Return the events of topics that the user sees. `logged`: None if no log can be read."""
     known = snapshot.metadata.topics
     if logged is None:
         events = list(observed)
     else:
-        # What brokers say is exact; the console adds what they do not log.
+        # The brokers' logs are exact; the console adds events that they do not have.
         events = [each for each in observed if each.partition is None]
         events += [each for each in logged if each.topic in known]
     events = [each for each in events if wanted.lets(each)]
@@ -124,7 +124,7 @@ def lanes(
     wanted: TimelineFilter,
     since_ms: int | None,
 ) -> list[Document]:
-    """Who led each partition from when to when: those with changes first."""
+    """Return the leaders of each partition over time: partitions with changes first."""
     of_partitions: dict[TopicPartition, list[TimelineEvent]] = {}
     for event in events:
         if event.kind in ("leader", "no_leader") and event.partition is not None:

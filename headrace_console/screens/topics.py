@@ -39,7 +39,7 @@ MOST_GROUPS = 100
 
 
 def topic_list(snapshot: Snapshot, page: Page, *, internal: bool) -> Document:
-    """A page of topics."""
+    """Return a page of topics."""
     rows = [
         topic_row(snapshot, topic)
         for topic in snapshot.metadata.topics.values()
@@ -59,7 +59,7 @@ def is_internal(topic: TopicMetadata) -> bool:
 
 
 def topic_row(snapshot: Snapshot, topic: TopicMetadata) -> Document:
-    """The sums of a topic; null where none of its leaders said."""
+    """Return the sums of a topic; None where no leader has answered."""
     partitions = topic.partitions.values()
     tps = [TopicPartition(topic.topic, number) for number in topic.partitions]
     ends = [snapshot.ends.get(tp, NO_ENDS) for tp in tps]
@@ -96,7 +96,7 @@ def known_topic(snapshot: Snapshot, name: str) -> TopicMetadata:
 
 
 def partition_list(snapshot: Snapshot, name: str, page: Page) -> Document:
-    """A page of a topic's partitions."""
+    """Return a page of a topic's partitions."""
     topic = known_topic(snapshot, name)
     rows = [_partition_row(snapshot, topic, number) for number in topic.partitions]
     paged = page.of(
@@ -134,7 +134,7 @@ def _partition_row(snapshot: Snapshot, topic: TopicMetadata, number: int) -> Doc
 def topic_document(
     snapshot: Snapshot, cluster: Cluster, name: str, *, dead_letters: bool
 ) -> Document:
-    """A topic with its settings and its schema."""
+    """Return a topic with its settings and its schema."""
     topic = known_topic(snapshot, name)
     row = topic_row(snapshot, topic)
     known = TopicSchemas(cluster).get(name)
@@ -153,7 +153,7 @@ def topic_document(
 
 
 def _groups(snapshot: Snapshot, topic: str) -> list[str] | None:
-    """Those that have offsets of it, by name; None where that is not known yet."""
+    """Return the groups with offsets in the topic, by name; None: not known yet."""
     if snapshot.groups is None:
         return None
     return sorted(each.group for each in snapshot.groups.values() if topic in each.topics)[
@@ -176,7 +176,7 @@ def _spec(column: SchemaColumn) -> ColumnSpec:
 
 
 def setting_rows(entries: Mapping[str, ConfigEntry]) -> list[Document]:
-    """Settings, those that somebody has given first."""
+    """Return settings, values that are not defaults first."""
     rows: list[Document] = [
         {
             "name": name,
@@ -193,7 +193,7 @@ def setting_rows(entries: Mapping[str, ConfigEntry]) -> list[Document]:
 
 
 def setting_list(entries: Mapping[str, ConfigEntry], page: Page, at_ms: int) -> Document:
-    """A page of a broker's settings."""
+    """Return a page of a broker's settings."""
     paged = page.of(
         setting_rows(entries),
         name=lambda row: str(row["name"]),
@@ -207,7 +207,7 @@ def setting_list(entries: Mapping[str, ConfigEntry], page: Page, at_ms: int) -> 
 
 
 def create(cluster: Cluster, body: Body) -> str:
-    """Create a topic; its name."""
+    """Create a topic, and return its name."""
     name = body.text("name", most=249)
     settings = _given_settings(body.settings("settings"))
     partitions = body.integer_or_none("partitions", least=1, most=MOST_PARTITIONS)

@@ -1,4 +1,4 @@
-"""What readers of committed records wait for, and what coordinators know of sinks."""
+"""Open transactions that hold up read_committed readers, and coordinators' state of sinks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,7 +24,7 @@ ASK_TIMEOUT_MS = 2_000
 
 
 def waiting_row(row: WaitingPartition, now_ms: int) -> Document:
-    """As the API has it."""
+    """Return a waiting partition as a document of the API."""
     age_ms = None if row.since_ms is None else max(0, now_ms - row.since_ms)
     since = "" if age_ms is None else f" It has been open for {age_ms / 1000:.0f} s."
     document = asdict(row)
@@ -43,14 +43,14 @@ def waiting_row(row: WaitingPartition, now_ms: int) -> Document:
 
 
 def waiting_of(snapshot: Snapshot, topics: Sequence[str], now_ms: int) -> list[Document]:
-    """What holds up readers of these topics, the oldest first."""
+    """Return the transactions that hold up readers of these topics, the oldest 100."""
     wanted = set(topics)
     rows = [row for row in snapshot.open_transactions if row.tp.topic in wanted]
     return [waiting_row(row, now_ms) for row in rows[:100]]
 
 
 def waiting_list(snapshot: Snapshot, page: Page, now_ms: int, *, topic: str | None) -> Document:
-    """A page of partitions whose readers wait."""
+    """Return a page of partitions whose readers wait."""
     rows = [row for row in snapshot.open_transactions if topic is None or row.tp.topic == topic]
     paged = page.of(
         rows,
@@ -70,7 +70,7 @@ def waiting_list(snapshot: Snapshot, page: Page, now_ms: int, *, topic: str | No
 
 
 class NoSinksError(ConsoleError):
-    """The brokers have no such API."""
+    """The brokers have no API for sinks."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -82,8 +82,8 @@ class NoSinksError(ConsoleError):
 def ask_sinks(
     lines: BrokerLines, snapshot: Snapshot, sinks: Sequence[str] = ()
 ) -> tuple[list[tuple[int, SinkQuery]], list[Document]]:
-    """What each coordinator knows, with its broker; and who did not answer. NoSinksError where none
-    has the API."""
+    """Return the queries of sinks with their coordinators, and the brokers that did not answer.
+    NoSinksError if none has the API."""
     addresses = snapshot.addresses
     question = (DESCRIBE_SINKS, DescribeSinksRequest(sinks=list(sinks)))
     answers = lines.ask({b: [question] for b in addresses}, addresses, timeout_ms=ASK_TIMEOUT_MS)
@@ -110,7 +110,7 @@ def ask_sinks(
 
 
 def sink_row(broker: int, query: SinkQuery) -> Document:
-    """As the API has it."""
+    """Return a query of a sink as a document of the API."""
     committed = query.committed
     return {
         "sink": query.sink,
@@ -140,7 +140,7 @@ def sink_row(broker: int, query: SinkQuery) -> Document:
 
 
 def sink_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> Document:
-    """A page of sinks with their queries."""
+    """Return a page of sinks with their queries."""
     rows, silent = ask_sinks(lines, snapshot)
     paged = page.of(
         rows,

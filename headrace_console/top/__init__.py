@@ -1,1 +1,1 @@
-"""What `headrace top` shows: reads the brokers' metrics, and makes rates of two readings."""
+"""The data of `headrace top`: the brokers' metrics, and rates of two readings."""

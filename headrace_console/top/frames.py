@@ -1,4 +1,4 @@
-"""Makes what is shown of two readings of a cluster: rates, and what is wrong, in words."""
+"""Makes a frame of `headrace top` from two readings of a cluster: rates, and problems in words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headrace_console.top.readings import CONTROLLER, REPLICAS, TOPICS, BrokerReading
 
 SHOWN_MAX = 10
-"""Topics, groups and sinks that are shown: the largest."""
+"""The number of topics, groups and sinks that are shown: the largest."""
 
 LONG_TURN_S = 1.0
 OLD_TRANSACTION_S = 900.0
@@ -19,7 +19,7 @@ class BrokerLine:
     out_bytes_s: float | None
     records_s: float | None
     requests_s: float | None
-    """None before the second reading, and after a restart."""
+    """Like the other rates: None unless this reading and the one before it succeeded."""
     leaders: int
     replicas: int
     busy: float
@@ -37,7 +37,7 @@ class TopicLine:
     out_bytes_s: float
     records_s: float
     size_bytes: int
-    """Of all replicas."""
+    """The bytes of all replicas together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class SinkLine:
     open_members: int
     waiting: int
     last_batch: int | None
-    """Of its streaming query with the highest one."""
+    """The highest last batch of the sink's streaming queries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Frame:
 
 
 def frame_of(before: Sequence[BrokerReading], now: Sequence[BrokerReading]) -> Frame:
-    """`before`: the reading before this one; empty for the first."""
+    """Return a frame. `before`: the reading before `now`; empty for the first."""
     earlier = {reading.name: reading for reading in before if reading.problem is None}
     return Frame(
         brokers=[_broker(earlier.get(reading.name), reading) for reading in now],
@@ -79,7 +79,7 @@ def frame_of(before: Sequence[BrokerReading], now: Sequence[BrokerReading]) -> F
 
 
 def _rate(before: BrokerReading | None, now: BrokerReading, metric: str, **labels: str) -> float:
-    """A second; of a broker that began anew in between, what it has counted since."""
+    """Return a counter's rate a second; after a broker's restart, of its count since then."""
     if before is None or now.at_s <= before.at_s:
         return 0.0
     more = now.total(metric, **labels) - before.total(metric, **labels)
@@ -99,7 +99,7 @@ def _broker(before: BrokerReading | None, now: BrokerReading) -> BrokerLine:
         in_bytes_s=rate(f"{TOPICS}bytesin_total"),
         out_bytes_s=rate(f"{TOPICS}bytesout_total"),
         records_s=rate(f"{TOPICS}messagesin_total"),
-        # Fetches count again as those of consumers and followers.
+        # Fetches are counted again by their kind: of consumers, and of followers.
         requests_s=None if all_requests is None else all_requests - (fetches or 0),
         leaders=int(now.total(f"{REPLICAS}leadercount")),
         replicas=int(now.total(f"{REPLICAS}partitioncount")),

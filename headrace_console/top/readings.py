@@ -1,4 +1,4 @@
-"""Reads the metrics of all brokers at one time, as far as they answer."""
+"""Reads the metrics of all brokers in parallel, as far as they answer."""
 
 import http.client
 import time
@@ -12,7 +12,7 @@ ANSWER_MAX_BYTES = 64 << 20
 
 LabelSet = tuple[tuple[str, str], ...]
 Samples = Mapping[str, Mapping[LabelSet, float]]
-"""Values by name and labels."""
+"""Values by metric name and labels."""
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 REPLICAS = "kafka_server_replicamanager_"
@@ -42,21 +42,21 @@ NAMES = (
     "headrace_sink_last_batch",
     "process_resident_memory_bytes",
 )
-"""What is shown; other lines are not looked at."""
+"""The metrics that are shown; other lines are not parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerReading:
-    """What one broker told, or why it did not."""
+    """One broker's metrics, or the reason why there are none."""
 
     name: str
     at_s: float
-    """Monotonic."""
+    """The monotonic time of the reading."""
     samples: Samples
     problem: str | None = None
 
     def total(self, metric: str, **labels: str) -> float:
-        """The sum of its samples with these labels."""
+        """Return the sum of the metric's samples with these labels."""
         wanted = labels.items()
         return sum(
             value
@@ -65,7 +65,7 @@ class BrokerReading:
         )
 
     def by(self, metric: str, *names: str) -> dict[tuple[str, ...], float]:
-        """The sums by the values of some labels."""
+        """Return the metric's sums by the values of these labels."""
         sums: dict[tuple[str, ...], float] = {}
         for found, value in self.samples.get(metric, {}).items():
             labels = dict(found)
@@ -75,7 +75,7 @@ class BrokerReading:
 
 
 def read_all(urls: Mapping[str, str]) -> list[BrokerReading]:
-    """By the names of brokers the addresses of their metrics."""
+    """Read all brokers' metrics, from their addresses by broker name."""
     if not urls:
         return []
     with ThreadPoolExecutor(len(urls)) as pool:
@@ -83,7 +83,7 @@ def read_all(urls: Mapping[str, str]) -> list[BrokerReading]:
 
 
 def read_one(name: str, url: str) -> BrokerReading:
-    """Asks one broker. It never fails: a problem is what there is to show."""
+    """Read one broker's metrics; an error becomes the reading's `problem`."""
     at_s = time.monotonic()
     try:
         samples = parse(_fetch(url))
@@ -110,7 +110,7 @@ def _fetch(url: str) -> str:
 
 
 def parse(text: str, names: Sequence[str] = NAMES) -> Samples:
-    """The samples of these names."""
+    """Return the samples of these metrics."""
     from prometheus_client.parser import text_string_to_metric_families
 
     wanted = set(names)
