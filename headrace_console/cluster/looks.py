@@ -82,6 +82,21 @@ def offsets(given: Mapping[int, Given], place: int) -> dict[TopicPartition, int]
     }
 
 
+def partition_sizes(
+    metadata: ClusterMetadata, replicas: Mapping[int, Mapping[TopicPartition, int]]
+) -> dict[TopicPartition, int]:
+    """Return the bytes of each partition as its leader has them; where the leader has not answered,
+    those of the largest replica. `replicas`: the sizes by broker."""
+    found: dict[TopicPartition, int] = {}
+    for topic in metadata.topics.values():
+        for number, partition in topic.partitions.items():
+            tp = TopicPartition(topic.topic, number)
+            sizes = {broker: each[tp] for broker, each in replicas.items() if tp in each}
+            if sizes:
+                found[tp] = sizes.get(partition.leader, max(sizes.values()))
+    return found
+
+
 def log_dirs(
     answer: DescribeLogDirsResponse | HeadraceError,
 ) -> tuple[tuple[ShownDisk, ...], dict[TopicPartition, int]] | None:

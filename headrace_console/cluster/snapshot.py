@@ -88,13 +88,6 @@ class TopicFacts(NamedTuple):
 UNKNOWN_FACTS = TopicFacts(None, None)
 
 
-class Look(NamedTuple):
-    """The time of a look at a broker, and why there was no answer; None: it answered."""
-
-    at_ms: int
-    error: str | None
-
-
 def addresses_of(metadata: ClusterMetadata) -> dict[int, Address]:
     """Return the addresses of the live brokers."""
     return {broker: (each.host, each.port) for broker, each in metadata.brokers.items()}

@@ -208,6 +208,7 @@ class _Eye:
         self._seen_ms: dict[int, int] = {}
         self._starts: dict[TopicPartition, int] = {}
         self._disks: dict[int, tuple[ShownDisk, ...]] = {}
+        self._replica_sizes: dict[int, dict[TopicPartition, int]] = {}
         self._sizes: dict[TopicPartition, int] = {}
         self._count = 0
         self._dirs_at_ms = 0
@@ -254,7 +255,7 @@ class _Eye:
             self.kind = self._ask_kind(next(iter(given)))
         ends = self._ends(given, with_starts)
         if with_dirs:
-            self._take_dirs(given, began_ms)
+            self._take_dirs(metadata, given, began_ms)
         traffic.add(at_ms, ends, self._sizes, new_sizes=with_dirs)
         waiting = self._transactions.look(metadata, ends, self._well, at_ms)
         groups = self._groups.look(metadata, ends, self._well, at_ms)
@@ -265,7 +266,7 @@ class _Eye:
             ends=ends,
             groups=groups,
             topic_facts=facts,
-            sizes=dict(self._sizes),
+            sizes=self._sizes,
             disks=looks.with_reserves(self._disks, self._settings.reserves, metadata),
             rates=traffic.rates,
             topic_bytes_per_s=traffic.topic_bytes_per_s,
@@ -306,16 +307,17 @@ class _Eye:
         high, stable = looks.offsets(given, looks.HIGH_AT), looks.offsets(given, looks.STABLE_AT)
         return {tp: Ends(self._starts.get(tp), at, stable.get(tp)) for tp, at in high.items()}
 
-    def _take_dirs(self, given: Mapping[int, Given], began_ms: int) -> None:
-        """Keep the disks and replicas' sizes; what a silent broker reported before stays."""
+    def _take_dirs(
+        self, metadata: ClusterMetadata, given: Mapping[int, Given], began_ms: int
+    ) -> None:
+        """Keep the answers on log dirs. Those of a silent broker stay as they were."""
         self._dirs_at_ms = began_ms
         before_s = time.thread_time()
         for broker, answers in given.items():
             found = looks.log_dirs(answers[-1])
-            if found is None:
-                continue
-            self._disks[broker], sizes = found
-            self._sizes.update(sizes)
+            if found is not None:
+                self._disks[broker], self._replica_sizes[broker] = found
+        self._sizes = looks.partition_sizes(metadata, self._replica_sizes)
         cost_ms = (time.thread_time() - before_s) * 1000
         # The answers are expensive with many replicas.
         self._dirs_every_ms = min(_DIRS_AT_LEAST_MS, int(20 * cost_ms))

@@ -104,7 +104,8 @@ def ask_sinks(
             if found.more:
                 why = "it has more sinks than one answer holds; filter by the name"
                 silent.append({"broker": broker, "what": "the rest of its sinks", "why": why})
-    if not_served and not_served == len(answers) - len(silent):
+    answered = sum(not isinstance(answer, HeadraceError) for answer in answers.values())
+    if not_served and not_served == answered:
         raise NoSinksError
     return rows, silent
 
