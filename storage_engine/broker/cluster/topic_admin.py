@@ -89,7 +89,7 @@ def nobody() -> bool:
     return False
 
 
-def anybody() -> None:
+def always_authorized() -> None:
     """The `check_allowed` that allows everything."""
 
 
@@ -192,7 +192,7 @@ class TopicAdmin:
         on_written: OnWritten,
         waits: Callable[[], bool] = nobody,
         *,
-        check_allowed: Callable[[], None] = anybody,
+        check_allowed: Callable[[], None] = always_authorized,
     ) -> None:
         """Write settings and assignment in one multi, so that of two concurrent creations one
         succeeds and the other changes nothing. `waits`: whether a client still waits;
@@ -299,7 +299,7 @@ class TopicAdmin:
         on_written: OnWritten,
         waits: Callable[[], bool] = nobody,
         *,
-        check_allowed: Callable[[], None] = anybody,
+        check_allowed: Callable[[], None] = always_authorized,
     ) -> None:
         """Write the larger assignment, unless the topic was changed meanwhile. For the other
         parameters see `write`."""

@@ -185,7 +185,7 @@ class ActingController:
         self._requests.close()
         self._events.clear()
         self._elections.close()
-        self._tell_no_longer(None)
+        self._expire_waiters(None)
         for waiters in (self._topic_waiters, self._deletion_waiters):
             listeners = [listener for each in waiters.values() for listener in each]
             waiters.clear()
@@ -215,23 +215,23 @@ class ActingController:
             self._watches.watch_topic(info.topic, info.topic_id)
             self.submit(TopicsRead(topics={info.topic: info}))
 
-    def when_told(self, then: Callable[[], None]) -> None:
+    def when_brokers_updated(self, then: Callable[[], None]) -> None:
         """Call `then` once all live brokers have received what is decided so far. A broker that is
         gone, or to which a delivery has failed, is not waited for; one that hangs, for `TELL_MS`:
         it learns later what it has missed, as brokers of Kafka do."""
         waiter = (self._core.owed_now(), then)
         self._untold.append(waiter)
-        self._answer_told()
+        self._complete_waiters()
         if self._untold:
             # It is the last of them, so it waits, too.
-            self._scheduler.call_later(TELL_MS, partial(self._tell_no_longer, waiter))
+            self._scheduler.call_later(TELL_MS, partial(self._expire_waiters, waiter))
 
-    def _answer_told(self) -> None:
+    def _complete_waiters(self) -> None:
         """Answer in order: a later waiter waits for as much or more than the first one."""
         while self._untold and self._core.are_settled(self._untold[0][0]):
             self._untold.popleft()[1]()
 
-    def _tell_no_longer(
+    def _expire_waiters(
         self, last: tuple[Mapping[BrokerId, int], Callable[[], None]] | None
     ) -> None:
         """Answer `last` and the waiters before it, or all: the decisions stay as they are."""
@@ -292,7 +292,7 @@ class ActingController:
         if isinstance(event, Loaded):
             self._requests.release()
         self._elections.answer_settled()
-        self._answer_told()
+        self._complete_waiters()
 
     def _apply(self, event: Event) -> None:
         try:

@@ -71,7 +71,7 @@ NEEDS_LEADERSHIP = 1
 """The `acks` of a step that needs no other replica."""
 
 
-def moment(clock: Clock) -> Moment:
+def now(clock: Clock) -> Moment:
     """The present monotonic and wall time."""
     return Moment(clock.monotonic_ms(), clock.wall_ms())
 
@@ -209,7 +209,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
 
     def tick(self) -> None:
         """Do the periodic work; at the next tick, if it is not possible now."""
-        event = self._kind.tick(moment(self._ports.clock))
+        event = self._kind.tick(now(self._ports.clock))
         if self._refusal(event) is ErrorCode.NONE:
             self.submit(event)
 
@@ -251,7 +251,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             return
         self._codec = codec
         coordinator = self._kind.new_core(self.partition.config.log.max_message_bytes)
-        steps = coordinator.restore(content, moment(self._ports.clock))
+        steps = coordinator.restore(content, now(self._ports.clock))
         self._restore_some(coordinator, steps, len(content))
 
     def _restore_some(

@@ -24,7 +24,7 @@ from storage_engine.broker.coordinators.coordinators import (
     GroupKind,
     GroupRunner,
 )
-from storage_engine.broker.coordinators.runner import CoordinatorKind, moment
+from storage_engine.broker.coordinators.runner import CoordinatorKind, now
 from storage_engine.broker.coordinators.state_load import StateCodec
 from storage_engine.broker.coordinators.state_topic import StateTopicPlan
 from storage_engine.broker.settings.config import BrokerConfig
@@ -189,4 +189,4 @@ class _GroupCarrier:
 
     def _ring(self) -> None:
         self._timer = None
-        self._runner.submit(CheckDeadlines(at=moment(self._clock)))
+        self._runner.submit(CheckDeadlines(at=now(self._clock)))

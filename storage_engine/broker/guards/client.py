@@ -146,7 +146,7 @@ class RequestClient:
     def may_to_cluster(self, operation: AclOperation) -> bool:
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def may_quietly(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
+    def may_unlogged(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Like `may`, without a log line: for items left out of an answer without an error."""
         if kind is ResourceType.TRANSACTIONAL_ID:
             name = coordinated_name(name)
@@ -164,7 +164,7 @@ class RequestClient:
         """The names on which the client may not do the operation."""
         refused: dict[str, None] = {}
         for name in names:
-            if name not in refused and not self.may_quietly(operation, kind, name):
+            if name not in refused and not self.may_unlogged(operation, kind, name):
                 refused[name] = None
             yield None
         self.log_refused(operation, kind, refused)

@@ -216,7 +216,7 @@ def _shown(
     """Add the refusals; topics that the client may not describe are left out."""
     found = []
     for topic in topics:
-        if client.may_quietly(AclOperation.DESCRIBE, _TOPIC, topic.name):
+        if client.may_unlogged(AclOperation.DESCRIBE, _TOPIC, topic.name):
             found.append(topic)
         yield None
     return [*found, *rows]
@@ -316,9 +316,9 @@ def list_groups(asked: Asked[ListGroupsRequest, ListGroupsResponse]) -> Steps:
     """Show all groups to clients with the right to describe the cluster, to other clients the
     groups that they may describe."""
     client, call, request, handler = asked
-    if not client.may_quietly(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+    if not client.may_unlogged(AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         call.amend = only(
             "groups",
-            lambda group: client.may_quietly(AclOperation.DESCRIBE, _GROUP, group.group_id),
+            lambda group: client.may_unlogged(AclOperation.DESCRIBE, _GROUP, group.group_id),
         )
     yield from passed(handler, call, request)

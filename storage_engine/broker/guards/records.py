@@ -59,7 +59,7 @@ def produce(asked: Asked[ProduceRequest, ProduceResponse]) -> Steps | None:
     if (
         name is None
         and len(partitions) == 1
-        and client.may_quietly(AclOperation.WRITE, _TOPIC, partitions[0].topic)
+        and client.may_unlogged(AclOperation.WRITE, _TOPIC, partitions[0].topic)
     ):
         # As in nearly every request.
         return handler(call, request)
@@ -69,7 +69,7 @@ def produce(asked: Asked[ProduceRequest, ProduceResponse]) -> Steps | None:
         return None
     topics = {item.topic for item in partitions}
     if len(topics) <= FEW_TOPICS and all(
-        client.may_quietly(AclOperation.WRITE, _TOPIC, topic) for topic in topics
+        client.may_unlogged(AclOperation.WRITE, _TOPIC, topic) for topic in topics
     ):
         return handler(call, request)
     return _produce_some(asked._replace(request=_with_kept_records(request)))

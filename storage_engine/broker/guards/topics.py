@@ -67,7 +67,7 @@ def _metadata(asked: Asked[MetadataRequest, MetadataResponse]) -> Steps:
     shown: list[str] = []
     refused: dict[str, None] = {}
     for name in wanted:
-        if client.may_quietly(AclOperation.DESCRIBE, _TOPIC, name):
+        if client.may_unlogged(AclOperation.DESCRIBE, _TOPIC, name):
             shown.append(name)
         elif not is_all and name not in refused:
             refused[name] = None
@@ -76,7 +76,7 @@ def _metadata(asked: Asked[MetadataRequest, MetadataResponse]) -> Steps:
     ids: list[UUID] = []
     for topic_id in request.topic_ids:
         found = client.topic_name(topic_id)
-        if found is None or client.may_quietly(AclOperation.DESCRIBE, _TOPIC, found):
+        if found is None or client.may_unlogged(AclOperation.DESCRIBE, _TOPIC, found):
             ids.append(topic_id)
         else:
             refused[found] = None
@@ -141,7 +141,7 @@ def _describe_topic_partitions(
     shown: dict[str, None] = {}
     refused: dict[str, None] = {}
     for name in names:
-        is_shown = client.may_quietly(AclOperation.DESCRIBE, _TOPIC, name)
+        is_shown = client.may_unlogged(AclOperation.DESCRIBE, _TOPIC, name)
         (shown if is_shown else refused)[name] = None
         yield None
     if is_all:
@@ -217,7 +217,7 @@ def create_topics(asked: Asked[CreateTopicsRequest, CreateTopicsResponse]) -> St
         of.amend = amend
         yield from passed(handler, of, asked)
 
-    if client.may_quietly(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME):
+    if client.may_unlogged(AclOperation.CREATE, _CLUSTER, CLUSTER_NAME):
         yield from created(call, request)
     else:
         yield from _CREATED_BY_NAME(asked._replace(handler=created))
@@ -227,7 +227,7 @@ def _hide_settings(client: RequestClient, topics: Sequence[_Created]) -> Buildin
     """Hide a new topic's settings from clients without the right to describe them (KIP-525)."""
     for topic in topics:
         yield None
-        if not topic.error_code and not client.may_quietly(
+        if not topic.error_code and not client.may_unlogged(
             AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic.name
         ):
             topic.num_partitions = topic.replication_factor = _UNKNOWN
@@ -291,11 +291,13 @@ def _split_deletions(
         name = topic.name
         if name is None:
             name = client.topic_name(topic.topic_id)
-        if name is None or client.may_quietly(AclOperation.DELETE, _TOPIC, name):
+        if name is None or client.may_unlogged(AclOperation.DELETE, _TOPIC, name):
             kept.append(topic)
             continue
         refused[name] = None
-        is_shown = topic.name is not None or client.may_quietly(AclOperation.DESCRIBE, _TOPIC, name)
+        is_shown = topic.name is not None or client.may_unlogged(
+            AclOperation.DESCRIBE, _TOPIC, name
+        )
         rows.append(_undeleted(name if is_shown else None, topic.topic_id))
     client.log_refused(AclOperation.DELETE, _TOPIC, refused)
     return kept, rows

@@ -275,7 +275,7 @@ def describe_transactions(
                 shown = []
                 for topic in state.topics:
                     yield None
-                    if client.may_quietly(AclOperation.DESCRIBE, _TOPIC, topic.topic):
+                    if client.may_unlogged(AclOperation.DESCRIBE, _TOPIC, topic.topic):
                         shown.append(topic)
                 state.topics = shown
             if refusals is not None:
@@ -292,7 +292,7 @@ def list_transactions(asked: Asked[ListTransactionsRequest, ListTransactionsResp
     client, call, request, handler = asked
     call.amend = only(
         "transaction_states",
-        lambda state: client.may_quietly(
+        lambda state: client.may_unlogged(
             AclOperation.DESCRIBE, _TRANSACTION, state.transactional_id
         ),
     )
@@ -323,7 +323,7 @@ def describe_sinks(asked: Asked[DescribeSinksRequest, DescribeSinksResponse]) ->
         shown = []
         for query in answer.queries:
             yield None
-            if client.may_quietly(AclOperation.DESCRIBE, _TRANSACTION, query.sink):
+            if client.may_unlogged(AclOperation.DESCRIBE, _TRANSACTION, query.sink):
                 members = [_shown_member(client, member) for member in query.members]
                 shown.append(replace(query, members=members))
         answer.queries = shown
@@ -336,7 +336,7 @@ def describe_sinks(asked: Asked[DescribeSinksRequest, DescribeSinksResponse]) ->
 def _shown_member(client: RequestClient, member: OpenMember) -> OpenMember:
     topics = {tp.topic for tp in member.partitions}
     hidden = {
-        topic for topic in topics if not client.may_quietly(AclOperation.DESCRIBE, _TOPIC, topic)
+        topic for topic in topics if not client.may_unlogged(AclOperation.DESCRIBE, _TOPIC, topic)
     }
     if not hidden:
         return member

@@ -401,9 +401,9 @@ class PeerFetcher:
             return
         self.heard_ms = self._ports.clock.monotonic_ms()
         self._answer = _Answer(reply.partitions)
-        self._take_on()
+        self._process_responses()
 
-    def _take_on(self) -> None:
+    def _process_responses(self) -> None:
         """Append as much of the answer as one turn may, and the rest in the next turns, so that
         other work (answers on other channels, producers) does not wait for all of it."""
         answer = self._answer
@@ -411,7 +411,7 @@ class PeerFetcher:
             return
         is_over = True
         try:
-            is_over = self._take_some(answer)
+            is_over = self._process_partitions(answer)
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
             # The rest of the answer is fetched again: the leader counts its high watermarks as
             # received.
@@ -422,9 +422,9 @@ class PeerFetcher:
                 self._answer = None
                 self._run()
             else:
-                self._ports.scheduler.call_soon(self._take_on)
+                self._ports.scheduler.call_soon(self._process_responses)
 
-    def _take_some(self, answer: _Answer) -> bool:
+    def _process_partitions(self, answer: _Answer) -> bool:
         """Apply a part of the answer; True when it was the rest."""
         turn = _Turn(self._settings.max_bytes)
         is_over = True
@@ -437,7 +437,7 @@ class PeerFetcher:
                 answer.taken.add(tp)
                 self._due[tp] = followed
                 try:
-                    self._take(followed, each, turn)
+                    self._append(followed, each, turn)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are taken
                     backoff_ms = self._settings.backoff_ms
                     followed.resume_ms = self._ports.clock.monotonic_ms() + backoff_ms
@@ -456,10 +456,10 @@ class PeerFetcher:
             if self._followed.get(tp) is followed:
                 self._followed[tp] = self._followed.pop(tp)
         if turn.leaving:
-            self._let_go(turn.leaving)
+            self._hand_over(turn.leaving)
         return is_over
 
-    def _take(self, followed: Followed, each: FetchPartitionResponse, turn: _Turn) -> None:
+    def _append(self, followed: Followed, each: FetchPartitionResponse, turn: _Turn) -> None:
         partition = followed.partition
         turn.room -= 1
         if partition.role is not Role.FOLLOWER:
@@ -477,7 +477,7 @@ class PeerFetcher:
         elif size:
             turn.brought.append(followed)
 
-    def _let_go(self, leaving: list[Followed]) -> None:
+    def _hand_over(self, leaving: list[Followed]) -> None:
         gone = [f for f in leaving if self._followed.get(f.topic_partition) is f]
         for followed in gone:
             self._drop(followed.topic_partition)

@@ -21,7 +21,7 @@ when the client's timeout is over.
 A topic's outcome is known when the controller is done with it and all live brokers have the new
 metadata. Kafka waits for the controller's own metadata alone, so that a client that asks another
 broker must ask again; and here the controller's broker gets metadata like the others. The wait is
-short. A broker that takes no orders fails nothing: it is waited for a few seconds (`when_told`), or
+short. A broker that takes no orders fails nothing: `when_brokers_updated` waits a few seconds, or
 until the client's timeout, and then the topic counts as created, grown or deleted, which it is.
 """
 
@@ -128,7 +128,7 @@ class TopicOutcomes:
             self.settle(name, failure)
         elif name in self._open:
             self._decided.add(name)
-            acting.when_told(lambda: self.settle(name, None))
+            acting.when_brokers_updated(lambda: self.settle(name, None))
 
     def _finish(self) -> None:
         if self._deadline.finish():

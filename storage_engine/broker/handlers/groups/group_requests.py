@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.coordinators.coordinators import GroupCoordinators
-from storage_engine.broker.coordinators.runner import moment
+from storage_engine.broker.coordinators.runner import now
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps
@@ -78,7 +78,7 @@ class GroupRequests:
     def ask(self, group_id: str, event_of: EventOf, on_answer: Callable[[Answer], None]) -> None:
         """Submit an event to the group's coordinator, if it is on this broker."""
         self.coordinators.request(
-            group_id, lambda number: event_of(number, moment(self.clock)), on_answer
+            group_id, lambda number: event_of(number, now(self.clock)), on_answer
         )
 
     def ask_in_time(
