@@ -384,7 +384,7 @@ def test_what_is_left_of_an_answer_that_can_not_be_taken_is_asked_for_again(tmp_
         raise RuntimeError("as nothing should")
 
     monkeypatch.setattr(unexpected, "is_fatal", False)
-    monkeypatch.setattr(PeerFetcher, "_let_go", fails)
+    monkeypatch.setattr(PeerFetcher, "_hand_over", fails)
     follower = Follower(tmp_path, 3)
     follower.answer(high_watermark=9, session_id=7)
     follower.loop.run_for(TURNS_MS)
