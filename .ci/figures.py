@@ -191,6 +191,26 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
             left += getattr(node, name, ())
 
 
+def documents(root: Path, files: Collection[Path]) -> dict[str, Mapping[str, int]]:
+    """The sizes that documents are held to."""
+    return {
+        "DESIGN.md bytes": {
+            str(path.relative_to(root)): path.stat().st_size
+            for path in files
+            if path.name == "DESIGN.md"
+        },
+        "lines of documents": {
+            name: (root / name).read_text(encoding="utf-8").count("\n")
+            for name in ("README.md", "CHANGELOG.md", "docs/measurements.md")
+        },
+        "wide cells of tables, by document": {
+            str(path.relative_to(root)): count
+            for path in files
+            if path.suffix == ".md" and (count := wide_cells(path))
+        },
+    }
+
+
 Figure = int | list[list[str]] | Mapping[str, int | list[str]]
 
 
@@ -249,20 +269,7 @@ def figures(root: Path) -> dict[str, Figure]:
         "class names twice": {k: v for k, v in sorted(classes.items()) if len(v) > 1},
         "Any in ports": any_in_ports,
         "citations that lead nowhere, by file": unresolved(root),
-        "DESIGN.md bytes": {
-            str(path.relative_to(root)): path.stat().st_size
-            for path in files
-            if path.name == "DESIGN.md"
-        },
-        "lines of documents": {
-            name: (root / name).read_text(encoding="utf-8").count("\n")
-            for name in ("README.md", "CHANGELOG.md", "docs/measurements.md")
-        },
-        "wide cells of tables, by document": {
-            str(path.relative_to(root)): count
-            for path in files
-            if path.suffix == ".md" and (count := wide_cells(path))
-        },
+        **documents(root, files),
         "docstrings that begin with a pronoun, by file": dict((+unnamed).most_common()),
     }
 
