@@ -118,7 +118,7 @@ def _as_json(frame: "DataFrame", columns: Sequence[str] | None) -> "Column":
     if columns is None:
         columns = [each for each in frame.columns if not each.startswith("_")]
     if not columns:
-        raise ConnectorError("BAD_COLUMN", "columns names no column for a letter")
+        raise ConnectorError("BAD_COLUMN", "the rows have no column for a letter")
     for name in columns:
         if name not in frame.columns or name in METADATA_COLUMNS:
             raise ConnectorError("BAD_COLUMN", f"the rows have no column '{name}' for a letter")

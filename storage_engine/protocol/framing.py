@@ -18,7 +18,14 @@ from typing import NamedTuple
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.protocol.apis.registry import API_VERSIONS_KEY, APIS
-from storage_engine.protocol.apis.spec import AnyApi, ApiSpec, Buffer, Req, Resp
+from storage_engine.protocol.apis.spec import (
+    AnyApi,
+    ApiSpec,
+    Buffer,
+    LongMessageError,
+    Req,
+    Resp,
+)
 from storage_engine.protocol.apis.wire import Reader, malformed, name_from
 
 SIZE_BYTES = 4
@@ -34,6 +41,8 @@ _FLEXIBLE_RESPONSE_HEAD = struct.Struct(">iib")
 
 _BYTES = (bytes, bytearray, memoryview)
 _NEVER_FLEXIBLE = 32_767
+_MOST_HEADER_TAGS = 100
+"""The most tagged fields of a header: Kafka's protocol has none so far."""
 
 # api key -> (oldest version, newest version, first version with a flexible header)
 _VERSIONS: dict[int, tuple[int, int, int]] = {
@@ -101,11 +110,13 @@ def _skip_tags(frame: memoryview, position: int) -> int:
     (KIP-482)."""
     if position < len(frame) and frame[position] == 0:
         return position + 1
-    reader = Reader(frame, flexible=True, position=position)
+    reader = Reader(frame, flexible=True, position=position, most_items=_MOST_HEADER_TAGS)
     try:
         reader.tags()
     except InvalidRequestError as error:
         malformed("header", error)
+    except LongMessageError:
+        malformed("header", f"it has more than {_MOST_HEADER_TAGS} tagged fields")
     except IndexError:
         malformed("header", "it ends too early")
     return reader.position

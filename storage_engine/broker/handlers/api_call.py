@@ -121,7 +121,10 @@ class ApiCall(Generic[Resp]):
         """Do work that may be long, of a handler or of a callback. `begun_ns` as in
         `LongWork.run`."""
         assert self.work is not None
-        self.work.run(self, steps, begun_ns)
+        if self.is_gone:
+            steps.close()
+        else:
+            self.work.run(self, steps, begun_ns)
 
     # Rights may be revoked while a request waits: what acts after a wait checks them again.
 

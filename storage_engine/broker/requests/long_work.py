@@ -139,8 +139,8 @@ class LongWork:
         self._is_scheduled = False
 
     def run(self, request: LongRequest, steps: Steps, begun_ns: int | None = None) -> None:
-        """Do the steps: now, and in later turns if they take too long. `begun_ns`: the time when
-        work for the request began in this turn; now, by default."""
+        """Do the steps of a request whose client is there: now, and in later turns if they take too
+        long. `begun_ns`: the time when work for the request began in this turn; now, by default."""
         job = _Job(request, steps)
         if self._advance(job, INLINE_NS, begun_ns):
             request.is_long = True
@@ -229,8 +229,9 @@ class LongWork:
         end_ns = started_ns + most_ns
         steps = job.steps
         try:
-            # The client of a request that has just arrived is there.
-            while not is_admitted or not job.request.is_gone:
+            # Whoever calls `run` has seen that the client is there.
+            is_gone = is_admitted and job.request.is_gone
+            while not is_gone:
                 error, job.error = job.error, None
                 value, job.value = job.value, None
                 wanted = steps.throw(error) if error is not None else steps.send(value)
@@ -242,6 +243,7 @@ class LongWork:
                     return False
                 if work_ns() >= end_ns:
                     return True
+                is_gone = job.request.is_gone
             steps.close()
         except StopIteration:
             pass

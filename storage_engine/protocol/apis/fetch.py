@@ -109,8 +109,9 @@ class FetchRequest(NamedTuple):
     A broker in controlled shutdown sends -2 less its number."""
 
     def of(self, partitions: Sequence[FetchPartition]) -> "FetchRequest":
-        """Return the request with other partitions, as `_replace` does, in half of the time."""
-        return FetchRequest._make((*self[:3], partitions, *self[4:]))
+        """Return the request with other partitions, and none forgotten, in half of the time that
+        `_replace` takes."""
+        return FetchRequest._make((*self[:3], partitions, *self[4:8], (), *self[9:]))
 
 
 class FetchPartitionResponse(NamedTuple):
@@ -189,7 +190,7 @@ def _read_request(reader: Reader, version: int) -> FetchRequest:
     replica_epoch = -1
     tags = reader.tags()
     if tags and (state := tags.get(REPLICA_STATE_TAG)) is not None:
-        state_id, replica_epoch = _replica_state(state)
+        state_id, replica_epoch = _replica_state(reader, state)
         if version >= FIRST_WITHOUT_REPLICA_ID:
             replica_id = state_id
     return FetchRequest(
@@ -258,12 +259,14 @@ def _read_topic(reader: Reader, version: int, partitions: list[FetchPartition]) 
         partitions.append(FetchPartition(topic, index, offset, size, epoch, -1, start))
 
 
-def _replica_state(state: memoryview) -> tuple[int, int]:
-    """Return a follower's id and its incarnation."""
-    reader = Reader(state, flexible=True, position=_REPLICA_STATE.size)
+def _replica_state(reader: Reader, state: memoryview) -> tuple[int, int]:
+    """Return a follower's id and its incarnation. `reader`: of the request, whose items these
+    are."""
     replica_id, replica_epoch = _REPLICA_STATE.unpack_from(state)
-    reader.tags()
-    reader.finish()
+    rest = reader.within(state, _REPLICA_STATE.size)
+    rest.tags()
+    rest.finish()
+    reader.items_left = rest.items_left
     return replica_id, replica_epoch
 
 

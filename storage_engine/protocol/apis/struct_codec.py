@@ -143,8 +143,7 @@ class _StructCodec(Generic[Record]):
         for tag, data in reader.tags().items():
             if tag in self._tagged:
                 name, _, kind = self._tagged[tag]
-                tagged = Reader(data, flexible=True, most_items=reader.most_items)
-                tagged.items_left = reader.items_left
+                tagged = reader.within(data)
                 values[name] = kind.read(tagged)
                 tagged.finish()
                 reader.items_left = tagged.items_left

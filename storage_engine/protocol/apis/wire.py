@@ -99,6 +99,12 @@ class Reader:
         self.end = len(data)
         self.items_left = self.most_items = most_items
 
+    def within(self, field: memoryview, position: int = 0) -> "Reader":
+        """Return a reader of a tagged field, which has what is left of the message's items."""
+        inner = Reader(field, flexible=True, position=position, most_items=self.most_items)
+        inner.items_left = self.items_left
+        return inner
+
     def int8(self) -> int:
         value = self.data[self.position]
         self.position += 1
@@ -199,7 +205,8 @@ class Reader:
             )
         if count > self.items_left:
             self._too_many_items()
-        self.items_left -= count
+        if count > 0:
+            self.items_left -= count
         return count
 
     def spend(self, items: int) -> None:

@@ -66,6 +66,13 @@ def test_request_frames_have_the_header_that_kio_writes(
     assert frame == struct.pack(">i", len(expected)) + expected
 
 
+def test_a_header_of_very_many_tagged_fields_is_refused() -> None:
+    tags = b"".join(bytes([tag, 0]) for tag in range(101))
+    frame = kio_header(KioHeaderV2, 3, 12, "c")[:-1] + bytes([101]) + tags + b"body"
+    with pytest.raises(InvalidRequestError, match="more than 100 tagged fields"):
+        parse_request_header(memoryview(frame))
+
+
 def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
     frame = kio_header(KioHeaderV2, 3, 12, "c")[:-1] + b"\x02\x00\x01x\x07\x00" + b"body"
     header, body = parse_request_header(memoryview(frame))

@@ -4,6 +4,8 @@ that once held up a broker: their cost is counted here in steps and reads, not i
 import itertools
 from collections import Counter
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import CLIENT, SimulatedConnection
 from simulation.world.requests import fetch_request, make_batch, produce_request
 from storage_engine.broker.handlers.administration.topics import duplicates
+from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.handlers.records import fetch as fetch_handler
 from storage_engine.broker.requests.delayed_fetch import FEW_PARTITIONS, WaitingPartitions
 from storage_engine.broker.requests.follower_sessions import FollowerSession
@@ -87,6 +90,17 @@ def test_short_work_is_done_within_the_call(worked):
     worked.work.run(client, worked.steps("short", 5))
     assert len(worked.turns) == 5
     assert (client.holds, client.is_long) == (0, False)
+
+
+def test_work_after_a_wait_is_not_begun_for_a_client_that_is_gone(worked):
+    connection: Any = None
+    exchange: Any = SimpleNamespace(closed=True)
+    call = ApiCall(metadata.API, 1, 0, connection, exchange, work=worked.work)
+    call.run(worked.steps("late", 3))
+    assert worked.turns == []
+    exchange.closed = False
+    call.run(worked.steps("late", 3))
+    assert len(worked.turns) == 3
 
 
 def test_no_turn_of_the_loop_does_more_than_its_share_of_long_work(worked):

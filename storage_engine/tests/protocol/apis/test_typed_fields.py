@@ -9,8 +9,12 @@ from storage_engine.core.ports import SlicedRecords
 from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.protocol.apis import fetch, produce
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
+from storage_engine.protocol.apis.registry import spec_for
 from storage_engine.protocol.apis.spec import LongMessageError
 from storage_engine.protocol.apis.wire import uvarint
+from storage_engine.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
 from storage_engine.protocol.typed.projection import (
     WANT_FRAMES,
     WANT_STORED,
@@ -80,6 +84,32 @@ def test_long_wishes_count_as_items_of_the_request():
     with pytest.raises(LongMessageError):
         fetch.API.decode_request(12, frame, 500)
     assert len(fetch.API.decode_request(12, frame, 5_000).partitions) == 5
+
+
+def test_tagged_fields_of_a_followers_state_count_as_items_of_the_request():
+    request = fetch.FetchRequest(500, 1, 1 << 20, [], 2, replica_epoch=7)
+    frame = b"".join(fetch.encode_request(12, request))
+    state = frame[-13:-1]
+    tags = b"".join(uvarint(tag) + b"\x00" for tag in range(600))
+    hostile = state + uvarint(600) + tags
+    field = uvarint(fetch.REPLICA_STATE_TAG) + uvarint(len(hostile)) + hostile
+    changed = memoryview(frame[:-15] + field)
+    with pytest.raises(LongMessageError):
+        fetch.API.decode_request(12, changed, 500)
+    assert fetch.API.decode_request(12, changed).replica_epoch == 7
+
+
+def test_null_arrays_give_no_item_back():
+    topic, api = AlterPartitionReassignmentsRequest.ReassignableTopic, spec_for(45)
+    partitions = [
+        topic.ReassignablePartition(partition_index=number, replicas=None) for number in range(300)
+    ]
+    topics = [topic(name=name, partitions=partitions) for name in ("t", "u")]
+    request = AlterPartitionReassignmentsRequest(topics=topics)
+    frame = memoryview(b"".join(api.encode_request(0, request)))
+    with pytest.raises(LongMessageError):
+        api.decode_request(0, frame, 500)
+    assert len(api.decode_request(0, frame, 700).topics) == 2
 
 
 def test_records_in_several_pieces_are_sent_as_one():
