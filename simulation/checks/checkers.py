@@ -178,24 +178,23 @@ class Checker:
             if copy is None or not (log is None or log is not before.get(tp, log)):
                 continue
             is_hidden = log is None and broker.logs.dirs.unusable_count > 0
-            if not (is_hidden or self._was_moved(copy, record, log)):
+            if not (is_hidden or self._is_same(log, record, copy)):
                 self._trace.note(f"broker {broker.id} has deleted {tp}")
                 del record.copies[broker.id]
                 if self._cluster.zookeeper.data(f"{DELETIONS_PATH}/{tp.topic}") is None:
                     record.check_in_sync()
 
     @staticmethod
-    def _was_moved(copy: NotedLog, record: PartitionRecord, log: PartitionLog | None) -> bool:
-        """Return True when another log, in another log dir, has taken the place of one, with
-        the same records."""
+    def _is_same(log: PartitionLog | None, record: PartitionRecord, copy: NotedLog) -> bool:
+        """Return True when a log that was opened, or that has taken the place of one in another log
+        dir, has the records of `copy`."""
         if log is None:
             return False
-        history = record.history()
-        found = noted(log, history, copy)
+        found = noted(log, record.history(), copy)
         if found.holds(copy) and copy.holds(found):
             return True
         # Of a compacted log that has parted from what is committed nobody can say what it lacks.
-        has_parted = history is not None and not history.holds(copy)
+        has_parted = record.is_compacted and (record.unclean or not record.committed.holds(copy))
         return has_parted and found.end_offset == copy.end_offset
 
     def _check_metadata(self, life: Life) -> None:
@@ -250,14 +249,13 @@ class Checker:
         broker, tp = life.broker, partition.topic_partition
         before = record.copies.pop(broker.id, None)
         if before is not None:
-            found = noted(partition.log, record.history(), before)
-            if found.holds(before) and before.holds(found):
+            if self._is_same(partition.log, record, before):
                 record.copies[broker.id] = before
             elif _is_known(record) and broker.id not in self._lost_power:
                 raise InvariantViolation(
                     "a killed process loses nothing of its log",
                     f"{tp} on broker {broker.id} ended at {before.end_offset}, and at"
-                    f" {found.end_offset} after the restart, or differs",
+                    f" {partition.log.log_end_offset} after the restart, or differs",
                 )
         # Once: a log that takes another's place later goes on with the high watermark in memory.
         saved = life.saved.pop(tp, {}).get(partition.log.directory.parent, 0)
