@@ -117,14 +117,14 @@ class ApiCall(Generic[Resp]):
         message = yield from amend(message)
         self.respond(message)
 
-    def run(self, steps: Steps, begun_ns: int | None = None) -> None:
-        """Do work that may be long, of a handler or of a callback. `begun_ns` as in
-        `LongWork.run`."""
+    def run(self, steps: Steps) -> None:
+        """Do work that may be long, of a handler or of a callback; nothing if the client is
+        gone."""
         assert self.work is not None
         if self.is_gone:
             steps.close()
         else:
-            self.work.run(self, steps, begun_ns)
+            self.work.run(self, steps)
 
     # Rights may be revoked while a request waits: what acts after a wait checks them again.
 
