@@ -12,17 +12,21 @@ from storage_engine.client.admin.topics import (
     ALL_BROKERS,
     alter_broker_configs,
     alter_topic_configs,
+    describe_broker_configs,
 )
 from storage_engine.client.asking import error_from
 from storage_engine.client.cluster import Cluster
-from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.client.retry import Retry
+from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition, by_topic, numbers_by_topic
+from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.settings import (
     FOLLOWER_THROTTLED_RATE,
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_RATE,
     LEADER_THROTTLED_REPLICAS,
 )
+from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.messages.alter_partition_reassignments import (
     API as ALTER_PARTITION_REASSIGNMENTS,
 )
@@ -131,7 +135,11 @@ def set_throttle(
     current: Mapping[TopicPartition, Sequence[int]],
     bytes_per_second: int,
 ) -> None:
-    """Throttle what the plan copies: any present replica may have to send, the new ones take."""
+    """Throttle what the plan copies: any present replica may have to send, the new ones take.
+
+    Returns when each live broker of the plan has the rate. Raises DeadlineExceededError where one
+    of them does not take it in time: a move that began then would be copied at full speed.
+    """
     for topic in sorted({tp.topic for tp in plan}):
         sending: list[str] = []
         taking: list[str] = []
@@ -146,6 +154,25 @@ def set_throttle(
             {name: ",".join(replicas) for name, replicas in values.items() if replicas},
         )
     alter_broker_configs(cluster, ALL_BROKERS, dict.fromkeys(_RATES, str(bytes_per_second)))
+    involved = {broker for tp in plan for broker in (*plan[tp], *current.get(tp, ()))}
+    for broker in sorted(involved & cluster.metadata([]).brokers.keys()):
+        _wait_for_rate(cluster, broker, str(bytes_per_second))
+
+
+def _wait_for_rate(cluster: Cluster, broker: int, wanted: str) -> None:
+    """Brokers learn of settings one after another. A rate that the broker has of its own stays."""
+    retry = Retry(f"throttle of broker {broker}", Deadline.after(cluster.deadline_ms))
+    while True:
+        error: HeadraceError = DeadlineExceededError("its rate is not in force yet")
+        try:
+            settings = describe_broker_configs(cluster, broker)
+        except (KafkaError, DeadlineExceededError) as failure:
+            error = failure
+        else:
+            entries = [settings[name] for name in _RATES]
+            if all(e.value == wanted or e.source is ConfigSource.BROKER for e in entries):
+                return
+        retry.pause(error)
 
 
 def take_throttle_away(cluster: Cluster, topics: Iterable[str], *, of_brokers: bool) -> None:

@@ -4,11 +4,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from storage_engine.client.admin.reassignment import set_throttle, take_throttle_away
 from storage_engine.client.admin.topics import (
     NewTopic,
     alter_topic_configs,
@@ -26,6 +29,7 @@ from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import PartitionQueue, PendingBatch
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.settings.settings import LEADER_THROTTLED_RATE
 from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.client.fetching.ranges import read_range, read_ranges
@@ -238,6 +242,25 @@ def test_brokers_tell_their_settings(cluster):
     cluster.metadata([])
     settings = describe_broker_configs(cluster, 2)
     assert settings["broker.id"].value == "2"
+
+
+def test_a_throttle_is_in_force_at_every_broker_when_it_is_set(brokers, cluster):
+    tp = TopicPartition("slow", 0)
+    create_topic(cluster, tp.topic, 1, 1)
+    pid = brokers.state.broker(3).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        setting = pool.submit(set_throttle, cluster, {tp: (3, 1)}, {tp: (2,)}, 1000)
+        try:
+            with pytest.raises(FutureTimeoutError):
+                setting.result(1)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        setting.result(60)
+    for broker in (1, 2, 3):
+        assert describe_broker_configs(cluster, broker)[LEADER_THROTTLED_RATE].value == "1000"
+    take_throttle_away(cluster, [tp.topic], of_brokers=True)
 
 
 @pytest.mark.parametrize(
