@@ -49,7 +49,7 @@ class BrokerParts:
         registration, controller = self.cluster.registration, self.cluster.controller
 
         def on_registered(epoch: BrokerEpoch) -> None:
-            self.ports.logs.dirs.keep_tail_lost_epoch(epoch)
+            self.ports.logs.dirs.keep_registration(epoch)
             controller.start()
 
         def register() -> None:

@@ -5,8 +5,8 @@ a release that supports its format.
     meta.properties     version=1, broker.id, cluster.id
     .boot-id            the kernel's boot id when the broker last started on this log dir
     .clean-shutdown     present only after a stop in order; holds the boot id too
-    .tail-lost          once the machine went down under a running broker: the first incarnation
-                        with which the broker registered afterwards, -1 before it did
+    .tail-lost          once the machine went down under a running broker: see `tail_lost`
+    .boot-epoch         the same
     <topic>-<partition>/
 
 The boot id distinguishes a killed process (the page cache lives on, nothing is lost) from a machine
@@ -18,18 +18,13 @@ import uuid
 from pathlib import Path
 
 from storage_engine.core.errors import StorageError
-from storage_engine.core.ids import (
-    NO_TAIL_LOST,
-    TAIL_LOST_NOW,
-    BrokerEpoch,
-    TopicPartition,
-)
+from storage_engine.core.ids import TAIL_LOST_NOW, BrokerEpoch, TopicPartition
 from storage_engine.core.system_errors import Reach, reach_of_file_error
+from storage_engine.log.dirs.tail_lost import BootEpoch, TailLost
 from storage_engine.log.files.disk import Disk, FreeSpace, replace_file, sync_names
 from storage_engine.log.state.checkpoints import (
     CLEANER_OFFSETS_FILE,
     HIGH_WATERMARKS_FILE,
-    INT64_MAX,
     LOG_STARTS_FILE,
     MOST_DIGITS,
     RECOVERY_POINTS_FILE,
@@ -45,6 +40,7 @@ META_FILE = "meta.properties"
 BOOT_ID_FILE = ".boot-id"
 CLEAN_SHUTDOWN_FILE = ".clean-shutdown"
 TAIL_LOST_FILE = ".tail-lost"
+BOOT_EPOCH_FILE = ".boot-epoch"
 DELETED_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
 """The suffix for the folder of a partition whose topic was deleted and created again; it is kept
@@ -145,10 +141,9 @@ class BrokerLogDir:
         self.is_cached = known in (boot_id, "")
         """See `LogStart.is_cached`."""
         self.was_clean_shutdown = self._disk.exists(self.path / CLEAN_SHUTDOWN_FILE)
-        self.tail_lost_epoch = self._read_tail_lost()
-        """The broker's first incarnation since the logs here may have lost unflushed records;
-        TAIL_LOST_NOW when that is the next one. A new log dir may be a disk that was replaced,
-        whose logs have lost everything."""
+        self._tail_lost = self._read_tail_lost(known)
+        self._has_new_tail_lost = self._tail_lost.epoch == TAIL_LOST_NOW
+        self._boot_epoch = BootEpoch.parse(self._read(BOOT_EPOCH_FILE))
         saved_points = self._saved(RECOVERY_POINTS_FILE)
         self.recovery_points = saved_points.offsets
         """The recovery points on the medium."""
@@ -172,7 +167,7 @@ class BrokerLogDir:
         """
         if self.is_new or self._meta != self._read_meta():
             self._write_meta()
-        if self.tail_lost_epoch == TAIL_LOST_NOW:
+        if self._has_new_tail_lost:
             # This comes before the boot id: once that is written, only this file shows the loss.
             self._write_tail_lost()
             self._lower_high_watermarks()
@@ -186,10 +181,38 @@ class BrokerLogDir:
         content = f"version={FORMAT_VERSION}\nboot.id={self._disk.boot_id()}\n"
         replace_file(self._disk, self.path / CLEAN_SHUTDOWN_FILE, content.encode(), sync=True)
 
+    @property
+    def tail_lost_epoch(self) -> BrokerEpoch:
+        """The broker's first incarnation since the logs here may have lost unflushed records;
+        TAIL_LOST_NOW when that is the next one."""
+        return self._tail_lost.epoch
+
+    @property
+    def has_missed_registrations(self) -> bool:
+        """True when the tails were lost before this boot, and an earlier start of the same boot has
+        noted that: the broker may have registered since, without this log dir."""
+        return self._tail_lost.boot_id == self._disk.boot_id() and self.same_boot
+
+    def take_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
+        """As `keep_tail_lost_epoch`, but `begin` writes it."""
+        self._tail_lost = TailLost(epoch)
+
     def keep_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
         """Keeps the epoch of the first registration since the logs may have been cut."""
-        self.tail_lost_epoch = epoch
+        self._tail_lost = TailLost(epoch)
         self._write_tail_lost()
+
+    def boot_epoch(self, log_dirs: tuple[Path, ...]) -> BrokerEpoch | None:
+        """Return the first incarnation of this boot with these log dirs, as far as known here."""
+        known = self._boot_epoch
+        if known is None or (known.boot_id, known.log_dirs) != (self._disk.boot_id(), log_dirs):
+            return None
+        return known.epoch
+
+    def keep_boot_epoch(self, epoch: BrokerEpoch, log_dirs: tuple[Path, ...]) -> None:
+        self._boot_epoch = BootEpoch(epoch, self._disk.boot_id(), log_dirs)
+        content = bytes(self._boot_epoch)
+        replace_file(self._disk, self.path / BOOT_EPOCH_FILE, content, sync=True)
 
     def set_cluster_id(self, cluster_id: str) -> None:
         """Keeps the cluster's id, or checks it against the recorded one."""
@@ -285,25 +308,20 @@ class BrokerLogDir:
         text = "".join(f"{key}={value}\n" for key, value in self._meta.items())
         replace_file(self._disk, self.path / META_FILE, text.encode(), sync=True)
 
-    def _read_tail_lost(self) -> BrokerEpoch:
+    def _read_tail_lost(self, known_boot_id: str) -> TailLost:
         if not self.was_clean_shutdown and not self.same_boot:
-            return TAIL_LOST_NOW
-        text = self._read_text(TAIL_LOST_FILE)
-        if not text:
-            return NO_TAIL_LOST
-        # A file that can't be read counts as the worst case.
-        is_number = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
-        if is_number and int(text) <= INT64_MAX:
-            return BrokerEpoch(int(text))
-        if text != str(TAIL_LOST_NOW):
+            # A new log dir may be a disk that was replaced, whose logs have lost everything.
+            return TailLost(TAIL_LOST_NOW, self._disk.boot_id() if known_boot_id else "")
+        found = TailLost.parse(self._read_text(TAIL_LOST_FILE))
+        if found is None:
             logger.warning(
                 "file damaged, assuming that the end of every log was lost file=%s",
                 self.path / TAIL_LOST_FILE,
             )
-        return TAIL_LOST_NOW
+        return found or TailLost(TAIL_LOST_NOW)
 
     def _write_tail_lost(self) -> None:
-        content = f"{self.tail_lost_epoch}\n".encode()
+        content = f"{self._tail_lost}\n".encode()
         replace_file(self._disk, self.path / TAIL_LOST_FILE, content, sync=True)
 
     def _saved(self, name: str) -> SavedOffsets:
@@ -320,7 +338,8 @@ class BrokerLogDir:
             write_offsets(self._disk, self.path / HIGH_WATERMARKS_FILE, flushed)
 
     def _read_text(self, name: str) -> str:
+        return self._read(name).decode("utf-8", "replace").strip()
+
+    def _read(self, name: str) -> bytes:
         path = self.path / name
-        if not self._disk.exists(path):
-            return ""
-        return self._disk.read_file(path).decode("utf-8", "replace").strip()
+        return self._disk.read_file(path) if self._disk.exists(path) else b""

@@ -5,7 +5,7 @@ others are served. Source: KIP-112, KIP-113, R-CTL4, R-CTL6.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from storage_engine.core.errors import ErrorCode, KafkaError, LogDirError, StorageError
@@ -43,9 +43,11 @@ class LogDirs:
         self._lost: list[Path] = []
         """Log dirs that could not be used at the start: any unknown partition may be in them."""
         self._all: list[BrokerLogDir] = []
+        absolute = list(dict.fromkeys(path.absolute() for path in paths))
+        self._configured = tuple(sorted(absolute))
         failure: UnusableLogDirError | None = None
         try:
-            for path in dict.fromkeys(path.absolute() for path in paths):
+            for path in absolute:
                 try:
                     self._all.append(
                         BrokerLogDir(disk, path, broker_id=broker_id, reserve_bytes=reserve_bytes)
@@ -55,6 +57,7 @@ class LogDirs:
                     self._note_lost(path, error)
             if not self._all and failure is not None:
                 raise failure
+            self._make_up_for_missed_registrations()
         except StorageError:
             self.unlock()
             raise
@@ -173,14 +176,32 @@ class LogDirs:
         epochs = [log_dir.tail_lost_epoch for log_dir in self._all]
         return TAIL_LOST_NOW if TAIL_LOST_NOW in epochs else max(epochs)
 
-    def keep_tail_lost_epoch(self, epoch: BrokerEpoch) -> None:
-        """Replaces TAIL_LOST_NOW by the epoch with which the broker has registered."""
+    def keep_registration(self, epoch: BrokerEpoch) -> None:
+        """Replaces TAIL_LOST_NOW by the epoch with which the broker has registered, and keeps the
+        first epoch of this boot."""
+        first = min(self._boot_epochs(), default=epoch)
 
         def keep(log_dir: BrokerLogDir) -> None:
             if log_dir.tail_lost_epoch == TAIL_LOST_NOW:
                 log_dir.keep_tail_lost_epoch(epoch)
+            if log_dir.boot_epoch(self._configured) is None:
+                log_dir.keep_boot_epoch(first, self._configured)
 
         self.write_in_each(keep)
+
+    def _make_up_for_missed_registrations(self) -> None:
+        """Log dirs that failed before the first registration of this boot take its epoch."""
+        late = [log_dir for log_dir in self._all if log_dir.has_missed_registrations]
+        first = min(self._boot_epochs(), default=None) if late else None
+        if first is not None:
+            for log_dir in late:
+                log_dir.take_tail_lost_epoch(first)
+
+    def _boot_epochs(self) -> Iterator[BrokerEpoch]:
+        for log_dir in self.working:
+            epoch = log_dir.boot_epoch(self._configured)
+            if epoch is not None:
+                yield epoch
 
 
 def cannot_start(error: Exception) -> StorageError:

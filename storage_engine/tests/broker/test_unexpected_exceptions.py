@@ -291,7 +291,7 @@ def test_a_look_at_one_partition_that_fails_keeps_no_other_from_being_looked_at(
 
 
 def test_a_registration_whose_consequences_fail_has_them_later(cluster, raised, break_it):
-    break_it(LogDirs, "keep_tail_lost_epoch", most=2)
+    break_it(LogDirs, "keep_registration", most=2)
     for broker in cluster.brokers:
         broker.kill(session_ends_at_once=True)
     for broker in cluster.brokers:
