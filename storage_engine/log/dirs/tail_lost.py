@@ -1,4 +1,4 @@
-"""What a log dir keeps about tails that went with the power of its machine: two small files.
+"""Two small files of a log dir tell which tails went with the power of its machine.
 
     .tail-lost    the first incarnation with which the broker registered afterwards. Before that
                   `-1 <boot id>`, the boot after the loss; `-1` where the log dir was new, and may
