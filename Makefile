@@ -1,4 +1,5 @@
 # make demo      the main job on real input: three brokers, a Spark stream, a broker and the driver killed, the result proved
+# make check     the checks, the tests without processes, one cluster and one Spark: what a change needs while it is made
 # make test      every check and a test of every promise; CONTRIBUTING.md says what only test-all runs
 # make test-all  the same with all of their seeds, and the tests of Spark on each version that is served
 
@@ -13,7 +14,7 @@ LATER_PYTHONS := 3.12 3.13
 # What Python has compiled is kept, whatever the environment says: hundreds of processes start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all checks tests compiled
+.PHONY: demo check test test-all checks tests quick-tests compiled
 
 demo: .venv/.set-up
 	$(BIN)/python -m examples.flights.demo
@@ -21,6 +22,9 @@ demo: .venv/.set-up
 # The checks run beside the tests, which wait for timeouts at times. Either fails the whole.
 test: .venv/.set-up
 	$(MAKE) --jobs=3 checks tests
+
+check: .venv/.set-up
+	$(MAKE) --jobs=3 checks quick-tests
 
 checks: .venv/.set-up
 	$(BIN)/ruff check .
@@ -34,6 +38,9 @@ checks: .venv/.set-up
 # Which of them runs what, and when: conftest.py.
 tests: .venv/spark/classes.jsa compiled
 	$(BIN)/python -m pytest -n 4 --dist loadfile
+
+quick-tests: .venv/spark/classes.jsa compiled
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m check
 
 # Each of the four collects all tests: in seven seconds where the tests are compiled, else in eighteen. What is wrong
 # with one is told by the run.

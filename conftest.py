@@ -221,7 +221,16 @@ def pytest_collection() -> Iterator[Any]:
         gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Divides the tests into tiers, before `-m` chooses one, and puts them in order."""
+    for item in items:
+        if not item.nodeid.startswith(WITH_PROCESSES) and not item.get_closest_marker("slow"):
+            item.add_marker("check")
+    if not ALL_FAULTS:
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     elsewhere = {
         file
         for item in items

@@ -8,13 +8,14 @@ twice in the product, `Any` in ports, citations that lead nowhere, sizes of the 
 
 import argparse
 import ast
+import graphlib
 import io
 import json
 import re
 import subprocess
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
 PRODUCT = ("storage_engine", "connector", "pyspark_headrace", "headrace_console", "simulation")
@@ -110,11 +111,11 @@ def budgeted(name: Path) -> str | None:
     return name.parts[0] if name.parts[0] in (*PRODUCT, *BESIDE) else None
 
 
-def unchecked(tree: ast.Module, text: str) -> int:
+def unchecked(nodes: Collection[ast.AST], text: str) -> int:
     """Return how often a module gives up its types: `Any`, `cast`, `object` in an annotation, and
     `type: ignore`."""
     count = len(re.findall(r"#\s*type:\s*ignore", text))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and node.id == "Any":
             count += 1
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -131,11 +132,11 @@ def _objects(annotation: ast.expr) -> int:
     return sum(name.id == "object" for name in names)
 
 
-def pronouns(tree: ast.Module) -> int:
+def pronouns(nodes: Collection[ast.AST]) -> int:
     """How many docstrings begin with a pronoun instead of naming their subject."""
     texts = (
         node.value.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     )
     return sum(isinstance(text, str) and PRONOUN.match(text) is not None for text in texts)
@@ -148,36 +149,44 @@ def wide_cells(path: Path) -> int:
     return sum(len(cell) > WIDEST_CELL for cell in cells)
 
 
-def imported(tree: ast.Module, modules: Mapping[str, ast.Module]) -> set[str]:
+def imported(nodes: Iterable[ast.AST], modules: Set[str]) -> set[str]:
     """Return the modules of the product that a module imports, wherever in its text."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             parts = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= parts if parts <= modules.keys() else {*parts, node.module}
-    return found & modules.keys()
+            found |= parts if parts <= modules else {*parts, node.module}
+    return found & modules
 
 
 def circles(imports: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """Return the groups of modules that import one another, directly or not."""
-    reached: dict[str, set[str]] = {}
-    for start in imports:
-        seen: set[str] = set()
-        left = [*imports[start]]
-        while left:
-            name = left.pop()
-            if name not in seen:
-                seen.add(name)
-                left += imports.get(name, ())
-        reached[start] = seen
-    groups = {
-        tuple(sorted(other for other in reached[name] if name in reached.get(other, ())))
-        for name in imports
-        if name in reached[name]
-    }
-    return [list(group) for group in sorted(groups)]
+    """Return a group of modules that import one another in a circle, where there is one."""
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as error:
+        return [error.args[1]]
+    return []
+
+
+def tested(root: Path, files: Collection[Path]) -> tuple[int, int]:
+    """Count the modules that have a test of their name, `test_<module>.py` or
+    `test_<module>_<aspect>.py`, and all modules. Generated ones don't count."""
+    names = [path.relative_to(root) for path in files if path.suffix == ".py"]
+    tests: defaultdict[str, set[str]] = defaultdict(set)
+    modules: list[Path] = []
+    for name in names:
+        if name.name.startswith("test_"):
+            tests[name.parts[0]].add(name.stem.removeprefix("test_") + "_")
+        elif budgeted(name) is not None and name.name != "__init__.py" and name.parts[0] != ".ci":
+            modules.append(name)
+    found = 0
+    for name in modules:
+        near = tests[name.parts[0]] | tests["integration_tests"]
+        near |= tests["storage_engine"] if name.parts[0] == "benchmarks" else set()
+        found += any(each.startswith(f"{name.stem}_") for each in near)
+    return found, len(modules)
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -211,7 +220,7 @@ def documents(root: Path, files: Collection[Path]) -> dict[str, Mapping[str, int
     }
 
 
-Figure = int | list[list[str]] | Mapping[str, int | list[str]]
+Figure = int | list[int] | list[list[str]] | Mapping[str, int | list[str]]
 
 
 def figures(root: Path) -> dict[str, Figure]:
@@ -227,7 +236,7 @@ def figures(root: Path) -> dict[str, Figure]:
     packages: Counter[str] = Counter()
     untyped: Counter[str] = Counter()
     unnamed: Counter[str] = Counter()
-    trees: dict[str, ast.Module] = {}
+    imports: dict[str, list[ast.AST]] = {}
     for path in sources:
         name = path.relative_to(root)
         text = path.read_text(encoding="utf-8")
@@ -240,12 +249,14 @@ def figures(root: Path) -> dict[str, Figure]:
         if count > LONG_FILE:
             long_files[str(name)] = count
         tree = ast.parse(text)
+        nodes = list(ast.walk(tree))
         package = budgeted(name)
         packages[package or "generated"] += count
         if package is not None:
-            untyped[package] += unchecked(tree, text)
-            unnamed[str(name)] = pronouns(tree)
-        trees[".".join(name.with_suffix("").parts).removesuffix(".__init__")] = tree
+            untyped[package] += unchecked(nodes, text)
+            unnamed[str(name)] = pronouns(nodes)
+        module = ".".join(name.with_suffix("").parts).removesuffix(".__init__")
+        imports[module] = [n for n in nodes if isinstance(n, ast.Import | ast.ImportFrom)]
         for function, length in functions(tree):
             if length > LONG_FUNCTION:
                 long_functions[f"{name}:{function}"] = length
@@ -261,7 +272,7 @@ def figures(root: Path) -> dict[str, Figure]:
         "product lines by package": dict(packages.most_common()),
         "Any, cast, object and type: ignore by package": dict(untyped.most_common()),
         "circles of imports": circles(
-            {name: imported(tree, trees) for name, tree in trees.items()}
+            {name: imported(nodes, imports.keys()) for name, nodes in imports.items()}
         ),
         "folders above 22 entries": _above(entries, MOST_ENTRIES),
         "files above 500 lines": _sorted(long_files),
@@ -270,6 +281,7 @@ def figures(root: Path) -> dict[str, Figure]:
         "Any in ports": any_in_ports,
         "citations that lead nowhere, by file": unresolved(root),
         **documents(root, files),
+        "modules with a test of their name, and all": list(tested(root, files)),
         "docstrings that begin with a pronoun, by file": dict((+unnamed).most_common()),
     }
 

@@ -11,7 +11,7 @@ import pytest
 from integration_tests.alone.environments import Environment, build_wheel, interpreter
 from storage_engine.tests.sampling import in_full
 
-pytestmark = [pytest.mark.slow, in_full]
+pytestmark = [in_full]
 
 JOBS = Path(__file__).with_name("jobs.py")
 

@@ -15,8 +15,6 @@ from storage_engine.client import AsyncConsumer, BulkReader, Consumer, TopicPart
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.sampling import ALL_FAULTS
 
-pytestmark = pytest.mark.slow
-
 RECORDS = 140
 ZEROS = bytes(1 << 20)
 CODECS = ["gzip", "snappy", "lz4", "zstd"] if ALL_FAULTS else ["zstd"]

@@ -6,11 +6,10 @@ import sys
 
 import pytest
 
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not ALL_FAULTS, reason="half a minute: in the full run"),
+    in_full,
 ]
 
 TIMEOUT_S = 300

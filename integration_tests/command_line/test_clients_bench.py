@@ -15,7 +15,7 @@ from benchmarks.clients import librdkafka
 from benchmarks.clients.loads import JAVA, PARTITIONS, REQUESTS, ROWS, loads_of
 from benchmarks.support.brokers import Brokers
 from integration_tests.support.cluster_support import running_cluster
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
 
 pytest.importorskip("confluent_kafka")
@@ -41,8 +41,7 @@ def test_latencies_are_of_every_record_and_what_was_produced_is_consumed(tmp_pat
             assert librdkafka.consume(brokers.bootstrap_servers, "fast", RECORDS) > 0
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 @pytest.mark.skipif(not HAS_KAFKA, reason="`headrace bench clients` has not fetched Kafka")
 def test_every_row_of_the_groups_asked_for_has_the_figures_of_both_sides(tmp_path, capsys):
     groups = (REQUESTS, JAVA)

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_every_figure_of_a_failover_is_told(tmp_path, capsys):
     options = ["--partitions", "6", "--rounds", "1", "--session-timeout-ms", "2000"]
     assert main(["bench", "failover", *options, "--dir", str(tmp_path), "--json"]) == 0
@@ -32,7 +32,7 @@ def test_every_figure_of_a_failover_is_told(tmp_path, capsys):
     assert not list(tmp_path.iterdir()), "it cleans up after itself"
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_every_figure_of_replication_stands_beside_its_limit(tmp_path, capsys):
     options = ["--bytes", "8388608", "--cold-bytes", "33554432", "--rounds", "1"]
     assert main(["bench", "replication", *options, "--dir", str(tmp_path), "--json"]) == 0
@@ -46,7 +46,7 @@ def test_every_figure_of_replication_stands_beside_its_limit(tmp_path, capsys):
     assert not list(tmp_path.iterdir()), "it cleans up after itself"
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_kills_lose_nothing_and_every_gap_is_told(tmp_path, capsys):
     options = ["--rounds", "1", "--partitions", "6", "--rows", "leader,controller,partitions"]
     assert main(["bench", "kills", *options, "--dir", str(tmp_path), "--json"]) == 0
@@ -58,7 +58,7 @@ def test_kills_lose_nothing_and_every_gap_is_told(tmp_path, capsys):
     assert not list(tmp_path.iterdir()), "it cleans up after itself"
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_every_step_of_scale_is_told(tmp_path, capsys):
     options = ["--partitions", "12", "--dir", str(tmp_path), "--json"]
     assert main(["bench", "scale", *options]) == 0

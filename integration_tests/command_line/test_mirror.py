@@ -38,7 +38,7 @@ from storage_engine.client.admin.topics import (
 )
 from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.sampling import ALL_FAULTS, SEED
+from storage_engine.tests.sampling import ALL_FAULTS, SEED, in_full
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -153,7 +153,7 @@ def kill_a_mirror(pair: Pair, topic: str, moment: str, pick: random.Random) -> N
     run_and_kill(moment, turn, FETCH_BYTES, TRANSACTION_BYTES, command)
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="with HEADRACE_FAULTS=full")
+@in_full
 def test_a_mirror_goes_on_while_brokers_of_its_target_are_killed(pair, tmp_path):
     topic = "carried-on"
     make_topic(pair.source, topic, **{"retention.ms": "-1"})

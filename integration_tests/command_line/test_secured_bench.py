@@ -5,15 +5,13 @@ It leaves nothing behind.
 
 import json
 
-import pytest
-
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
 
 SMALL = ["--rounds", "1", "--bytes", str(16 << 20), "--requests", "2000", "--seconds", "3"]
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_every_figure_of_security_stands_beside_that_without_it(tmp_path, capsys):
     command = ["bench", "secured", *SMALL, "--without-kafka", "--dir", str(tmp_path), "--json"]
     assert main(command) == 0

@@ -4,11 +4,7 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from storage_engine.tests.sampling import in_full
-
-pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 300
 SMALL = ["--rounds", "1", "--bytes", str(16 << 20), "--requests", "2000", "--json"]

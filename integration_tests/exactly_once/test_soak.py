@@ -4,16 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from storage_engine.tests.sampling import ALL_FAULTS, SEED
-
-pytestmark = pytest.mark.slow
+from storage_engine.tests.sampling import SEED, in_full
 
 TIMEOUT_S = 1200
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="takes minutes; HEADRACE_FAULTS=full runs it")
+@in_full
 def test_half_a_minute_of_faults_is_exactly_once():
     command = [sys.executable, "-m", "integration_tests.soak", "--minutes=0.5", f"--seed={SEED}"]
     done = subprocess.run(

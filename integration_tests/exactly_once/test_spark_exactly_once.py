@@ -20,7 +20,7 @@ from integration_tests.exactly_once.sink_faults import (
 from integration_tests.support.spark_support import needs_limits
 from storage_engine.tests.sampling import ALL_FAULTS
 
-pytestmark = [pytest.mark.slow, needs_limits]
+pytestmark = [needs_limits]
 
 
 HARDEST = Case(Fault.PARALLELISM, Stage.BEFORE_COMMIT, "random")

@@ -12,7 +12,7 @@ from integration_tests.exactly_once.sink_faults import Case, Fault, Stage
 from integration_tests.support.spark_support import needs_limits
 from storage_engine.tests.sampling import in_full
 
-pytestmark = [pytest.mark.slow, needs_limits]
+pytestmark = [needs_limits]
 
 SAMPLE = (
     Case(Fault.OUTPUT_LEADER, Stage.ALL_ROWS, "copies"),

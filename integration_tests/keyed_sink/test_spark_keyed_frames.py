@@ -10,9 +10,6 @@ import pytest
 from connector import KeyedSink
 from integration_tests.support.spark_support import QUERY_TIMEOUT_S
 
-pytestmark = pytest.mark.slow
-
-
 ROWS = 6
 
 

@@ -47,8 +47,6 @@ from integration_tests.support.proxied_cluster import ProxiedCluster, running_pr
 from integration_tests.support.spark_support import produce
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
-pytestmark = pytest.mark.slow
-
 __all__ = ["database_url", "mariadb_server", "postgres_server"]
 
 CASES = all_cases() if ALL_FAULTS else sample(SEED)

@@ -10,9 +10,6 @@ import pytest
 
 from connector import ConnectorError, KeyedSink
 
-pytestmark = pytest.mark.slow
-
-
 ROWS = """
 SELECT timestamp'2026-11-01 04:30:00Z' + make_dt_interval(0, n) AS at,
        cast(12345678901234567890 + n AS decimal(20,0)) AS id, n

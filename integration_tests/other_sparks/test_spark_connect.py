@@ -18,7 +18,6 @@ from storage_engine.client import Admin, NewTopic
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(
         not ALL_FAULTS and spark_versions.CHOSEN is None,
         reason="a Spark of its own: with HEADRACE_FAULTS=full",

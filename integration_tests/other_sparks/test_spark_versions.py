@@ -22,9 +22,6 @@ from integration_tests.support.cluster_support import create_topic, running_clus
 from integration_tests.support.spark_support import consume, last_line, produce
 from storage_engine.tests.sampling import in_full
 
-pytestmark = pytest.mark.slow
-
-
 RUN_TIMEOUT_S = 300
 BEFORE, MEANWHILE, MORE = range(0, 100), range(100, 2100), range(2100, 3000)
 

@@ -10,11 +10,12 @@ from integration_tests.support.cluster_support import (
     wait_until,
 )
 from integration_tests.support.steady_producer import SteadyProducer, check_kept
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import ALL_FAULTS, in_check
 
 KILLS = 5 if ALL_FAULTS else 2
 
 
+@in_check
 def test_every_acknowledged_record_survives_kills_of_the_leader(cluster):
     topic = "led-by-others"
     create_topic(cluster, topic, config={"min.insync.replicas": "2"})

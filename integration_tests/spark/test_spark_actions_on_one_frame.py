@@ -18,9 +18,6 @@ from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import produce
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
-pytestmark = pytest.mark.slow
-
-
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 FRAMES = 100 if ALL_FAULTS else 8
 ACTIONS = 5

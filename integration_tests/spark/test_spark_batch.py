@@ -22,8 +22,6 @@ from storage_engine.tests.sampling import ALL_FAULTS
 
 SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 
-pytestmark = pytest.mark.slow
-
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
-
-pytestmark = pytest.mark.slow
-
 
 Bench = Callable[..., list[dict[str, Any]]]
 SMALL = ["--rounds=1", "--warm-up-rounds=0", "--warm-up-triggers=1", "--json"]
@@ -31,7 +28,7 @@ def bench(spark, capsys) -> Bench:
     return run
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio(bench):
     results = bench("spark-read", "--records", "20000", "--large-trigger-rows", "10000")
     assert [(each["measure"], each["target"]) for each in results] == [
@@ -46,7 +43,7 @@ def test_the_benchmark_of_reads_prints_both_rates_and_their_ratio(bench):
         assert each["ratio"] == pytest.approx(each["headrace"] / each["in_memory"], abs=0.02)
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_the_benchmark_of_writes_compares_exactly_once_with_both_others(bench):
     large = ("--large-triggers", "1", "--large-trigger-rows", "500")
     results = bench("spark-write", "--records", "20000", *large)
@@ -65,7 +62,7 @@ def test_the_benchmark_of_writes_compares_exactly_once_with_both_others(bench):
     assert overhead["compared"] == pytest.approx(more_ms, abs=1.5)
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_the_benchmark_of_phases_prints_those_of_each_query(bench):
     results = bench("spark-phases")
     assert [each["query"] for each in results] == [

@@ -12,11 +12,9 @@ import pyspark
 import pytest
 
 from integration_tests.support.spark_versions import python_path
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.cli import main
 from storage_engine.tools.spark_check import session
-
-pytestmark = pytest.mark.slow
 
 GOOD = {
     "spark.python.unix.domain.socket.enabled": "true",
@@ -83,7 +81,7 @@ def test_an_environment_that_is_in_order_is_ready(capsys, monkeypatch):
     assert found["spark.sql.shuffle.partitions"]["found"] == "1"
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="beside the good one: with HEADRACE_FAULTS=full")
+@in_full
 def test_an_environment_that_is_not_activated_is_told_what_to_do(capsys, monkeypatch, tmp_path):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.setenv("PYTHONPATH", python_path())

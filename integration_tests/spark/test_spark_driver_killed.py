@@ -25,9 +25,6 @@ from integration_tests.support.spark_support import produce
 from storage_engine.client import Admin
 from storage_engine.tests.sampling import ALL_FAULTS
 
-pytestmark = pytest.mark.slow
-
-
 ROOT = Path(__file__).parents[2]
 RUN_TIMEOUT_S = 300
 

@@ -16,9 +16,6 @@ from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.spark_support import QUERY_TIMEOUT_S, consume, produce
 from storage_engine.tests.sampling import ALL_FAULTS
 
-pytestmark = pytest.mark.slow
-
-
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "spark.md"
 RUN_TIMEOUT_S = 300

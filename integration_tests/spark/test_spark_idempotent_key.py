@@ -31,9 +31,7 @@ from integration_tests.support.spark_support import (
     produce,
 )
 from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.tests.sampling import ALL_FAULTS
-
-pytestmark = pytest.mark.slow
+from storage_engine.tests.sampling import in_full
 
 
 def copy(spark, servers, topic, checkpoint, **options):
@@ -71,7 +69,7 @@ def read(servers, topic):
     return sorted(int(each.value()) for each in consume(servers, f"{topic}-target"))
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a minute: with HEADRACE_FAULTS=full")
+@in_full
 @needs_limits
 def test_a_driver_that_is_killed_after_a_commit_and_loses_its_checkpoint_doubles_nothing(
     spark, spark_cluster, servers, topic, tmp_path

@@ -15,10 +15,7 @@ from connector import in_session
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import QUERY_TIMEOUT_S, consume, produce
 from integration_tests.support.spark_versions import python_path
-from storage_engine.tests.sampling import ALL_FAULTS
-
-pytestmark = pytest.mark.slow
-
+from storage_engine.tests.sampling import in_full
 
 ROOT = Path(__file__).parents[2]
 PROPERTY = "headrace.test"
@@ -164,7 +161,7 @@ def one_record(spark_cluster, servers, topic):
     return topic
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a Spark of its own: with HEADRACE_FAULTS=full")
+@in_full
 def test_an_import_before_the_session_is_enough_where_the_environment_is_not_activated(
     servers, one_record, tmp_path
 ):
@@ -172,7 +169,7 @@ def test_an_import_before_the_session_is_enough_where_the_environment_is_not_act
     assert printed == ["[b'v']", pyspark.__version__]
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="beside the import: with HEADRACE_FAULTS=full")
+@in_full
 def test_an_import_after_the_session_says_what_to_do_and_registering_helps(
     servers, one_record, tmp_path
 ):

@@ -13,9 +13,6 @@ from integration_tests.kept_data.make import (
 )
 from integration_tests.support.spark_support import consume, per_batch
 
-pytestmark = pytest.mark.slow
-
-
 MORE = 15
 
 

@@ -6,16 +6,12 @@ import gc
 import uuid
 
 import pyarrow as pa
-import pytest
 
 from connector.data_source import HeadraceDataSource
 from connector.source.batch_reader import HeadraceBatchReader
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import QUERY_TIMEOUT_S, consume, per_batch, produce
 from storage_engine.tests.sampling import ALL_FAULTS
-
-pytestmark = pytest.mark.slow
-
 
 GROUPS = 2 if ALL_FAULTS else 1
 """Of jobs, that foreachBatch sets."""

@@ -7,15 +7,12 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
-
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_versions import python_path
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 
 pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not ALL_FAULTS, reason="a Spark of its own: with HEADRACE_FAULTS=full"),
+    in_full,
 ]
 
 

@@ -30,11 +30,10 @@ from integration_tests.support.spark_support import (
     needs_limits,
     produce,
 )
+from storage_engine.tests.sampling import in_check
 
 IDS_PER_SECOND = 1000
 SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
-
-pytestmark = pytest.mark.slow
 
 
 class WatchedSink(HeadraceDataSource):
@@ -209,6 +208,7 @@ def test_lost_records_stop_a_query_with_one_line_or_are_stepped_over(
     assert _read_back(spark, tmp_path).where(f"offset >= {first_left}").count() == 102 - first_left
 
 
+@in_check
 def test_a_stream_is_written_to_another_topic(spark, spark_cluster, servers, topic, tmp_path):
     target = f"{topic}-target"
     create_topic(spark_cluster, topic, partitions=2)

@@ -3,7 +3,6 @@ a leader is killed: librdkafka then reads the same bytes from both, in the same 
 
 from typing import Any
 
-import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from integration_tests.support.cluster_support import create_topic, wait_until
@@ -21,9 +20,6 @@ from integration_tests.typed_topics.everyones_rows import (
 from integration_tests.typed_topics.test_everyone_sees_the_same_rows import written_through_a_kill
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
 from storage_engine.tests.sampling import in_full
-
-pytestmark = pytest.mark.slow
-
 
 LIMIT_S = 300.0
 

@@ -21,9 +21,6 @@ from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
-pytestmark = pytest.mark.slow
-
-
 FRAMES = 40 if ALL_FAULTS else 2
 TRIPS = "id BIGINT NOT NULL, fare DOUBLE, name STRING, at TIMESTAMP"
 SCHEMA = "headrace.schema"

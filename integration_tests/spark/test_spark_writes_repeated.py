@@ -15,9 +15,6 @@ from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import consume
 from storage_engine.tests.sampling import ALL_FAULTS
 
-pytestmark = pytest.mark.slow
-
-
 ROWS = 40
 TASKS = 4
 MOST_ATTEMPTS = 5

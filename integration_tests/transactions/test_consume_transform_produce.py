@@ -4,7 +4,6 @@ and what it writes of that, are one transaction, also when the group's coordinat
 import random
 from contextlib import closing
 
-import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
@@ -21,7 +20,7 @@ from integration_tests.support.cluster_support import (
 )
 from integration_tests.support.transactional_clients import Reader
 from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.tests.sampling import ALL_FAULTS, SEED
+from storage_engine.tests.sampling import ALL_FAULTS, SEED, in_full
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
@@ -226,7 +225,7 @@ def test_kafka_python_commits_output_and_offsets_together_or_not_at_all(cluster)
         assert sorted(map(int, copied)) == list(range(RECORDS))
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="beside our clients' own: with HEADRACE_FAULTS=full")
+@in_full
 def test_everything_is_copied_once_while_the_groups_coordinator_is_killed(cluster):
     """Killed before the offsets are sent, or between them and the end of the transaction.
 

@@ -94,7 +94,6 @@ def test_a_fixed_set_of_seeds_keeps_every_promise(pool):
     assert {*ran.faults} == {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF, *OF_DISKS}
 
 
-@pytest.mark.slow
 def test_a_fixed_set_of_seeds_with_transactions_keeps_every_promise(pool):
     ran = sum_of(pool, range(WITH_TRANSACTIONS), transactions=True)
     assert ran.counts["transactions"] > 15 * WITH_TRANSACTIONS

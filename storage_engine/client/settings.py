@@ -123,6 +123,12 @@ def by_key(*settings: Setting) -> Mapping[str, Setting]:
 
 def parse_settings(config: Given, table: Mapping[str, Setting], *, client: str) -> Values:
     """Every setting of `table` with its value. ConfigError names the key and the remedy."""
+    if not hasattr(config, "keys"):
+        given = type(config).__name__
+        raise ConfigError(
+            f"the settings of the {client} are a dictionary, such as"
+            f" {{'bootstrap.servers': '127.0.0.1:9092'}}, and not a value of type {given}"
+        )
     for key in config:
         if key not in table:
             raise ConfigError(f"'{key}' is not a setting of the {client}{_hint(str(key), table)}")

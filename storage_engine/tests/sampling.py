@@ -22,8 +22,10 @@ SEED = int(os.environ.get("HEADRACE_SEED", "1"))
 time, which stands in the head of its report (`conftest.py`)."""
 
 
-in_full = pytest.mark.skipif(not ALL_FAULTS, reason="a long test: with HEADRACE_FAULTS=full")
-"""Of a long test that a run leaves out by default: shorter ones cover the same code."""
+in_full = pytest.mark.full
+"""The tier of a test that only `make test-all` runs: others hold the same promise."""
+in_check = pytest.mark.check
+"""The tier of a test with processes that `make check` runs, too."""
 
 
 def examples(count: int) -> int:

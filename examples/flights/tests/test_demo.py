@@ -14,8 +14,6 @@ from storage_engine.tools.local.directory_lock import directory_lock
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = pytest.mark.slow
-
 
 def processes_with(text):
     """Command lines of the processes that have `text` in theirs."""

@@ -16,8 +16,6 @@ END = pa.scalar(
     datetime.datetime(2013, 1, 1, 6, tzinfo=datetime.UTC) + datetime.timedelta(days=DAYS)
 )
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def flights():

@@ -6,11 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from integration_tests.support.cluster_support import running_cluster
-
-pytestmark = pytest.mark.slow
 
 README = Path(__file__).parents[3] / "README.md"
 SERVERS = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"

@@ -26,8 +26,6 @@ from storage_engine.tools.cli import main
 from storage_engine.tools.local.free_ports import find_free_port
 from storage_engine.tools.local.local_cluster import LocalCluster
 
-pytestmark = pytest.mark.slow
-
 __all__ = ["servers", "topic"]
 
 ROOT = Path(__file__).parents[3]

@@ -18,7 +18,7 @@ from integration_tests.security.clients.cells import SCRAM_512, WRONG_SECRET, Ce
 from integration_tests.security.clients.clients_cluster import Way, clients_cluster
 from integration_tests.support import spark_versions
 from storage_engine.client import Admin, NewTopic
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
 JARS = CACHE / "beside-kafka" / CONNECTOR.folder
@@ -26,7 +26,7 @@ SPARK = SPARK_VERSION.rpartition(".")[0]
 LIMIT_S = 500
 
 pytestmark = [
-    pytest.mark.skipif(not ALL_FAULTS, reason="takes a Spark more; HEADRACE_FAULTS=full runs it"),
+    in_full,
     pytest.mark.skipif(not JARS.is_dir(), reason=f"there is no {JARS}"),
     pytest.mark.skipif(not spark_versions.is_installed(SPARK), reason=f"there is no Spark {SPARK}"),
 ]

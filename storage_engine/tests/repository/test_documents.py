@@ -39,6 +39,7 @@ def commands() -> Iterator[tuple[str, str]]:
         lines = [line for block in blocks(document, "") for line in block.splitlines()]
         inline = re.findall(r"`([^`]+)`", BLOCK.sub("", text))
         lines += [" ".join(each.split()) for each in inline]
+        lines += re.findall(r"^    +(\S.*)$", BLOCK.sub("", text).replace("\\\n", ""), re.MULTILINE)
         for line in lines:
             command = re.sub(r"^.*\| (?=headrace)|^\.venv/bin/|[\[\]]", "", line)
             if command.startswith("headrace ") and command != "headrace COMMAND":

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from benchmarks.support.rounds import Goal, alone, compare
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
 
 SMALL = ["--bytes", "4194304", "--large-log", "12582912", "--rounds", "1"]
@@ -28,7 +28,7 @@ def test_every_figure_of_the_log_stands_beside_its_limit(tmp_path, capsys):
     assert not list(tmp_path.iterdir()), "it cleans up after itself"
 
 
-@pytest.mark.skipif(not ALL_FAULTS, reason="a whole benchmark: with HEADRACE_FAULTS=full")
+@in_full
 def test_a_broker_is_measured_too(tmp_path, capsys):
     options = ["--partitions", "20", "--producers", "3", "--seconds", "1", "--dir", str(tmp_path)]
     assert main(["bench", "log", *SMALL, *options]) == 0
