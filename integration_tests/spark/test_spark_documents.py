@@ -129,7 +129,8 @@ def test_the_code_for_typed_topics_runs(reader, topic):
 
 def test_the_statements_of_sql_run(reader, spark, topic):
     read, insert = blocks("docs/spark.md", "sql")[0].strip().split("\n")
-    spark.sql("CREATE TABLE rides (key BINARY, value BINARY) USING headrace")
+    options = f"'bootstrap.servers' '{reader.names['servers']}', 'subscribe' '{topic}-orders'"
+    spark.sql(f"CREATE TABLE rides USING headrace OPTIONS ({options})")
     spark.sql("CREATE TABLE new_rides (key BINARY, value BINARY) USING headrace")
     try:
         for written, own in (
