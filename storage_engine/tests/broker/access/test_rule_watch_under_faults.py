@@ -14,11 +14,8 @@ from storage_engine.core.security.acl_rules import (
     ResourcePattern,
     ResourceType,
 )
-from storage_engine.protocol.messages.create_acls import API as CREATE
-from storage_engine.protocol.messages.create_acls import CreateAclsRequest
-from storage_engine.protocol.messages.delete_acls import API as DELETE
-from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest
-from storage_engine.tests.broker.guards.guarded_cluster import authorizer_of, guarded_cluster
+from storage_engine.tests.broker.access.rule_requests import send_create, send_delete
+from storage_engine.tests.broker.guards.guarded_cluster import authorizer_of
 from storage_engine.tests.sampling import examples
 
 BROKERS = (1, 2, 3)
@@ -71,29 +68,18 @@ class _Administrator:
         if is_kept or random.random() < 0.6:
             if is_kept:
                 user = f"User:kept{len(self._kept)}"
-            rule = CreateAclsRequest.AclCreation(
-                resource_type=2,
-                resource_name=name,
-                resource_pattern_type=pattern_type,
-                principal=user,
-                host="*",
-                operation=3,
-                permission_type=3,
-            )
-            answers = self._cluster.ask(broker, CREATE, 2, CreateAclsRequest(creations=[rule]))
+            rule = {"resource_name": name, "resource_pattern_type": pattern_type, "principal": user}
+            answers = send_create(self._cluster, rule, broker=broker)
             if is_kept:
                 self._kept.append((user, answers))
         else:
-            found = DeleteAclsRequest.DeleteAclsFilter(
-                resource_type_filter=2,
-                resource_name_filter=name,
-                pattern_type_filter=pattern_type,
-                principal_filter=user,
-                host_filter=None,
-                operation=1,
-                permission_type=1,
-            )
-            self._cluster.ask(broker, DELETE, 2, DeleteAclsRequest(filters=[found]))
+            found = {
+                "resource_type_filter": 2,
+                "resource_name_filter": name,
+                "pattern_type_filter": pattern_type,
+                "principal_filter": user,
+            }
+            send_delete(self._cluster, found, broker=broker)
 
 
 def _trouble(cluster, paused: set[int], random: Random) -> None:
@@ -118,10 +104,9 @@ def _trouble(cluster, paused: set[int], random: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(30)))
-def test_all_brokers_end_with_the_rules_of_zookeeper(tmp_path, monkeypatch, seed) -> None:
+def test_all_brokers_end_with_the_rules_of_zookeeper(cluster, monkeypatch, seed) -> None:
     monkeypatch.setattr(rule_watch, "KEEP_MS", 15_000)
     random = Random(seed)
-    cluster = guarded_cluster(tmp_path, 3)
     paused: set[int] = set()
     administrator = _Administrator(cluster, random)
     for _ in range(STEPS):
@@ -148,18 +133,8 @@ def test_all_brokers_end_with_the_rules_of_zookeeper(tmp_path, monkeypatch, seed
         dict.fromkeys(BROKERS, stored)
     )
     # A change at the end reaches everybody within a second.
-    rule = CreateAclsRequest.AclCreation(
-        resource_type=2,
-        resource_name="last",
-        resource_pattern_type=3,
-        principal="User:bob",
-        host="*",
-        operation=3,
-        permission_type=3,
-    )
-    answer = cluster.answer(cluster.ask(1, CREATE, 2, CreateAclsRequest(creations=[rule])))
+    answer = cluster.answer(send_create(cluster, {"resource_name": "last"}))
     assert not isinstance(answer, TransportError)
     cluster.loop.run_for(1_000)
     pattern = ResourcePattern(ResourceType.TOPIC, "last")
     assert all(authorizer_of(cluster, broker).index.rules(pattern) for broker in BROKERS)
-    cluster.close()
