@@ -1,12 +1,10 @@
 """What those who may not do everything get to see, and when a change of the rules counts."""
 
-import logging
 from uuid import UUID
 
 import pytest
 
 from simulation.world.requests import make_batch
-from storage_engine.broker.access.access_control import AUDIT_LOGGER, NAMED_MAX
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.core.ports import TransportError
@@ -270,15 +268,3 @@ def test_who_makes_a_topic_is_told_its_settings_with_a_right_to_them(cluster, ve
     settings = {each.name: (each.value, each.config_source) for each in created.configs}
     assert settings["retention.ms"] == ("4711000", ConfigSource.TOPIC)
     assert settings["cleanup.policy"] == ("delete", ConfigSource.DEFAULT)
-
-
-def test_denials_are_logged_in_one_line_that_no_name_can_break(cluster, caplog) -> None:
-    caplog.set_level(logging.INFO, logger=AUDIT_LOGGER)
-    names = ["a\nb", *(f"t{number}" for number in range(50))]
-    _metadata(cluster, topics=names)
-    (line,) = [record.getMessage() for record in caplog.records if record.name == AUDIT_LOGGER]
-    assert line.startswith(
-        "denied principal=User:bob host=simulated-0 operation=Describe resource=Topic:a\\nb,t0,"
-    )
-    assert line.endswith(f"and {len(names) - NAMED_MAX} more request=Metadata")
-    assert "\n" not in line

@@ -1,4 +1,4 @@
-"""Rights are asked for in produce requests in a row and in those that take several turns, too."""
+"""Rights are asked for in each produce request of a row, and for each of many topics."""
 
 import pytest
 
@@ -6,8 +6,6 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.acl_rules import AclOperation, ResourceType
 from storage_engine.protocol.apis import produce
-from storage_engine.protocol.apis.metadata import API as METADATA
-from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.framing import SIZE_BYTES, parse_response
 from storage_engine.tests.broker.guards.guarded_cluster import (
     ADMIN,
@@ -18,7 +16,6 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
 )
 from storage_engine.tests.broker.wire_client import Client, frame
 from storage_engine.tests.log.support import make_batch
-from storage_engine.tests.protocol.apis.struct_classes import api_of
 
 TOPIC, WRITE = ResourceType.TOPIC, AclOperation.WRITE
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -67,19 +64,6 @@ def test_requests_in_a_row_are_refused_each(cluster) -> None:
     codes = _codes(client.end())
     assert codes == [DENIED] * RUN + [0] * RUN + [DENIED] * RUN
     assert log.log_end_offset == before + RUN
-
-
-def test_a_long_request_is_refused_in_several_turns(cluster) -> None:
-    allow_only(cluster, [(AclOperation.DESCRIBE, TOPIC, "t")])
-    come_as(cluster, BOB)
-    names = [f"topic-{number}" for number in range(5_000)]
-    asked = MetadataRequest(topics=[*names, "t"])
-    rows = cluster.answer(cluster.ask(1, METADATA, 9, asked)).topics
-    assert {row.topic: row.error_code for row in rows} == {**dict.fromkeys(names, DENIED), "t": 0}
-    delete, request = api_of(20)
-    answer = cluster.answer(cluster.ask(1, delete, 4, request(topic_names=names, timeout_ms=1000)))
-    assert [row.error_code for row in answer.responses] == [DENIED] * len(names)
-    come_as(cluster, ADMIN)
 
 
 def test_a_request_for_many_topics_is_written_where_it_may_be(cluster) -> None:
