@@ -1,14 +1,23 @@
-"""What clients ask about settings, and short answers."""
+"""What clients ask about settings, short answers, and what comes of it."""
 
+import json
 from typing import Any
 
+from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
 )
+from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
+
+TP = TopicPartition("t", 0)
+
+SOON_MS = 50
+"""Watch, listing, notification, settings: a few round trips to ZooKeeper."""
 
 TOPIC = 2
 BROKER = 4
@@ -84,8 +93,8 @@ def _outcome(answer: Any) -> Outcome:
     return ErrorCode.of(row.error_code), row.error_message
 
 
-def describe(cluster: SimulatedCluster, broker: int, kind: int, name: str) -> dict[str, Any]:
-    """Entries by name, with synonyms and documentation."""
+def answer_to_describe(cluster: SimulatedCluster, broker: int, kind: int, name: str) -> Any:
+    """With synonyms and documentation."""
     request = describe_configs.DescribeConfigsRequest(
         resources=[
             describe_configs.DescribeConfigsRequest.DescribeConfigsResource(
@@ -95,7 +104,27 @@ def describe(cluster: SimulatedCluster, broker: int, kind: int, name: str) -> di
         include_synonyms=True,
         include_documentation=True,
     )
-    answer = cluster.answer(cluster.ask(broker, describe_configs.API, 4, request))
-    (result,) = answer.results
+    (result,) = cluster.answer(cluster.ask(broker, describe_configs.API, 4, request)).results
+    return result
+
+
+def describe(cluster: SimulatedCluster, broker: int, kind: int, name: str) -> dict[str, Any]:
+    """Entries by name."""
+    result = answer_to_describe(cluster, broker, kind, name)
     assert result.error_code == 0, result.error_message
     return {entry.name: entry for entry in result.configs}
+
+
+def stored(cluster: SimulatedCluster, path: str = "topics/t") -> dict[str, str]:
+    """The settings in ZooKeeper."""
+    data = cluster.zookeeper.data(f"/config/{path}")
+    return {} if data is None else json.loads(data)["config"]
+
+
+def segment_bytes(broker: SimulatedBroker) -> int:
+    """`segment.bytes` as the broker's log of TP has it."""
+    return broker.logs.logs[TP].config.segment_bytes
+
+
+def notifications(cluster: SimulatedCluster) -> list[str]:
+    return cluster.zookeeper.children(ConfigChangeZNode.PARENT)
