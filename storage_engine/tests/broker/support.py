@@ -10,6 +10,30 @@ from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.security.principal import Principal
+
+
+class QuietConnection:
+    """What requests need of a client's connection; counts its holds, and keeps how it ended."""
+
+    principal, peer_host, number = Principal("alice"), "10.0.0.7", 1
+
+    def __init__(self) -> None:
+        self.holds = 0
+        self.failures: list[Exception] = []
+        self.closed_for: list[str] = []
+
+    def hold(self) -> None:
+        self.holds += 1
+
+    def release(self) -> None:
+        self.holds -= 1
+
+    def request_failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+    def close(self, reason: str) -> None:
+        self.closed_for.append(reason)
 
 
 def code_of(answer) -> ErrorCode:
