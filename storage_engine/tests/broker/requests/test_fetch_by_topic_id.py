@@ -5,14 +5,12 @@ is read in the name of the old one.
 from uuid import UUID
 
 import pytest
-from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition, topic_id_from_text, topic_id_to_text
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.protocol.apis.registry import SERVED_RANGES
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
 TP = TopicPartition("t", 0)
@@ -127,9 +125,3 @@ def test_who_asks_a_follower_is_told_where_the_leader_listens(cluster):
         (leader(cluster), told.host, told.port)
     ]
     assert not fetched(cluster, request(id_of(cluster)), broker=follower, version=15).nodes
-
-
-def test_kafka_python_takes_us_for_version_4_2(cluster):
-    advertised = cluster[1].parts.dispatcher.advertised
-    served = {key: SERVED_RANGES[key] for key in advertised if key in SERVED_RANGES}
-    assert infer_broker_version_from_api_versions(served) == (4, 2)

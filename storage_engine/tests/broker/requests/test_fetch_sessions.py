@@ -12,7 +12,6 @@ from storage_engine.broker.requests.fetch_sessions import (
     FetchSessions,
     SessionFetch,
 )
-from storage_engine.broker.requests.follower_sessions import FollowerSession, session_maker
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.fair_queue import Share
 from storage_engine.core.typed.comparisons import Comparison, Operator
@@ -421,23 +420,6 @@ def test_a_followers_session_makes_room_for_nobody():
     broker = Broker(slots=2)
     assert broker.open(0, replica_id=2) and broker.open(0, replica_id=3)
     assert not broker.open(*range(9), owner=STRANGER)
-
-
-def test_a_followers_session_is_its_own_and_another_incarnation_is_told_of_all_partitions():
-    broker = Broker()
-    broker.sessions._make = session_maker(lambda _tp: None)
-    asked = request(wanted(0, 1), replica_id=2)._replace(replica_epoch=7)
-    session_id = broker.fetch(asked).session_id
-    (session,) = broker.sessions
-    assert isinstance(session, FollowerSession)
-    session.due.clear()
-    later = request([], session_id, 1, replica_id=2)
-    stranger = broker.sessions.begin(later._replace(replica_id=3, replica_epoch=7), OWNER)
-    assert stranger.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    same = broker.sessions.begin(later._replace(replica_epoch=7), OWNER)
-    assert same.request.partitions == []
-    other = broker.sessions.begin(later._replace(session_epoch=2, replica_epoch=8), OWNER)
-    assert [each.partition for each in other.request.partitions] == [0, 1]
 
 
 @given(steps=STEPS, tells_changes=st.booleans())

@@ -1,19 +1,23 @@
-"""What counts for the quota `request_percentage`: reading a request as well as handling it."""
+"""The way of a request: its time, its turn among others, and the versions that are served."""
 
 from dataclasses import replace
 
 import pytest
+from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 
+from simulation.world.network import CLIENT, SimulatedConnection
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.quotas.client_usage import ClientUsage, RequestQuotas
 from storage_engine.broker.requests.long_work import LongWork
 from storage_engine.broker.settings.config_store import ConfigEntity
+from storage_engine.core.ids import TopicPartition
 from storage_engine.core.quotas import QuotaEntity
-from storage_engine.core.security.principal import Principal
 from storage_engine.protocol.apis import metadata
 from storage_engine.protocol.apis.metadata import MetadataRequest
+from storage_engine.protocol.apis.registry import SERVED_RANGES
 from storage_engine.protocol.framing import encode_request_frame
+from storage_engine.tests.broker.support import QuietConnection, cluster_fixture
 
 SECOND_NS = 1_000_000_000
 
@@ -35,23 +39,11 @@ class Time:
         self.waits_ms.append(delay_ms)
 
 
-class Client:
-    """A connection that only holds."""
-
-    principal = Principal("alice")
+class Client(QuietConnection):
     closed = False
-
-    def __init__(self) -> None:
-        self.holds = 0
 
     def begin(self):
         return self
-
-    def hold(self) -> None:
-        self.holds += 1
-
-    def release(self) -> None:
-        self.holds -= 1
 
 
 @pytest.mark.parametrize(
@@ -81,3 +73,37 @@ def test_the_time_of_a_request_is_that_of_all_its_work(decoding_s, handling_s, w
     # in nineteen.
     assert time.waits_ms == waits_ms
     assert client.holds == len(waits_ms)
+
+
+TP = TopicPartition("t", 0)
+
+
+cluster = cluster_fixture("t", brokers=1, has_record=True, default_replication_factor="1")
+
+
+def test_requests_behind_a_long_one_are_answered_after_it_and_others_before_it(cluster):
+    unknown = [f"unknown-{number}" for number in range(3000)]
+    many = MetadataRequest(topics=unknown, allow_auto_topic_creation=False)
+    few = MetadataRequest(topics=["t"])
+    told: list[str] = []
+    one, other = (SimulatedConnection(cluster.network, CLIENT, None, 1) for _ in range(2))
+    for connection, name, request in (
+        (one, "long", many),
+        (one, "behind it", few),
+        (other, "of another client", few),
+    ):
+        connection.send(
+            metadata.API,
+            4,
+            request,
+            timeout_ms=60_000,
+            on_reply=lambda _, name=name: told.append(name),
+        )
+    cluster.loop.run_for(1000)
+    assert told == ["of another client", "long", "behind it"]
+
+
+def test_kafka_python_takes_us_for_version_4_2(cluster):
+    advertised = cluster[1].parts.dispatcher.advertised
+    served = {key: SERVED_RANGES[key] for key in advertised if key in SERVED_RANGES}
+    assert infer_broker_version_from_api_versions(served) == (4, 2)

@@ -1,5 +1,4 @@
-"""ElectLeaders by API and by znode, and DescribeLogDirs. R-CTL7, R-TOOL3, R-REP9, KIP-460,
-KIP-113."""
+"""ElectLeaders by API and by znode. R-CTL7, R-TOOL3, R-REP9, KIP-460."""
 
 from collections.abc import Iterator
 
@@ -7,7 +6,6 @@ import pytest
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.messages import describe_log_dirs
 from storage_engine.tests.broker.controller.reassigning import TP, Moving
 from storage_engine.zookeeper.admin_znodes import PreferredReplicaElectionZNode
 
@@ -100,17 +98,3 @@ def test_an_unclean_leader_is_elected_only_when_it_is_asked_for(cluster):
     cluster[1].start()
     cluster[2].start()
     cluster.wait_in_sync(TP, 1, 2, 3)
-
-
-def test_log_dirs_tell_sizes_of_the_replicas_of_a_broker(cluster):
-    request = describe_log_dirs.DescribeLogDirsRequest(topics=None)
-    answer = cluster.answer(cluster.ask(1, describe_log_dirs.API, 2, request))
-    (folder,) = answer.results
-    assert (folder.error_code, folder.log_dir) == (0, str(cluster[1].folder.absolute()))
-    sizes = {
-        (topic.name, item.partition_index): item.partition_size
-        for topic in folder.topics
-        for item in topic.partitions
-    }
-    assert sizes == {("t", 0): cluster[1].logs.logs[TP].size_in_bytes, ("t", 1): 0}
-    assert sizes["t", 0] > 0
