@@ -11,12 +11,11 @@ from storage_engine.broker.quotas.connection_rates import (
     CreationRates,
     ListenerRate,
 )
-from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.config_store import ConfigEntity
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.quotas import QuotaEntity
 from storage_engine.core.settings.config_source import ConfigSource
-from storage_engine.tests.broker.settings.test_config import NEEDED
+from storage_engine.tests.broker.settings.broker_configs import config
 from storage_engine.tests.broker.support import QuietConnection
 
 LISTENERS = {
@@ -31,8 +30,7 @@ class Rates:
 
     def __init__(self, **settings: str) -> None:
         self.loop = SimulatedLoop()
-        given = {name.replace("_", "."): value for name, value in settings.items()}
-        self.config = DynamicConfig(BrokerConfig.from_mapping(NEEDED | LISTENERS | given))
+        self.config = DynamicConfig(config(LISTENERS | settings))
         rates = CreationRates(self.config, self.loop)
         self.a = rates.of("A", is_for_brokers=False)
         self.b = rates.of("B", is_for_brokers=False)

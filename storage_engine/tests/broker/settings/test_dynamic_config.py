@@ -6,7 +6,7 @@ from storage_engine.broker.settings.dynamic_config import DynamicConfig, live_se
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.core.settings.settings import BY_BROKER_KEY
-from storage_engine.tests.broker.settings.test_config import config
+from storage_engine.tests.broker.settings.broker_configs import config
 
 KEY = "log.segment.bytes"
 

@@ -8,7 +8,7 @@ from storage_engine.core.settings.settings import BY_TOPIC_KEY
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.log.log_config import LogConfig
-from storage_engine.tests.broker.settings.test_config import config
+from storage_engine.tests.broker.settings.broker_configs import config
 
 
 def test_a_topic_overrides_its_broker() -> None:
