@@ -17,6 +17,7 @@ from storage_engine.core.security.acl_rules import (
 )
 from storage_engine.core.security.authorizer import Authorizer
 from storage_engine.core.security.principal import Principal
+from storage_engine.tests.protocol.apis.struct_classes import api_of
 
 ADMIN, BOB, BROKER = Principal("admin"), Principal("bob"), Principal("broker")
 Wanted = tuple[AclOperation, ResourceType, str]
@@ -45,6 +46,19 @@ def guarded_cluster(folder: Path, count: int = 1, **settings: str) -> SimulatedC
     """A cluster whose brokers are super users, as is the client at first."""
     principals = {CLIENT: ADMIN, **dict.fromkeys(range(1, count + 1), BROKER)}
     return SimulatedCluster(folder, count, principals=principals, **{**SETTINGS, **settings})
+
+
+def wait_for_coordinators(cluster: SimulatedCluster) -> None:
+    """Of the group `g` and the transactional id `x`: before, the first request for each fails."""
+    spec, request = api_of(10)
+    for kind, name in ((0, "g"), (1, "x")):
+        asked = request(key=name, key_type=kind)
+        for _ in range(100):
+            if not codes_in(cluster.answer(cluster.ask(1, spec, 3, asked))):
+                break
+            cluster.loop.run_for(100)
+        else:
+            raise AssertionError("no coordinator")
 
 
 def come_as(cluster: SimulatedCluster, principal: Principal) -> None:

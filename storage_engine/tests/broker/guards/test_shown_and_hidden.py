@@ -23,6 +23,7 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
     allow_only,
     come_as,
     guarded_cluster,
+    wait_for_coordinators,
 )
 from storage_engine.tests.protocol.apis.struct_classes import api_of, struct_of
 
@@ -169,11 +170,7 @@ def test_whoever_poses_as_a_replica_gets_nothing(cluster) -> None:
 
 def test_listings_show_what_one_may_describe(cluster) -> None:
     come_as(cluster, ADMIN)
-    _, find = api_of(10)
-    for _ in range(100):
-        if not _ask(cluster, 10, 3, find(key="g", key_type=0)).error_code:
-            break
-        cluster.loop.run_for(100)
+    wait_for_coordinators(cluster)
     commit = api_of(8)[1]
     topic_class = struct_of(commit, "topics")
     row = struct_of(topic_class, "partitions")(

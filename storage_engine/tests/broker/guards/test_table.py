@@ -17,6 +17,7 @@ from storage_engine.tests.broker.guards.guarded_cluster import (
     codes_in,
     come_as,
     guarded_cluster,
+    wait_for_coordinators,
 )
 from storage_engine.tests.protocol.apis.struct_classes import api_of
 
@@ -26,21 +27,9 @@ def cluster(tmp_path_factory):
     made = guarded_cluster(tmp_path_factory.mktemp("guarded"))
     assert not made.create_topic("t").error_code
     made.produced(TopicPartition("t", 0), b"first")
-    for kind, name in ((0, "g"), (1, "x")):
-        _find_coordinator(made, kind, name)
+    wait_for_coordinators(made)
     yield made
     made.close()
-
-
-def _find_coordinator(cluster, kind: int, name: str) -> None:
-    """Until there is one: else the first request of each group or transaction would fail."""
-    spec, request = api_of(10)
-    for _ in range(100):
-        asked = request(key=name, key_type=kind)
-        if not codes_in(cluster.answer(cluster.ask(1, spec, 3, asked))):
-            return
-        cluster.loop.run_for(100)
-    raise AssertionError("no coordinator")
 
 
 def _answer(cluster, case: Case, principal: Principal = BOB):
