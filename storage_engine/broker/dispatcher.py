@@ -1,17 +1,18 @@
-"""The road of every request, from its frame to its answer.
+"""Takes every request from its frame to its answer.
 
-    decode   the header, then the body: within the turn, or by a thread where it is long
-    admit    may it be a broker's? -> quotas of its client -> rights (`guards`, around the handler)
-    work     the handler, a function or a generator of steps: `requests/long_work`
+    decode   the header, then the body: in this turn, or by a thread where the body is long
+    admit    requests of clients count for quotas; requests of brokers do not
+    work     the guard checks the rights (`guards`), then the handler runs: a function, or a
+             generator of steps (`requests/long_work`)
     answer   `ApiCall.respond`: quotas, figures, encoding
 
-A frame that can't be decoded, or an API or version that is not served, costs its own connection and
-nothing else; an ApiVersions of an unknown version has an answer of its own (KIP-511).
+A frame that can't be decoded, or an API or version that is not served, closes its connection and
+affects no other; an ApiVersions of an unknown version has an answer of its own (KIP-511).
 
-The right to send a request for brokers alone is checked before the request is decoded: by its
-claims alone, a request gets no precedence, no larger limit and no exemption from quotas.
-Where there is no authorizer, each client counts as a broker, as in Kafka, but takes turns with the
-others. Source: R-NET1, R-NET3.
+Whether a client may send a request for brokers is checked before the request is decoded: what a
+request says of itself gives it no precedence, no larger limit and no exemption from quotas.
+Without an authorizer each client may act as a broker, as in Kafka, but takes turns with the others.
+Source: R-NET1, R-NET3.
 """
 
 from collections.abc import Callable, Mapping

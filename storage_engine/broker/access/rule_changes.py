@@ -1,8 +1,9 @@
 """Adds and removes access rules in ZooKeeper.
 
-The rules about a pattern are written only over those from which they were computed, and in one
-multi with the notice for the other brokers: there is never one without the other. This broker has
-the new rules in force when a change is answered.
+The rules about one pattern (a resource's name, or a prefix of names) are one node. It is written
+only while it has the rules from which the new ones were computed. The same ZooKeeper transaction
+(`multi`) writes the notification that other brokers watch for, so no change is without one. This
+broker applies the new rules before it answers the client.
 """
 
 import logging
@@ -26,7 +27,7 @@ from storage_engine.zookeeper.znode_json import ZnodeFormatError
 log = logging.getLogger(__name__)
 
 MAX_TRIES = 20
-"""The most attempts at a change while others keep changing the same rules."""
+"""The most attempts at a change while other brokers keep changing the same rules."""
 
 MAX_RULES_BYTES = 900_000
 """The largest node of rules; ZooKeeper takes at most a megabyte in a request."""

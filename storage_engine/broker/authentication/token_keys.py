@@ -1,13 +1,13 @@
-"""The public keys of an identity provider: a JWKS from a URL, or from a file (`file:` URL).
+"""Checks the JSON web tokens of OAUTHBEARER with the public keys of an identity provider.
 
-They are read at the start, every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and at once when a
-token names a key that is not there; in the background, so that a provider that hangs holds up
-nothing. While it does not answer, the keys read last are valid. Source: RFC 7517, KIP-768.
+The keys are a JWKS document at a URL; the URL of a file begins with `file:`. They are read at the
+start, every `sasl.oauthbearer.jwks.endpoint.refresh.ms`, and at once when a token names an unknown
+key. A background thread reads a URL, so that a provider that hangs blocks nobody. While a provider
+does not answer, the keys that were read last stay valid.
 
-Judges the JSON web tokens of OAUTHBEARER, by the library PyJWT.
-
-A token counts when a key of the identity provider has signed it, its time has begun and is not
-over, issuer and audience are the expected ones, and it names a subject. Source: RFC 7519, KIP-768.
+A token is accepted when a known key has signed it, its time has begun and is not over, its issuer
+and audience are the expected ones, and it names a subject; PyJWT checks this.
+Source: RFC 7517, RFC 7519, KIP-768.
 """
 
 import json

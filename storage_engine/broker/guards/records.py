@@ -1,7 +1,8 @@
 """The rights to write, read and delete records.
 
-Fetch checks each topic again at each answer (`FetchHandler.may_read`): sessions and waits let
-requests outlive the rights that they began with.
+The guard of Fetch checks replicas only. The right of a consumer to each topic is checked when the
+fetch is answered (`FetchHandler.unreadable`), since a fetch may wait, and a fetch session lasts
+longer than the rights at its start.
 """
 
 from collections.abc import Sequence

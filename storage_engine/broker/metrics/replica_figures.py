@@ -1,10 +1,10 @@
-"""Reads a broker's state for a scrape: the replicas that it holds, by topic and partition; the
-cluster, its session with ZooKeeper, and the controller; consumer groups, with their lag; the
-transactions of producers, and the micro-batches of sinks.
+"""Reads a broker's state for a scrape: its replicas by topic and partition; the cluster, the
+session with ZooKeeper and the controller; consumer groups and their lag; the transactions of
+producers and the micro-batches of sinks.
 
-A group's coordinator reports its lag. The end of a partition is that of a replica here, which is
-behind by less than a fetch where this broker follows; for partitions without a replica here leaders
-are asked (`end_offsets`), and only the lag in records is reported.
+The coordinator of a group reports the group's lag, in records only. It takes the end of a partition
+from the replica here; a follower's replica is at most one fetch behind. For a partition without a
+replica here it asks the leader (`end_offsets`).
 """
 
 from collections import Counter

@@ -1,12 +1,10 @@
-"""The usage of each client of this broker, and its quotas.
+"""Counts what each client uses of its quotas, and makes it wait after it has used too much.
 
-A broker counts by itself: a quota of 1 MB/s allows that much from each broker, as in Kafka.
-
-The quotas that one request counts for, and the throttling of its connection (KIP-219).
-
-An answer tells the client how long to wait, and no request of its connection is read meanwhile:
-clients that do not wait are held back as well. No request is refused for its size: the next ones
-wait for it.
+A broker counts by itself: a quota of 1 MB/s allows 1 MB/s from each broker, as in Kafka. A request
+may count for several quotas; the longest wait applies. The answer tells the client how long to
+wait, and meanwhile the broker reads no request of the connection, so clients that ignore the answer
+are held back as well. No request is refused for its size: the requests after it wait instead.
+Source: KIP-219.
 """
 
 import logging
@@ -108,6 +106,7 @@ Message = TypeVar("Message")
 METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 3, 19, 20, 37
 
 _NEVER = 1 << 15
+"""Above every version, which is an int16."""
 FIRST_STRICT_VERSION = {
     CREATE_TOPICS: 6,
     DELETE_TOPICS: 5,

@@ -1,15 +1,14 @@
-"""A produce that waits: for its followers (acks=all), or for this broker's disk (acks=1 and
-`flush.before.ack`).
+"""Partitions of requests whose answer waits: produces, and DeleteRecords.
 
-A partition is answered once its high watermark, or the flushed part of its log, has passed the last
-appended offset, or with an error once this broker no longer leads it or the timeout is over. A
-duplicate waits in the same way. Source: R-REP3, R-REP6, R-LOG4, KIP-91.
+A produce with acks=all waits until the high watermark has passed its last record; one with acks=1
+and `flush.before.ack`, until the log is flushed so far. A duplicate waits in the same way. Source:
+R-REP3, R-REP6, R-LOG4, KIP-91.
 
-A DeleteRecords that waits for the followers.
+A DeleteRecords waits until the logs of all live replicas begin at the requested offset or above.
+Clients can't read the records before it from the beginning of the wait on. Source: KIP-107.
 
-A partition is answered once all its live replicas begin at or above the offset asked for, or with
-an error once this broker no longer leads it or the timeout is over. Clients can't read the records
-from the beginning of the wait on. Source: KIP-107.
+Both end with an error when this broker stops to lead the partition, or the request's timeout is
+over.
 """
 
 from collections.abc import Callable, Container

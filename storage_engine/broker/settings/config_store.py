@@ -1,19 +1,14 @@
 """Reads and changes the settings of topics, brokers and clients in ZooKeeper.
 
-A change is written only over the settings from which it was computed, and in one multi with the
-notification for the other brokers: there is never one without the other. (Kafka writes them one
-after the other, and a broker that dies in between leaves a change that no broker learns of.)
+An entity is a topic, one broker, all brokers, a user (its settings are credentials and quotas), or
+other clients that have quotas. Its path is the same below /config and in notifications:
+`topics/<topic>`, `brokers/<id>`, `brokers/<default>`, `users/<name>`,
+`users/<name>/clients/<client-id>`; names of clients are escaped as in a URL.
+
+A change is written only while the node has the settings from which the change was computed. The
+same ZooKeeper transaction (`multi`) writes the notification for the other brokers. (Kafka writes
+the two one after the other: a broker that dies in between leaves a change that no broker notices.)
 Source: R-TOOL1.
-
-The kinds of entities that have settings in ZooKeeper: a topic, one broker, all brokers, a user,
-whose settings are its credentials and quotas, or other clients that have quotas.
-
-An entity has one name everywhere: `topics/<topic>`, `brokers/<id>`, `brokers/<default>`,
-`users/<name>`, `users/<name>/clients/<client-id>`, as below /config and in notifications; names of
-clients are escaped there as in a URL.
-
-`ClientEntities` finds all users, client ids and addresses that have settings in ZooKeeper; `Gather`
-waits for many replies at once.
 """
 
 import enum

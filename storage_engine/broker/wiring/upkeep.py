@@ -1,4 +1,5 @@
-"""The periodic work on a broker's logs: retention, flushes, compaction, scrubs, stray logs."""
+"""Builds the periodic work on a broker's logs: retention, flushes, compaction, scrubs (checks of
+checksums), and logs that no order of the controller names."""
 
 from dataclasses import dataclass
 

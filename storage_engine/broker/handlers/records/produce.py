@@ -1,8 +1,9 @@
-"""Produce: appends to leaders, and waits for followers with acks=all, for the disk with
-`flush.before.ack`.
+"""Produce: appends batches to the partitions that this broker leads.
 
-Each partition succeeds or fails by itself; with acks=0 nothing is answered, and an error closes the
-connection, which is all that such a client can notice. Source: R-REP3, R-REP6, R-LOG12.
+The answer waits for the followers with acks=all, and for this broker's disk where a topic has
+`flush.before.ack`. Each partition succeeds or fails by itself. With acks=0 there is no answer: an
+error closes the connection, because such a client notices nothing else.
+Source: R-REP3, R-REP6, R-LOG12.
 """
 
 from collections.abc import Callable
@@ -78,11 +79,11 @@ class ProduceHandler:
                 size, has_waited = 0, True
                 yield None
             size += len(item.records or b"")
-            # The later of many partitions are appended some turns after the check of rights.
-            lost = refusal
-            if has_waited and lost is None:
-                lost = self._lost(call, request.transactional_id, item.topic)
-            self._append(call, request, item, lost, outcomes, index)
+            # The guard has checked the rights some turns before the later partitions are appended.
+            own_refusal = refusal
+            if has_waited and own_refusal is None:
+                own_refusal = self._lost_right(call, request.transactional_id, item.topic)
+            self._append(call, request, item, own_refusal, outcomes, index)
         if outcomes.are_known:
             yield from self._answer(call, request, outcomes)
         else:
@@ -111,21 +112,21 @@ class ProduceHandler:
             outcomes.settle(index, None, refusal)
             return
         assert partition is not None and isinstance(records, memoryview)
-        lost = partial(self._lost, call, name, item.topic)
+        lost_right = partial(self._lost_right, call, name, item.topic)
         on_outcome = partial(outcomes.settle, index, partition)
         if name is None:
             self.producer_appends.append(
                 partition, records, call.connection,
-                acks=request.acks, on_outcome=on_outcome, refusal=lost,
+                acks=request.acks, on_outcome=on_outcome, refusal=lost_right,
             )  # fmt: skip
         else:
             self.transactional_appends.append(
                 partition, records, call.connection,
                 name=name, version=call.version,
-                acks=request.acks, on_outcome=on_outcome, refusal=lost,
+                acks=request.acks, on_outcome=on_outcome, refusal=lost_right,
             )  # fmt: skip
 
-    def _lost(
+    def _lost_right(
         self, call: ApiCall[ProduceResponse], transactional_id: str | None, topic: str
     ) -> KafkaError | None:
         """The error if the producer may no longer write to the topic."""
