@@ -186,7 +186,9 @@ def rules_in(pattern: ResourcePattern, reply: ZkReply) -> frozenset[AccessRule]:
     try:
         return AclZNode.decode(AclZNode.path(pattern), reply.data).rules
     except ZnodeFormatError as failure:
-        log.error("only super users may use resource=%s: %s", pattern, failure)
+        log.error(
+            "only super users may use resource=%s: %s; repair or remove the znode", pattern, failure
+        )
         return NOTHING_FOR_ANYBODY
 
 

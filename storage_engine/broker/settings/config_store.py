@@ -311,7 +311,7 @@ def _decoded(entity: ConfigEntity, reply: ZkReply) -> Mapping[str, str]:
     try:
         return ConfigZNode.decode(entity.znode_path, reply.data).config
     except ZnodeFormatError as failure:
-        log.error("settings ignored: %s", failure)
+        log.error("settings ignored, the next change replaces them: %s", failure)
         return {}
 
 

@@ -300,7 +300,7 @@ def _stored(entity: ConfigEntity, reply: ZkReply) -> dict[ScramMechanism, ScramC
             if mechanism.value in settings:
                 found[mechanism] = ScramCredential.parse(mechanism, settings[mechanism.value])
     except (ZnodeFormatError, ScramCredentialError) as failure:
-        log.error("credentials of=%s are not of the form: %s", entity.path, failure)
+        log.error("credentials of=%s can't be read: %s; make them anew", entity.path, failure)
     return found
 
 

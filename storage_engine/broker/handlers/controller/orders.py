@@ -142,7 +142,7 @@ class FullOrders:
     def begin(self, request: LeaderAndIsrRequest) -> bool:
         """Begin a part; return False when a part before it is missing."""
         if not self.named.expects(request):
-            log.error("order refused: its part %d came without those before", request.part)
+            log.error("order refused: its part %d came without the parts before it", request.part)
             return False
         if request.part == 0:
             self.replicas.postponed.forget_all()
