@@ -32,23 +32,35 @@ def frame_of(spec, version, request) -> bytes:
     return b"".join(bytes(each) for each in encode_request_frame(spec, version, 1, "c", request))
 
 
-def test_raw_tokens_follow_a_handshake_of_version_0() -> None:
-    with gated_server() as server, LogInClient(server.port) as client:
-        assert client.handshake(version=0).error_code == 0
-        client.send(ALICE)
-        assert client.receive() == b""
-        assert client.is_served()
+@pytest.fixture
+def server():
+    with gated_server() as made:
+        yield made
+
+
+@pytest.fixture
+def client(server):
+    with LogInClient(server.port) as made:
+        yield made
+
+
+def test_raw_tokens_follow_a_handshake_of_version_0(client) -> None:
+    assert client.handshake(version=0).error_code == 0
+    client.send(ALICE)
+    assert client.receive() == b""
+    assert client.is_served()
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_wrong_password_is_answered_and_the_connection_closed(version, caplog) -> None:
-    with gated_server() as server, LogInClient(server.port) as client:
-        client.handshake()
-        answer = client.authenticate(WRONG, version)
-        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert "PLAIN" in (answer.error_message or "")
-        assert client.closed_by_server()
-        assert server.principals == []
+def test_a_wrong_password_is_answered_and_the_connection_closed(
+    server, client, version, caplog
+) -> None:
+    client.handshake()
+    answer = client.authenticate(WRONG, version)
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "PLAIN" in (answer.error_message or "")
+    assert client.closed_by_server()
+    assert server.principals == []
     assert "user=alice" in caplog.text
     assert "wrong" not in caplog.text.replace("password is wrong", "")
 
@@ -65,12 +77,11 @@ def test_who_is_refused_may_read_why_before_the_connection_ends() -> None:
         assert client.closed_by_server(), "nothing more is taken"
 
 
-def test_a_wrong_raw_token_closes_the_connection_without_an_answer() -> None:
-    with gated_server() as server, LogInClient(server.port) as client:
-        client.handshake(version=0)
-        client.send(WRONG)
-        with pytest.raises((EOFError, ConnectionError)):
-            client.receive()
+def test_a_wrong_raw_token_closes_the_connection_without_an_answer(client) -> None:
+    client.handshake(version=0)
+    client.send(WRONG)
+    with pytest.raises((EOFError, ConnectionError)):
+        client.receive()
 
 
 def test_a_refusal_comes_after_its_delay() -> None:
@@ -87,12 +98,11 @@ def test_a_refusal_comes_after_its_delay() -> None:
         assert server.principals == []
 
 
-def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() -> None:
-    with gated_server() as server, LogInClient(server.port) as client:
-        answer = client.handshake("GSSAPI")
-        assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        assert answer.mechanisms == ["PLAIN"]
-        assert client.closed_by_server()
+def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(client) -> None:
+    answer = client.handshake("GSSAPI")
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert answer.mechanisms == ["PLAIN"]
+    assert client.closed_by_server()
 
 
 def test_api_versions_are_told_before_the_log_in_but_not_for_ever() -> None:
@@ -109,19 +119,20 @@ def test_api_versions_are_told_before_the_log_in_but_not_for_ever() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "in the middle", "token first", "handshake twice"])
-def test_any_other_request_before_the_end_of_the_log_in_ends_the_connection(when, caplog) -> None:
+def test_any_other_request_before_the_end_of_the_log_in_ends_the_connection(
+    server, client, when, caplog
+) -> None:
     request = frame_of(metadata.API, 9, metadata.MetadataRequest(topics=None))
-    with gated_server() as server, LogInClient(server.port) as client:
-        if when in ("in the middle", "handshake twice"):
-            client.handshake()
-        if when == "token first":
-            client.send_token()
-        elif when == "handshake twice":
-            client.send_handshake()
-        else:
-            client.socket.sendall(request)
-        assert client.closed_by_server()
-        assert server.principals == []
+    if when in ("in the middle", "handshake twice"):
+        client.handshake()
+    if when == "token first":
+        client.send_token()
+    elif when == "handshake twice":
+        client.send_handshake()
+    else:
+        client.socket.sendall(request)
+    assert client.closed_by_server()
+    assert server.principals == []
 
 
 @pytest.mark.parametrize(
@@ -135,32 +146,31 @@ def test_any_other_request_before_the_end_of_the_log_in_ends_the_connection(when
         struct.pack(">i", 40_000) + bytes(100),
     ],
 )
-def test_what_is_no_log_in_ends_the_connection(data: bytes, caplog) -> None:
+def test_what_is_no_log_in_ends_the_connection(server, client, data: bytes, caplog) -> None:
     caplog.set_level(logging.WARNING)
-    with gated_server() as server, LogInClient(server.port) as client:
-        client.socket.sendall(data)
-        assert client.closed_by_server()
-        assert server.principals == []
-        assert "unexpected error" not in caplog.text
+    client.socket.sendall(data)
+    assert client.closed_by_server()
+    assert server.principals == []
+    assert "unexpected error" not in caplog.text
 
 
-def test_a_log_in_in_pieces_and_requests_that_follow_in_the_same_bytes_are_taken() -> None:
-    with gated_server() as server, LogInClient(server.port) as client:
-        client.send_handshake()
-        client.send_token()
-        client.send(b"\x4e\x20 one", b"\x4e\x20 two")
-        for _ in range(2):
-            client.receive()
-        assert [client.receive(), client.receive()] == [b"\x4e\x20 one", b"\x4e\x20 two"]
-        assert server.principals == ["User:alice"] * 2
+def test_a_log_in_in_pieces_and_requests_that_follow_in_the_same_bytes_are_taken(
+    server, client
+) -> None:
+    client.send_handshake()
+    client.send_token()
+    client.send(b"\x4e\x20 one", b"\x4e\x20 two")
+    for _ in range(2):
+        client.receive()
+    assert [client.receive(), client.receive()] == [b"\x4e\x20 one", b"\x4e\x20 two"]
+    assert server.principals == ["User:alice"] * 2
 
 
-def test_after_the_log_in_requests_may_be_as_large_as_ever() -> None:
+def test_after_the_log_in_requests_may_be_as_large_as_ever(client) -> None:
     large = b"\x4e\x20" + bytes(REQUEST_MAX_BYTES - 2)
-    with gated_server() as server, LogInClient(server.port) as client:
-        client.log_in()
-        client.send(large)
-        assert client.receive() == large
+    client.log_in()
+    client.send(large)
+    assert client.receive() == large
 
 
 def test_only_tokens_of_oauthbearer_may_be_large() -> None:
@@ -222,20 +232,18 @@ def test_who_does_not_log_in_again_in_time_is_served_no_more() -> None:
             assert client.log_in().error_code == 0, "also after its time"
 
 
-def test_a_second_log_in_that_fails_ends_the_connection() -> None:
-    with gated_server() as server, LogInClient(server.port) as client:
-        client.log_in()
-        client.handshake()
-        assert client.authenticate(WRONG).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert client.closed_by_server()
+def test_a_second_log_in_that_fails_ends_the_connection(client) -> None:
+    client.log_in()
+    client.handshake()
+    assert client.authenticate(WRONG).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.closed_by_server()
 
 
-def test_no_request_passes_during_the_second_log_in() -> None:
-    with gated_server() as server, LogInClient(server.port) as client:
-        client.log_in()
-        client.handshake()
-        client.send(b"\x4e\x20 in between")
-        assert client.closed_by_server()
+def test_no_request_passes_during_the_second_log_in(client) -> None:
+    client.log_in()
+    client.handshake()
+    client.send(b"\x4e\x20 in between")
+    assert client.closed_by_server()
 
 
 def test_two_log_ins_with_other_users_are_one_too_many() -> None:
