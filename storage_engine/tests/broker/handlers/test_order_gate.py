@@ -70,8 +70,12 @@ class Gate:
         )
 
 
-def test_orders_keep_their_order_while_zookeeper_is_asked():
-    gate = Gate()
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def test_orders_keep_their_order_while_zookeeper_is_asked(gate):
     gate.order(1)
     gate.order(2)
     gate.order(3, epoch=6)
@@ -85,9 +89,8 @@ def test_orders_keep_their_order_while_zookeeper_is_asked():
     assert gate.zookeeper.asked == []
 
 
-def test_an_order_that_came_while_zookeeper_was_asked_is_asked_about_again():
+def test_an_order_that_came_while_zookeeper_was_asked_is_asked_about_again(gate):
     """The answer may be older than the election of its sender."""
-    gate = Gate()
     gate.order(1)
     gate.order(2, epoch=8)
     gate.zookeeper.asked.pop(0)()
@@ -98,8 +101,7 @@ def test_an_order_that_came_while_zookeeper_was_asked_is_asked_about_again():
     assert gate.outcomes[-1] == (3, ErrorCode.STALE_CONTROLLER_EPOCH)
 
 
-def test_what_holds_when_an_order_comes_is_looked_at_again_after_the_wait():
-    gate = Gate()
+def test_what_holds_when_an_order_comes_is_looked_at_again_after_the_wait(gate):
     gate.order(1)
     gate.order(2)
     gate.broker_epoch = BrokerEpoch(51)
@@ -119,8 +121,7 @@ def test_what_holds_when_an_order_comes_is_looked_at_again_after_the_wait():
         ({"/controller": 5, "/brokers/ids/2": 5}, b"garbage"),
     ],
 )
-def test_a_controller_that_is_no_registered_incarnation_gives_no_orders(sessions, controller):
-    gate = Gate()
+def test_a_controller_that_is_no_registered_incarnation_gives_no_orders(gate, sessions, controller):
     gate.zookeeper.sessions = sessions
     gate.zookeeper.controller = controller or gate.zookeeper.controller
     gate.order(1)
@@ -157,8 +158,7 @@ def test_what_an_earlier_connection_brings_late_is_refused_whoever_came_between(
     ]
 
 
-def test_a_forged_number_holds_until_its_controller_connects_again():
-    gate = Gate()
+def test_a_forged_number_holds_until_its_controller_connects_again(gate):
     gate.order(5, connection=1)
     gate.order(2**63 - 1, connection=2)
     gate.order(6, connection=1)
@@ -171,8 +171,7 @@ def test_a_forged_number_holds_until_its_controller_connects_again():
     assert gate.closed == [1, 1]
 
 
-def test_forged_numbers_take_no_memory():
-    gate = Gate()
+def test_forged_numbers_take_no_memory(gate):
     for number in range(1000):
         gate.order(2000 - number, connection=number)
     gate.zookeeper.answer_all()

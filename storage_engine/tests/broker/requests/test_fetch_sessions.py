@@ -69,21 +69,24 @@ class Broker:
         return self.fetch(request(wanted(*partitions), replica_id=replica_id), owner).session_id
 
 
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
 def indexes(response: FetchResponse) -> list[int]:
     assert response.error_code == 0
     return [each.partition for each in response.partitions]
 
 
-def test_without_a_session_everything_is_answered_and_nothing_remembered():
-    broker = Broker()
+def test_without_a_session_everything_is_answered_and_nothing_remembered(broker):
     response = broker.fetch(request(wanted(1, 2), epoch=-1))
     assert indexes(response) == [1, 2]
     assert response.session_id == 0
     assert len(broker.sessions) == 0
 
 
-def test_the_first_answer_is_whole_and_later_ones_tell_what_changed():
-    broker = Broker()
+def test_the_first_answer_is_whole_and_later_ones_tell_what_changed(broker):
     first = broker.fetch(request(wanted(0, 1, 2)))
     assert indexes(first) == [0, 1, 2]
     assert indexes(broker.fetch(request([], first.session_id, 1))) == []
@@ -104,15 +107,13 @@ def test_the_first_answer_is_whole_and_later_ones_tell_what_changed():
         {"preferred_read_replica": 2},
     ],
 )
-def test_each_kind_of_news_is_told(change):
-    broker = Broker()
+def test_each_kind_of_news_is_told(broker, change):
     session_id = broker.open(0, 1)
     broker.state[1] = answer(1, **change)
     assert indexes(broker.fetch(request([], session_id, 1))) == [1]
 
 
-def test_an_error_is_told_as_long_as_it_lasts_and_its_end_once():
-    broker = Broker()
+def test_an_error_is_told_as_long_as_it_lasts_and_its_end_once(broker):
     session_id = broker.open(0)
     broker.state[0] = answer(0, error_code=int(ErrorCode.UNKNOWN_LEADER_EPOCH))
     assert indexes(broker.fetch(request([], session_id, 1))) == [0]
@@ -122,14 +123,12 @@ def test_an_error_is_told_as_long_as_it_lasts_and_its_end_once():
     assert indexes(broker.fetch(request([], session_id, 4))) == []
 
 
-def test_a_partition_that_is_named_is_answered_whatever_was_told():
-    broker = Broker()
+def test_a_partition_that_is_named_is_answered_whatever_was_told(broker):
     session_id = broker.open(0, 1)
     assert indexes(broker.fetch(request(wanted(1), session_id, 1))) == [1]
 
 
-def test_partitions_are_added_changed_and_forgotten():
-    broker = Broker()
+def test_partitions_are_added_changed_and_forgotten(broker):
     session_id = broker.open(0, 1)
     begun = broker.sessions.begin(
         request(wanted(1, offset=5) + wanted(2), session_id, 1, forgotten=[("t", [0, 9])]), OWNER
@@ -139,8 +138,7 @@ def test_partitions_are_added_changed_and_forgotten():
     assert broker.sessions.remembered == 2
 
 
-def test_a_partition_with_records_is_served_last_next_time():
-    broker = Broker()
+def test_a_partition_with_records_is_served_last_next_time(broker):
     session_id = broker.open(0, 1, 2)
     broker.state[0] = answer(0, records=b"batch")
     broker.fetch(request([], session_id, 1))
@@ -149,16 +147,14 @@ def test_a_partition_with_records_is_served_last_next_time():
     assert [each.partition for each in begun.request.partitions] == [1, 2, 0]
 
 
-def test_a_session_whose_last_partition_is_forgotten_ends():
-    broker = Broker()
+def test_a_session_whose_last_partition_is_forgotten_ends(broker):
     session_id = broker.open(0)
     response = broker.fetch(request([], session_id, 1, forgotten=[("t", [0])]))
     assert (response.session_id, indexes(response)) == (0, [])
     assert (len(broker.sessions), broker.sessions.remembered) == (0, 0)
 
 
-def test_an_unknown_session_and_a_wrong_epoch_are_refused_and_change_nothing():
-    broker = Broker()
+def test_an_unknown_session_and_a_wrong_epoch_are_refused_and_change_nothing(broker):
     session_id = broker.open(0)
     unknown = broker.fetch(request([], session_id + 1, 1))
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -168,8 +164,7 @@ def test_an_unknown_session_and_a_wrong_epoch_are_refused_and_change_nothing():
     assert indexes(broker.fetch(request([], session_id, 1))) == []
 
 
-def test_a_request_that_waits_while_a_later_one_is_taken_is_refused():
-    broker = Broker()
+def test_a_request_that_waits_while_a_later_one_is_taken_is_refused(broker):
     session_id = broker.open(0)
     waiting = broker.sessions.begin(request([], session_id, 1), OWNER)
     assert isinstance(waiting, SessionFetch)
@@ -177,8 +172,7 @@ def test_a_request_that_waits_while_a_later_one_is_taken_is_refused():
     assert broker.finish(waiting).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_a_request_that_waits_while_a_later_one_ends_the_session_is_refused():
-    broker = Broker()
+def test_a_request_that_waits_while_a_later_one_ends_the_session_is_refused(broker):
     session_id = broker.open(0, 1)
     waiting = broker.sessions.begin(request([], session_id, 1), OWNER)
     assert isinstance(waiting, SessionFetch)
@@ -187,8 +181,7 @@ def test_a_request_that_waits_while_a_later_one_ends_the_session_is_refused():
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-def test_a_full_request_ends_the_session_that_it_names(epoch):
-    broker = Broker()
+def test_a_full_request_ends_the_session_that_it_names(broker, epoch):
     session_id = broker.open(0)
     response = broker.fetch(request(wanted(0), session_id, epoch))
     assert response.session_id != session_id
@@ -383,8 +376,7 @@ class Pair:
 
 
 @pytest.mark.parametrize("stranger", [STRANGER, ("User:owner", "10.0.0.2")])
-def test_the_session_of_another_is_not_there(stranger):
-    broker = Broker()
+def test_the_session_of_another_is_not_there(broker, stranger):
     session_id = broker.open(0, 1)
     for epoch in (1, 2, 7):
         refused = broker.fetch(request([], session_id, epoch), stranger)
