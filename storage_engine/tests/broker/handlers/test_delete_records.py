@@ -2,7 +2,6 @@
 ZooKeeper and network. Source: R-LOG9, KIP-107."""
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,15 +20,13 @@ RECORDS = 5
 
 
 @pytest.fixture
-def topic(tmp_path) -> Iterator[SimulatedCluster]:
+def topic(cluster) -> SimulatedCluster:
     """Three replicas in sync and five records."""
-    cluster = SimulatedCluster(tmp_path)
     assert cluster.create_topic("t").error_code == 0
     for number in range(RECORDS):
         assert cluster.produced(TP, b"record %d" % number) == number
     cluster.wait_in_sync(TP, 1, 2, 3)
-    yield cluster
-    cluster.close()
+    return cluster
 
 
 def send_delete(

@@ -2,31 +2,19 @@
 
 import itertools
 
-import pytest
-
-from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import make_batch
 from storage_engine.broker.handlers.records import fetch as fetch_handler
 from storage_engine.broker.requests.follower_sessions import FollowerSession
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 
-TP = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
-    assert cluster.create_topic("t").error_code == 0
-    assert cluster.produced(TP, b"record") == 0
-    yield cluster
-    cluster.close()
+cluster = cluster_fixture(brokers=2, default_replication_factor="2")
 
 
 def test_what_a_follower_may_fetch_since_its_first_look_is_no_secret_until_its_time_is_over(
-    tmp_path, monkeypatch
+    cluster, monkeypatch
 ):
     """Its fetch of many partitions is read in several turns; a record comes between two of them."""
-    cluster = SimulatedCluster(tmp_path, 2, default_replication_factor="2")
     assert cluster.create_topic("many", 60).error_code == 0
     cluster.loop.run_for(3000)
     tp = TopicPartition("many", 0)
@@ -64,4 +52,3 @@ def test_what_a_follower_may_fetch_since_its_first_look_is_no_secret_until_its_t
     hosted = broker.replicas.get(tp)
     cluster.loop.run_until(lambda: hosted.high_watermark == 1)
     assert cluster.loop.now_ms - appended_ms[0] < 100
-    cluster.close()

@@ -1,25 +1,20 @@
 """Produce names the records for which it refuses a batch (KIP-467)."""
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
 
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
 from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.records.record_keys import NAMED_MAX
+from storage_engine.tests.broker.support import cluster_fixture
 
-
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
-    created = made.create_topic("compacted", partitions=2, cleanup_policy="compact")
-    assert created.error_code == 0
-    yield made
-    made.close()
+cluster = cluster_fixture(
+    brokers=1,
+    prepare=lambda made: made.create_topic("compacted", partitions=2, cleanup_policy="compact"),
+    default_replication_factor="1",
+)
 
 
 def batch_of(keys: list[bytes | None], compression: str) -> memoryview:

@@ -2,7 +2,6 @@
 (R-NET2): each of these changes ends the wait, long before its time is over.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrPartition
+from storage_engine.tests.broker.support import cluster_fixture
 
 TP = TopicPartition("t", 0)
 PARTITIONS = 4
@@ -21,19 +21,16 @@ LONG_MS = 50_000
 SOON_MS = 2_000
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path, auto_leader_rebalance_enable="false")
-    try:
-        assert made.create_topic(TP.topic, PARTITIONS).error_code == 0
-        for number in range(PARTITIONS):
-            tp = TopicPartition(TP.topic, number)
-            assert made.produced_when_there(tp, b"first") == 0
-            made.wait_in_sync(tp, 1, 2, 3)
-        made.loop.run_for(1000)
-        yield made
-    finally:
-        made.close()
+def fill(made: SimulatedCluster) -> None:
+    assert made.create_topic(TP.topic, PARTITIONS).error_code == 0
+    for number in range(PARTITIONS):
+        tp = TopicPartition(TP.topic, number)
+        assert made.produced_when_there(tp, b"first") == 0
+        made.wait_in_sync(tp, 1, 2, 3)
+    made.loop.run_for(1000)
+
+
+cluster = cluster_fixture(prepare=fill, auto_leader_rebalance_enable="false")
 
 
 def waiting(cluster: SimulatedCluster, *, with_another: bool) -> tuple[TopicPartition, list[Any]]:

@@ -3,13 +3,11 @@ nothing is appended that is no row, and nothing is lost; with a readable schema 
 
 import json
 
-import pytest
-
-from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.typed_topics.typed_support import (
     SCHEMA,
     TRIPS,
@@ -27,13 +25,12 @@ LATER = json.dumps({**json.loads(SCHEMA.to_json()), "format": 2})
 ROWS = 10
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    made = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
+def fill(made) -> None:
     create_typed(made)
     assert produced(made, typed_batch(topic_id_of(made), 0, ROWS)).error_code == 0
-    yield made
-    made.close()
+
+
+cluster = cluster_fixture(brokers=1, prepare=fill, default_replication_factor="1")
 
 
 def store(cluster, text: str, **more: str) -> None:
