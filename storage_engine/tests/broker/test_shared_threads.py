@@ -1,5 +1,7 @@
 """Threads that clients share: how many work at a time, for whom, and what frees them."""
 
+import pytest
+
 from storage_engine.broker.shared_threads import SharedThreads
 
 A, B = ("User:a", "host", 1), ("User:b", "host", 2)
@@ -22,12 +24,21 @@ class Background:
             on_error(error)
 
 
+@pytest.fixture
+def background() -> Background:
+    return Background()
+
+
+@pytest.fixture
+def done() -> list[object]:
+    return []
+
+
 def submit(threads, share, done: list, name: str, *, size: int = 1) -> None:
     threads.submit(share, lambda: name, done.append, done.append, size=size)
 
 
-def test_a_principal_leaves_threads_to_others():
-    background, done = Background(), []
+def test_a_principal_leaves_threads_to_others(background, done):
     threads = SharedThreads(background, at_once=3, each=2)
     for number in range(4):
         submit(threads, A, done, f"a{number}")
@@ -40,8 +51,7 @@ def test_a_principal_leaves_threads_to_others():
     assert sorted(done) == ["a0", "a1", "a2", "a3", "b0", "b1"]
 
 
-def test_work_that_fails_frees_its_thread():
-    background, done = Background(), []
+def test_work_that_fails_frees_its_thread(background, done):
     threads = SharedThreads(background, at_once=1)
     submit(threads, A, done, "first")
     submit(threads, A, done, "second")
@@ -51,8 +61,7 @@ def test_work_that_fails_frees_its_thread():
     assert done == [failure, "second"]
 
 
-def test_what_is_known_at_the_end_of_the_work_counts_for_the_next_turn():
-    background, done = Background(), []
+def test_what_is_known_at_the_end_of_the_work_counts_for_the_next_turn(background, done):
     threads = SharedThreads(background, at_once=1)
     threads.submit(A, lambda: "small", done.append, done.append, more=lambda _result: 1_000)
     for number in range(2):
@@ -63,11 +72,10 @@ def test_what_is_known_at_the_end_of_the_work_counts_for_the_next_turn():
     assert done == ["small", "b0", "b1", "a0", "a1"]
 
 
-def test_much_work_that_ends_at_once_is_no_deep_stack():
-    background, done = Background(), []
+def test_much_work_that_ends_at_once_is_no_deep_stack(background, done):
     threads = SharedThreads(background, at_once=1)
     submit(threads, A, done, "first")
-    ended = []
+    ended: list[None] = []
 
     def begin() -> None:
         ended.append(None)

@@ -9,7 +9,7 @@ from storage_engine.protocol.messages.create_acls import CreateAclsRequest
 from storage_engine.protocol.messages.delete_acls import API as DELETE
 from storage_engine.protocol.messages.delete_acls import DeleteAclsRequest
 from storage_engine.protocol.messages.describe_acls import API as DESCRIBE
-from storage_engine.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from storage_engine.protocol.messages.describe_acls import DescribeAclsRequest
 from storage_engine.tests.broker.guards.guarded_cluster import BOB, authorizer_of
 
 VERSION = 2
@@ -54,7 +54,7 @@ def delete(cluster: SimulatedCluster, *filters: dict[str, Any], broker: int = 1)
     return cluster.answer(send_delete(cluster, *filters, broker=broker)).filter_results
 
 
-def answer_to_describe(cluster: SimulatedCluster, **wanted: Any) -> DescribeAclsResponse:
+def answer_to_describe(cluster: SimulatedCluster, **wanted: Any) -> Any:
     asked = DescribeAclsRequest(**{**ANYTHING, **wanted})
     return cluster.answer(cluster.ask(1, DESCRIBE, VERSION, asked))
 
