@@ -28,11 +28,6 @@ def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     return bytes(piece.view()) if piece is not None else b""
 
 
-def test_a_record_is_read_as_it_was_written(topic):
-    answer = topic.answer(topic.fetch(topic.state(TP).leader, TP, 0))
-    assert b"first" in bytes(answer.partitions[0].records)
-
-
 def test_a_waiting_fetch_is_answered_by_the_next_record(topic):
     answers = topic.fetch(topic.state(TP).leader, TP, 1, wait_ms=30_000)
     topic.loop.run_for(1000)
