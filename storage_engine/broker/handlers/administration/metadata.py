@@ -1,26 +1,19 @@
-"""Metadata: brokers, topics, leaders; creates unknown topics where that is allowed.
+"""What clients ask about the cluster: Metadata, DescribeCluster, DescribeTopicPartitions, and
+UpdateFeatures.
 
-A broker that has just started answers when the controller has sent it the first metadata.
+A broker that has just started answers when the controller has sent it the first metadata, or after
+some seconds. It never sends an empty list of brokers: librdkafka would take it for the whole
+cluster, and not ask again for minutes.
 
-A leader is named when it has answered a probe (`leader_doubts`), and a client that asks about
-certain topics has had an answer without its predecessor.
-
+Metadata (key 3) names brokers, topics and leaders, and creates unknown topics where that is
+allowed. It names a leader that has answered a probe (`leader_doubts`); a client that asks about
+certain topics first gets an answer without the former leader.
 Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 
-DescribeCluster: cluster id, controller and live brokers. Source: KIP-700.
-
-DescribeTopicPartitions: topics in the order of their names, as many partitions as one answer may
-have, and where the next answer begins. Source: KIP-966.
-
-UpdateFeatures: the present levels of the features are confirmed, and all others refused.
-
-All updates of a request are made, or none. Source: KIP-584.
-
-The cluster as this broker describes it to clients.
-
-A broker that has just started answers when the controller has sent it the first metadata, after
-some seconds at most. It never sends an empty list of brokers: librdkafka would take it for the
-whole cluster, and not ask again for minutes.
+DescribeCluster: cluster id, controller and live brokers (KIP-700). DescribeTopicPartitions: topics
+in the order of their names, as many partitions as an answer may have, and where the next answer
+begins (KIP-966). UpdateFeatures confirms the present level of a feature, and refuses any other
+(KIP-584).
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping

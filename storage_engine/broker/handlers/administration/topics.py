@@ -1,28 +1,12 @@
-"""CreateTopics: served by the controller.
+"""CreateTopics, CreatePartitions and DeleteTopics, which the controller serves.
 
-The answer comes when all partitions have leaders and live brokers know them, or when the client's
-timeout is over (see `topic_outcomes`). Source: R-CTL6.
-
-CreatePartitions: served by the controller.
-
-The answer comes when all partitions have leaders and live brokers know them, or when the client's
-timeout is over (see `topic_outcomes`). Source: R-CTL6.
-
-DeleteTopics: served by the controller.
-
-The answer comes when the topics are gone and live brokers know it, or when the client's timeout is
-over (see `topic_outcomes`). Source: R-CTL6.
-
-The outcomes of a request that creates, deletes or grows topics.
-
-Each topic succeeds or fails by itself; the request is answered once, when all outcomes are known or
-when the client's timeout is over.
-
-A topic's outcome is known when the controller is done with it and all live brokers have the new
-metadata. Kafka waits for the controller's own metadata alone, so that a client that asks another
-broker must ask again; and here the controller's broker gets metadata like the others. The wait is
-short. A broker that takes no orders fails nothing: `when_brokers_updated` waits a few seconds, or
-until the client's timeout, and then the topic counts as created, grown or deleted, which it is.
+Each topic of a request succeeds or fails by itself. The request is answered once, when all outcomes
+are known or the client's timeout is over. A topic's outcome is known when the controller has done
+its work (all partitions have leaders, or the topic is gone) and all live brokers have the new
+metadata. Kafka waits for the controller's own metadata only, so a client that asks another broker
+may have to ask again. The wait is short: a broker that takes no orders is waited for a few seconds
+(`when_brokers_updated`), and then the topic counts as created, grown or deleted, which it is.
+Source: R-CTL6.
 """
 
 from collections import Counter

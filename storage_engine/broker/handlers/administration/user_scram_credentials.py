@@ -1,11 +1,8 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials, served by any broker.
 
-The credentials of one user are changed all or not at all, in one conditional write; when the answer
-is sent, this broker applies them, and the others do soon after. Source: KIP-554.
-
-A user's SCRAM credentials after an AlterUserScramCredentials: pure functions.
-
-Source: KIP-554.
+The credentials of one user are changed all or not at all, in one conditional write. When the answer
+is sent, this broker applies them, and the others do soon after. The credentials after a change are
+computed by pure functions. Source: KIP-554.
 """
 
 import logging

@@ -1,30 +1,20 @@
-"""LeaderAndIsr (key 4): the controller says which partitions this broker leads or follows.
+"""The orders of the controller: LeaderAndIsr, StopReplica and UpdateMetadata; also
+ControlledShutdown, which only the controller answers.
 
-An order of another broker than the controller, one older than another order of the same controller,
-and one meant for an earlier incarnation of this broker are refused (`order_gate`). Orders are
-carried out one after another, each once the settings of its topics are known, and a long one in
-several turns of the event loop, each of which checks again whether it is refused. A partition that
-can't be led or followed does not hinder the others. Source: R-CTL1, R-CTL3, R-CTL4.
+LeaderAndIsr (key 4) says which partitions this broker leads or follows, StopReplica (key 5) which
+replicas it stops or deletes, UpdateMetadata (key 6) what the cluster looks like. `order_gate`
+refuses an order of a broker that is not the controller, one older than another order of the same
+controller, and one for an earlier incarnation of this broker. Metadata are valid as soon as they
+are admitted. The other orders are carried out one after another, each once the settings of its
+topics are known; a long one takes several turns of the event loop, and is checked again in each. A
+partition that fails does not hinder the others. Source: R-CTL1, R-CTL3, R-CTL4.
 
-Requests that only the controller answers.
+A full LeaderAndIsr names every replica of this broker. A replica that it does not name is stopped
+when its last part is carried out. It is also deleted if other brokers have its partition by now. If
+the partition is unknown, its topic may be deleted: `orphaned_logs` finds out. Source: R-CTL4,
+R-CTL8.
 
-The end of a full LeaderAndIsr order, which names every replica of this broker.
-
-A replica that a full order does not name is stopped when its last part is carried out. A replica
-whose partition other brokers have by now is deleted. A replica of an unknown partition may belong
-to a deleted topic, which `orphaned_logs` finds out. Source: R-CTL4, R-CTL8.
-
-StopReplica (key 5): the controller says which replicas this broker stops, or deletes.
-
-Orders are admitted and carried out like those of `leader_and_isr`. A replica that can't be stopped
-does not hinder the others. Source: R-CTL3.
-
-UpdateMetadata (key 6): the controller describes the cluster.
-
-Orders are admitted like those of `leader_and_isr`; the metadata is valid as soon as it is admitted.
-Source: R-CTL3.
-
-ControlledShutdown (key 7): a broker wants to stop, its leaders move first. Source: R-CTL9.
+ControlledShutdown (key 7): a broker wants to stop, and its leaders move first. Source: R-CTL9.
 """
 
 import logging

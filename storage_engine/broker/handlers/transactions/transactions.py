@@ -1,29 +1,20 @@
-"""AddPartitionsToTxn: producers (versions 0-3), and leaders that verify or enlist (4 and 5).
+"""InitProducerId, AddPartitionsToTxn, EndTxn and WriteTxnMarkers: the life of a transaction.
 
-A partition that doesn't exist is answered with an error, and then the others of the transaction are
-not attempted. Source: KIP-98, KIP-890.
+InitProducerId gives a fresh producer id to an idempotent producer. A transactional producer gets
+its id and epoch from its coordinator, and the producers before it are fenced. Source: KIP-98,
+KIP-360, R-CLI7.
 
-EndTxn: a producer commits or aborts its transaction.
+AddPartitionsToTxn is sent by producers (versions 0 to 3), and by leaders that verify or enlist a
+partition (4 and 5). Where a partition of a transaction doesn't exist, the others are not attempted.
+EndTxn is answered when the decision to commit or abort can't be lost; from version 5 on the
+producer continues with another epoch. Source: KIP-98, KIP-890.
 
-It is answered when the decision can't be lost; with version 5 the producer goes on under another
-epoch (KIP-890). Source: KIP-98.
-
-InitProducerId: a fresh producer id for an idempotent producer; for a transactional one the id
-and epoch that its coordinator gives it, which fences those before it.
-
-Source: KIP-98, KIP-360, R-CLI7.
-
-The error of a producer that a newer one has replaced, as its version of a request knows it.
-
-WriteTxnMarkers: a coordinator has this broker write the ends of transactions to partitions that
-it leads.
-
-The epoch of a coordinator is the leader epoch of its partition of the state topic, as this broker
-has it from the controller. A marker of a higher epoch is refused: a log remembers the highest epoch
-that it has seen of a producer's coordinators, and would refuse the true coordinator ever after.
-
-A marker that is named twice is written once. All markers of one partition are written in one step,
-as their order matters there. Source: KIP-98.
+WriteTxnMarkers: a coordinator has this broker write the ends of transactions to partitions that it
+leads. The epoch of a coordinator is the leader epoch of its partition of the state topic, as the
+controller has told it to this broker. A marker of a higher epoch is refused: a log remembers the
+highest epoch of a producer's coordinators, and would refuse the true coordinator ever after. A
+marker that is named twice is written once. All markers of a partition are written in one step, as
+their order matters. Source: KIP-98.
 """
 
 from collections.abc import Generator, Iterator, Sequence
