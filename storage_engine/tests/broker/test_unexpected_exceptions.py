@@ -27,7 +27,6 @@ from storage_engine.core.replication.partition import LeaderPartition
 from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.protocol.messages import create_topics
 from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, send_alter
-from storage_engine.zookeeper.call_window import CallWindow, PendingCall
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
@@ -313,52 +312,6 @@ def test_settings_that_can_not_be_applied_keep_no_broker_from_starting(cluster, 
     cluster.loop.run_for(1000)
     for broker in cluster.brokers:
         assert broker.parts.settings.topics.of("t").log.retention_ms == 1234
-
-
-# --- the session itself ---
-
-
-def call(name: str, replies: list[Any], **how: Any) -> PendingCall:
-    class Result:
-        exception = None
-        value = name
-
-        def rawlink(self, on_result: Callable[[Any], None]) -> None:
-            on_result(self)
-
-    return PendingCall(
-        **{
-            "name": name,
-            "path": f"/{name}",
-            "send": Result,
-            "decode": lambda value: value,
-            "on_reply": lambda reply: replies.append((name, reply)),
-            **how,
-        }
-    )
-
-
-@pytest.mark.parametrize("part", ["send", "decode"])
-def test_an_operation_that_fails_in_the_client_is_unknown_and_holds_up_no_other(part, caplog):
-    def fail(*_args: object) -> Any:
-        raise Broken("on purpose")
-
-    posted: list[Callable[[], None]] = []
-    window = CallWindow(posted.append, _Clock(), lambda _sent: None)  # type: ignore[arg-type]
-    replies: list[Any] = []
-    for number in range(300):
-        window.submit(call(f"bad{number}", replies, **{part: fail}))
-    window.submit(call("good", replies))
-    for work in posted:
-        work()
-    assert len(replies) == 301
-    assert ("good", "good") in replies
-    assert any(record.exc_info for record in caplog.records)
-
-
-class _Clock:
-    def monotonic_ms(self) -> int:
-        return 0
 
 
 def test_a_follower_that_can_not_be_told_of_an_append_keeps_no_other_waiting(
