@@ -16,10 +16,10 @@ from storage_engine.broker.coordinators.state_load import LoadTroubles, StateLoa
 from storage_engine.broker.handlers.transactions import transactions as handler
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.purgatory import WaitList
-from storage_engine.broker.transactions import coordinator_questions, marker_sender, marker_writes
+from storage_engine.broker.transactions import coordinator_questions, marker_sender
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from storage_engine.core.transactions.transaction_events import CheckTimeouts, InitProducer
+from storage_engine.core.transactions.transaction_events import CheckTimeouts
 from storage_engine.core.transactions.transaction_state import TransactionState
 from storage_engine.core.transactions.transactions import TransactionCoordinator
 from storage_engine.protocol.messages import (
@@ -27,20 +27,12 @@ from storage_engine.protocol.messages import (
     init_producer_id,
     write_txn_markers,
 )
+from storage_engine.tests.broker.broken import Broken, fail
 from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_transactions import settle
 
 A = TopicPartition("a", 0)
 STATE = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
-
-
-class OurBugError(Exception):
-    """Nothing that the program knows of."""
-
-
-@pytest.fixture(autouse=True)
-def as_in_production(monkeypatch) -> None:
-    monkeypatch.setattr(unexpected, "is_fatal", False)
 
 
 cluster = cluster_fixture(
@@ -49,28 +41,6 @@ cluster = cluster_fixture(
     transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
     auto_leader_rebalance_enable="false",
 )
-
-
-def once(original: Callable[..., Any], applies: Callable[..., bool] = lambda *_: True) -> Any:
-    """As the original, but the first call to which this applies fails."""
-    failed: list[tuple[Any, ...]] = []
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if not failed and applies(*args):
-            failed.append(args)
-            raise OurBugError("of the test")
-        return original(*args, **kwargs)
-
-    return call
-
-
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What of it is in the log with its trace."""
-    return [
-        each.getMessage()
-        for each in caplog.records
-        if each.exc_info is not None and each.exc_info[0] is OurBugError
-    ]
 
 
 def producer(cluster: SimulatedCluster, name: str = "p") -> SimulatedProducer:
@@ -100,10 +70,10 @@ class Waits:
 
 class Fails:
     def try_complete(self) -> bool:
-        raise OurBugError("of the test")
+        return bool(fail())
 
 
-def test_one_who_waits_and_fails_does_not_take_the_others_along(caplog):
+def test_one_who_waits_and_fails_does_not_take_the_others_along(raised):
     waiters, before, behind = WaitList(), Waits(), Waits()
     for each in (before, Fails(), behind):
         waiters.add(each)
@@ -111,51 +81,45 @@ def test_one_who_waits_and_fails_does_not_take_the_others_along(caplog):
     assert (before.looks, behind.looks, len(waiters)) == (1, 1, 2)
     waiters.wake()
     assert len(waiters) == 0
-    assert len(told(caplog)) == 1
+    assert raised.told == 1
 
 
 @pytest.mark.parametrize("where", ["step", "restore", "event"])
 def test_a_request_that_can_not_be_stepped_is_answered_and_the_coordinator_goes_on(
-    cluster, monkeypatch, caplog, where
+    cluster, where, raised, break_it
 ):
     first = producer(cluster)
     coordinator = first.coordinator()
     if where == "event":
-        monkeypatch.setattr(handler, "InitProducer", once(InitProducer))
+        break_it(handler, "InitProducer")
     else:
-        fails = once(TransactionCoordinator.step, lambda _, event: hasattr(event, "request"))
-        monkeypatch.setattr(TransactionCoordinator, "step", fails)
+        break_it(TransactionCoordinator, "step", when=lambda _, event: hasattr(event, "request"))
     if where == "restore":
-        restore = once(TransactionCoordinator.restore)
-        monkeypatch.setattr(TransactionCoordinator, "restore", restore)
+        break_it(TransactionCoordinator, "restore")
     assert init_code(cluster, coordinator) is ErrorCode.UNKNOWN_SERVER_ERROR
     first.add(A)
     first.write(A, b"1")
     first.end(commits=True)
     settle(cluster, A)
-    assert len(told(caplog)) == (2 if where == "restore" else 1)
+    assert raised.told == (2 if where == "restore" else 1)
 
 
-def test_a_tick_that_fails_is_not_the_last(cluster, monkeypatch, caplog):
+def test_a_tick_that_fails_is_not_the_last(cluster, raised, break_it):
     first = SimulatedProducer(cluster, "p", timeout_ms=5_000)
     first.init()
     first.add(A)
     first.write(A, b"1")
-    fails = once(TransactionCoordinator.step, lambda _, event: isinstance(event, CheckTimeouts))
-    monkeypatch.setattr(TransactionCoordinator, "step", fails)
+    break_it(TransactionCoordinator, "step", when=lambda _, event: isinstance(event, CheckTimeouts))
     cluster.loop.run_for(8_000)
     settle(cluster, A)
-    assert len(told(caplog)) == 1
+    assert raised.told == 1
 
 
-def test_an_answer_that_fails_costs_nobody_else_anything(cluster, caplog):
+def test_an_answer_that_fails_costs_nobody_else_anything(cluster, raised):
     first = producer(cluster)
     coordinators = cluster[first.coordinator()].parts.coordinators.transactions
     (runner,) = coordinators._runners.values()
     answers: list[ErrorCode] = []
-
-    def fail(_answer: Any) -> None:
-        raise OurBugError("of the test")
 
     def ask(on_answer: Callable[[Any], None]) -> None:
         coordinators.request("p", lambda _: ErrorCode.CONCURRENT_TRANSACTIONS, on_answer)
@@ -167,12 +131,12 @@ def test_an_answer_that_fails_costs_nobody_else_anything(cluster, caplog):
     runner._pending.expect(1_001, lambda answer: answers.append(answer.error))
     runner.end()
     assert answers[1:] == [ErrorCode.NOT_COORDINATOR]
-    assert len(told(caplog)) == 2
+    assert raised.told == 2
 
 
 @pytest.mark.parametrize("api", [write_txn_markers.API, add_partitions_to_txn.API])
 @pytest.mark.parametrize("where", ["request", "answer"])
-def test_what_can_not_be_sent_or_read_is_sent_again(cluster, monkeypatch, caplog, api, where):
+def test_what_can_not_be_sent_or_read_is_sent_again(cluster, api, where, raised, break_it):
     """Markers, and questions whether a transaction is open."""
     first = producer(cluster)
     coordinator = first.coordinator()
@@ -185,24 +149,25 @@ def test_what_can_not_be_sent_or_read_is_sent_again(cluster, monkeypatch, caplog
         cluster.loop.run_for(1_000)
     assert cluster.state(A).leader != coordinator
     if where == "request":
-        fails = once(SimulatedTransport.request, lambda _self, _to, _by, spec, *_: spec is api)
-        monkeypatch.setattr(SimulatedTransport, "request", fails)
+        break_it(
+            SimulatedTransport,
+            "request",
+            when=lambda _self, _to, _by, spec, *_, **_options: spec is api,
+        )
     elif api is write_txn_markers.API:
-        read = once(marker_writes.codes_of_response)
-        monkeypatch.setattr(marker_sender, "codes_of_response", read)
+        break_it(marker_sender, "codes_of_response")
     else:
-        outcomes = once(coordinator_questions._outcomes)
-        monkeypatch.setattr(coordinator_questions, "_outcomes", outcomes)
+        break_it(coordinator_questions, "_outcomes")
     for payload in (b"1", b"2"):
         # The second waits for the end of the first.
         first.add(A)
         first.write(A, payload)
         first.end(commits=True)
     settle(cluster, A)
-    assert len(told(caplog)) == 1
+    assert raised.told == 1
 
 
-def test_a_look_up_of_a_topic_that_fails_is_not_the_last_of_it(cluster, monkeypatch, caplog):
+def test_a_look_up_of_a_topic_that_fails_is_not_the_last_of_it(cluster, raised, break_it):
     """A transaction with records in a deleted topic would never end."""
     assert cluster.create_topic("b").error_code == 0
     first = producer(cluster)
@@ -211,39 +176,33 @@ def test_a_look_up_of_a_topic_that_fails_is_not_the_last_of_it(cluster, monkeypa
     first.write(A, b"1")
     cluster.delete_topic("b")
     cluster.loop.run_until(lambda: all("b" not in each.metadata for each in cluster.brokers))
-    monkeypatch.setattr(TopicLookup, "_is_ours", once(TopicLookup._is_ours))
+    break_it(TopicLookup, "_is_ours")
     first.end(commits=True)
     cluster.loop.run_for(2_000)
     coordinators = cluster[first.coordinator()].parts.coordinators.transactions
     state = coordinators.coordinator_of("p").producers.get("p").state
     assert state is TransactionState.COMPLETE_COMMIT
-    assert len(told(caplog)) == 1
+    assert raised.told == 1
 
 
-def test_who_fails_with_a_producer_id_does_not_keep_the_next_from_getting_one(cluster, caplog):
+def test_who_fails_with_a_producer_id_does_not_keep_the_next_from_getting_one(cluster, raised):
     ids = ProducerIds(cluster[1].session, broker_id=1)
     given: list[int] = []
-
-    def fail(_id: int, _code: ErrorCode) -> None:
-        raise OurBugError("of the test")
 
     ids.allocate(fail)
     ids.allocate(lambda number, _: given.append(number))
     cluster.loop.run_for(1_000)
     ids.allocate(lambda number, _: given.append(number))
     assert len(given) == 2
-    assert len(told(caplog)) == 1
+    assert raised.told == 1
 
 
-def test_a_flush_whose_listener_fails_is_not_the_last_of_its_log_dir(cluster, caplog):
+def test_a_flush_whose_listener_fails_is_not_the_last_of_its_log_dir(cluster, raised):
     cluster.produced(A, b"1")
     broker = cluster[cluster.state(A).leader]
     partition = broker.replicas.get(A)
     acks: DurableAcks = broker.replicas.durable_acks
     settled: list[str] = []
-
-    def fail() -> None:
-        raise OurBugError("of the test")
 
     acks.flush(partition, fail)
     acks.flush(partition, lambda: settled.append("with it"))
@@ -252,18 +211,17 @@ def test_a_flush_whose_listener_fails_is_not_the_last_of_its_log_dir(cluster, ca
     acks.flush(partition, lambda: settled.append("after it"))
     cluster.loop.run_for(1_000)
     assert settled == ["with it", "after it"]
-    assert len(told(caplog)) == 1
+    assert raised.told == 1
 
 
-def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, monkeypatch, caplog):
+def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, raised, break_it):
     assert cluster.create_topic("b").error_code == 0
     second = TopicPartition("b", 0)
     leader = cluster.state(A).leader
     replicas = cluster[leader].replicas
     cluster.loop.run_for(1_000)
     first, other = replicas.get(A), replicas.get(second)
-    fails = once(type(first)._end_turn, lambda partition: partition is first)
-    monkeypatch.setattr(type(first), "_end_turn", fails)
+    break_it(type(first), "_end_turn", when=lambda partition: partition is first)
     looked: list[TopicPartition] = []
 
     class Looks:
@@ -276,14 +234,14 @@ def test_a_turn_that_fails_for_one_partition_ends_for_the_others(cluster, monkey
     other.mark()
     cluster.loop.run_for(10)
     assert looked == [second]
-    assert len(told(caplog)) == 1
+    assert raised.told == 1
 
 
 def test_tests_and_simulations_end_with_what_a_broker_would_only_report(monkeypatch):
     monkeypatch.setattr(unexpected, "is_fatal", True)
     waiters = WaitList()
     waiters.add(Fails())
-    with pytest.raises(OurBugError):
+    with pytest.raises(Broken):
         waiters.wake()
 
 
@@ -298,16 +256,16 @@ def coordinate_elsewhere(cluster: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize("step", ["_begin", "_next", "_warm", "_replayed"])
-def test_a_load_that_fails_anywhere_is_done_again(cluster, monkeypatch, caplog, step):
+def test_a_load_that_fails_anywhere_is_done_again(cluster, step, raised, break_it):
     producer(cluster)
-    monkeypatch.setattr(StateLoad, step, once(getattr(StateLoad, step)))
+    break_it(StateLoad, step)
     coordinate_elsewhere(cluster)
-    assert len(told(caplog)) == 1
+    assert raised.told == 1
 
 
-def test_a_load_is_done_again_also_when_nobody_can_take_its_failure(cluster, monkeypatch, caplog):
+def test_a_load_is_done_again_also_when_nobody_can_take_its_failure(cluster, raised, break_it):
     producer(cluster)
-    monkeypatch.setattr(StateLoad, "_warm", once(StateLoad._warm))
-    monkeypatch.setattr(LoadTroubles, "failed", once(LoadTroubles.failed))
+    break_it(StateLoad, "_warm")
+    break_it(LoadTroubles, "failed")
     coordinate_elsewhere(cluster)
-    assert len(told(caplog)) == 1
+    assert raised.told == 1

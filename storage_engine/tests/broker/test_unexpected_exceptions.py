@@ -1,17 +1,10 @@
 """An exception that nobody foresaw ends one thing: what it ended is done again or given away, the
 rest is served, and nothing stays under way. Each is raised once, or for one of several things."""
 
-import logging
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import pytest
-
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import SimulatedTransport
 from simulation.world.requests import create_topic_request
 from simulation.world.zookeeper_session import SimulatedSession
-from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.controller import delivery_requests
 from storage_engine.broker.controller.admin_requests import AdminRequests
@@ -27,69 +20,20 @@ from storage_engine.core.replication.partition import LeaderPartition
 from storage_engine.log.dirs.log_dirs import LogDirs
 from storage_engine.protocol.messages import create_topics
 from storage_engine.tests.broker.settings.settings_requests import SET, TOPIC, send_alter
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 
 TP = TopicPartition("t", 0)
 BAD = TopicPartition("bad", 0)
 
 
-class Broken(Exception):
-    """Of a kind that nothing catches by its name."""
-
-
-@pytest.fixture
-def cluster(tmp_path, monkeypatch) -> Iterator[SimulatedCluster]:
-    monkeypatch.setattr(unexpected, "is_fatal", False)
-    made = SimulatedCluster(
-        tmp_path,
-        min_insync_replicas="2",
-        replica_lag_time_max_ms="2000",
-        auto_leader_rebalance_enable="false",
-    )
-    assert made.create_topic("t").error_code == 0
-    assert made.produced(TP, b"first") == 0
-    made.wait_in_sync(TP, 1, 2, 3)
-    yield made
-    made.close()
-
-
-class Raised:
-    """How often, and the log of it."""
-
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        self.count = 0
-        self._caplog = caplog
-
-    def times(self, work: Callable[..., Any], most: int, when: Any = None) -> Callable[..., Any]:
-        """`work`, which raises so many times instead, where `when` holds for its arguments."""
-
-        def instead(*args: Any, **options: Any) -> Any:
-            if self.count < most and (when is None or when(*args, **options)):
-                self.count += 1
-                raise Broken("on purpose")
-            return work(*args, **options)
-
-        return instead
-
-    def is_told(self) -> bool:
-        """With its trace."""
-        return any(
-            record.levelno >= logging.ERROR and record.exc_info and record.exc_info[0] is Broken
-            for record in self._caplog.records
-        )
-
-
-@pytest.fixture
-def raised(caplog) -> Raised:
-    return Raised(caplog)
-
-
-@pytest.fixture
-def break_it(monkeypatch, raised) -> Callable[..., None]:
-    def patch(owner: Any, name: str, *, most: int = 1, when: Any = None) -> None:
-        monkeypatch.setattr(owner, name, raised.times(getattr(owner, name), most, when))
-
-    return patch
+cluster = cluster_fixture(
+    "t",
+    has_record=True,
+    min_insync_replicas="2",
+    replica_lag_time_max_ms="2000",
+    auto_leader_rebalance_enable="false",
+)
 
 
 def goes_on(cluster: SimulatedCluster, topic: str = "next") -> None:
@@ -118,7 +62,7 @@ def test_a_delivery_that_can_not_be_sent_is_sent_without_what_is_wrong_in_it(
     break_it(delivery_requests, "_leadership", most=10**6, when=lambda item: item.partition == BAD)
     cluster.create_topic("bad", partitions=1)
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
 
 
 def test_a_request_that_can_not_be_sent_is_a_failed_delivery(cluster, raised, break_it):
@@ -127,7 +71,7 @@ def test_a_request_that_can_not_be_sent_is_a_failed_delivery(cluster, raised, br
 
     break_it(SimulatedTransport, "request", most=3, when=to_a_broker)
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
     assert raised.count == 3
 
 
@@ -137,7 +81,7 @@ def test_an_event_that_can_not_be_applied_makes_room_for_another_controller(
     epoch = int(cluster.zookeeper.data(ControllerEpochZNode.PATH))
     break_it(Controller, "step", when=lambda _self, event: isinstance(event, StatesWritten))
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
     assert int(cluster.zookeeper.data(ControllerEpochZNode.PATH)) == epoch + 1
 
 
@@ -159,7 +103,7 @@ def test_a_controller_that_always_fails_at_one_event_makes_room_for_one_that_doe
     other.start()
     assert failing.acting is None
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
 
 
 def test_a_state_that_can_not_be_written_keeps_no_other_from_being_written(
@@ -172,14 +116,14 @@ def test_a_state_that_can_not_be_written_keeps_no_other_from_being_written(
     cluster.ask_controller(create_topics.API, 5, request)
     assert cluster.produced_when_there(TopicPartition("good", 0), b"x") == 0
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
 
 
 def test_a_request_in_zookeeper_that_can_not_be_taken_is_taken_later(cluster, raised, break_it):
     break_it(AdminRequests, "_readable_targets", when=lambda _self, content: content.data)
     cluster.reassign(TP, (1, 2))
     cluster.loop.run_until(lambda: set(cluster.state(TP).isr) == {1, 2})
-    assert raised.is_told()
+    assert raised.told
 
 
 # --- the brokers that it tells ---
@@ -194,7 +138,7 @@ def test_a_partition_that_can_not_be_led_keeps_no_other_from_being_led(cluster, 
     )
     cluster.create_topic("bad")
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
 
 
 def test_metadata_that_can_not_be_taken_is_told_again(cluster, raised, break_it):
@@ -207,7 +151,7 @@ def test_metadata_that_can_not_be_taken_is_told_again(cluster, raised, break_it)
             limit_ms=10_000,
         )
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
     assert raised.count == 4
 
 
@@ -226,7 +170,7 @@ def test_a_partition_that_can_not_be_replicated_keeps_no_other_from_it(cluster, 
     for _ in range(3):
         cluster.produced(TP, b"z")
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
 
 
 def test_a_fetch_that_can_not_be_sent_is_sent_later(cluster, raised, break_it):
@@ -236,7 +180,7 @@ def test_a_fetch_that_can_not_be_sent_is_sent_later(cluster, raised, break_it):
     break_it(SimulatedTransport, "request", most=10, when=is_fetch)
     cluster.produced(TP, b"x")
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
     assert raised.count == 10
 
 
@@ -253,7 +197,7 @@ def test_an_isr_that_can_not_be_written_is_written_later(cluster, raised, break_
     cluster.produced(TP, b"x")
     cluster.network.heal()
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
 
 
 def test_an_isr_whose_acceptance_can_not_be_applied_is_read_again(cluster, raised, break_it):
@@ -268,7 +212,7 @@ def test_an_isr_whose_acceptance_can_not_be_applied_is_read_again(cluster, raise
     cluster.produced(TP, b"x")
     cluster.network.heal()
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
 
 
 def test_a_look_at_one_partition_that_fails_keeps_no_other_from_being_looked_at(
@@ -286,7 +230,7 @@ def test_a_look_at_one_partition_that_fails_keeps_no_other_from_being_looked_at(
     )
     cluster.loop.run_for(3000)
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
 
 
 def test_a_registration_whose_consequences_fail_has_them_later(cluster, raised, break_it):
@@ -297,7 +241,7 @@ def test_a_registration_whose_consequences_fail_has_them_later(cluster, raised, 
         broker.start()
     cluster.produced(TP, b"x")
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
     assert raised.count == 2
 
 
@@ -307,7 +251,7 @@ def test_settings_that_can_not_be_applied_keep_no_broker_from_starting(cluster, 
     cluster[leader].kill(session_ends_at_once=True)
     cluster[leader].start()
     goes_on(cluster)
-    assert raised.is_told()
+    assert raised.told
     cluster.answer(send_alter(cluster, 1, TOPIC, "t", ("retention.ms", SET, "1234")))
     cluster.loop.run_for(1000)
     for broker in cluster.brokers:
@@ -315,9 +259,9 @@ def test_settings_that_can_not_be_applied_keep_no_broker_from_starting(cluster, 
 
 
 def test_a_follower_that_can_not_be_told_of_an_append_keeps_no_other_waiting(
-    cluster, monkeypatch, caplog
+    cluster, monkeypatch, raised
 ):
-    raised, told = Raised(caplog), []
+    told: list[int] = []
     tell = FollowerSession.tell_news
 
     def noted(session: FollowerSession) -> None:
@@ -329,5 +273,5 @@ def test_a_follower_that_can_not_be_told_of_an_append_keeps_no_other_waiting(
     del told[:]
     assert cluster.produced(TP, b"second") == 1
     assert raised.count == 1
-    assert raised.is_told()
+    assert raised.told
     assert len(told) == 1, "the other follower, at once"
