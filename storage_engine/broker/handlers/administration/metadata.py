@@ -1,4 +1,4 @@
-"""What clients ask about the cluster: Metadata, DescribeCluster, DescribeTopicPartitions, and
+"""Describes the cluster to clients: Metadata, DescribeCluster, DescribeTopicPartitions, and
 UpdateFeatures.
 
 A broker that has just started answers when the controller has sent it the first metadata, or after
