@@ -12,17 +12,8 @@ ZooKeeper then removes what the session owned, `/brokers/ids/<id>` and `/control
 everything goes on as if it had expired. An attempt that fails is made again while the znode is
 there. Where there is no proof the session decides. Source: R-CTL12, docs/failover.md.
 
-Suspects other brokers whose ports refuse connections: the proof of death across machines, where
+Across machines nobody sees a process end: `RefusedPorts` finds another proof, where
 `broker.death.proof=port` asks for it.
-
-    connection ended by the other kernel ──► probes ──all refused──► the other brokers are asked
-                                               │                         │
-              a port that answers, or silence ◄┘                         └► more than half answer:
-                                                                            suspected
-
-Suspected are the sessions that existed when the probes began, not a later one with the same id and
-port. A broker that reaches few of the others is more likely cut off than they are dead. Source:
-R-CTL12, docs/failover.md.
 """
 
 import logging
@@ -73,7 +64,16 @@ class _Series:
 
 
 class RefusedPorts:
-    """The probes under way, one series for each port."""
+    """Suspects brokers whose ports refuse connections, by a series of probes for each port.
+
+        connection ended by the other kernel ──► probes ──all refused──► other brokers are asked
+                                                   │                         │
+                  a port that answers, or silence ◄┘                         └► more than half
+                                                                                answer: suspected
+
+    Suspected are the sessions that existed when the probes began, not a later one with the same id
+    and port. A broker that reaches few of the others is more likely cut off than they are dead.
+    """
 
     def __init__(
         self,

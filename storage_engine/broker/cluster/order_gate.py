@@ -15,18 +15,8 @@ its controller has given the connection up, and repeated its orders. It is refus
 connection closed. So a forged number holds up the true controller until it has connected again, and
 not until its epoch ends. Source: R-CTL1, R-CTL3, R-CTL4.
 
-The queue of the controller's orders to this broker.
-
-Orders are carried out in the order in which they came: an order waits until the settings of its
-topics are known, and later orders wait too. An order that fails is answered with an error and
-delays no other. A long order, which may open a thousand logs, lets the event loop do other work in
-between: the session with ZooKeeper depends on that, too.
-
-Orders of a controller that name all there is, in several requests. A part counts only after
-those before it, and nothing counts as missing before the last one has arrived.
-
-The controller sends each part after the answer to the one before. When an answer is missing, it
-sends all parts again, under another number.
+An order that was let in waits in a queue (`Orders`). A full order names everything that this broker
+hosts, and may come in several requests (`FullOrder`, `NamedReplicas`).
 """
 
 from collections import deque
@@ -286,7 +276,13 @@ class _Queued(NamedTuple):
 
 
 class Orders:
-    """Carries out the controller's requests one at a time."""
+    """Carries out the controller's orders to this broker in the order in which they came.
+
+    An order waits until the settings of its topics are known, and later orders wait too. An order
+    that fails is answered with an error and delays no other. A long order, which may open a
+    thousand logs, lets the event loop do other work in between: the session with ZooKeeper depends
+    on that, too.
+    """
 
     def __init__(self, configs: TopicConfigs, scheduler: Scheduler) -> None:
         self._configs = configs
@@ -341,7 +337,12 @@ class OrderPart(Order, Protocol):
 
 
 class FullOrder:
-    """Tracks the parts of the newest full LeaderAndIsr request that have arrived."""
+    """Tracks which parts of the newest full order have arrived. A part counts only after the parts
+    before it, and nothing counts as missing before the last part has arrived.
+
+    The controller sends each part after the answer to the one before. When an answer is missing, it
+    sends all parts again, under another number.
+    """
 
     def __init__(self) -> None:
         self._order: tuple[int, int, int] | None = None

@@ -394,7 +394,9 @@ class ActingController:
 
     def _drop_deletion_requests(self, topics: Iterable[str]) -> None:
         for topic in topics:
-            log.warning("request to delete topic=%s dropped: it does not exist or may not", topic)
+            log.warning(
+                "request to delete topic=%s dropped: no such topic, or not to be deleted", topic
+            )
             self._watches.drop_deletion_request(topic)
             # The requested deletion is done: somebody else's was faster.
             self._deletion_over(topic)

@@ -1,17 +1,11 @@
 """Everything that one elected controller reads from ZooKeeper and writes there: brokers, the states
-of partitions, assignments, and the removal of topics whose replicas are all deleted.
+of partitions (`ControllerStore`), assignments (`AssignmentStore`), and the removal of topics whose
+replicas are all deleted (`TopicRemoval`).
 
-Every write is in one multi with the check of the fence (the controller's epoch is still the
-newest), so that a controller that has been replaced can't write; when a multi is refused for this
-reason, the controller ends. Values that can't be decoded are logged and left out: nothing crashes
-on what others wrote.
-
-An assignment is changed only where its node still has what the change was decided on; everything
-else in the node stays as others wrote it. Of a topic the nodes of its partitions are removed first,
-then topic, settings and the request for the deletion in one multi, so that the removal of the old
-topic takes nothing from a new one of that name, even when its outcome is unknown. Children that
-others have created below the nodes are removed too. Source: R-CTL1, R-CTL2, R-CTL5, R-CTL6, R-CTL8,
-R-CTL10.
+Every write is in one multi with the check of the fence: the controller's epoch is still the newest.
+So a controller that has been replaced can't write; when a multi is refused for this reason, the
+controller ends. Values that can't be decoded are logged and left out: nothing crashes on what other
+programs wrote. Source: R-CTL1, R-CTL2, R-CTL5, R-CTL6, R-CTL8, R-CTL10.
 """
 
 import logging
@@ -328,7 +322,8 @@ CONFLICT_PAUSE_MS = 20
 
 
 class AssignmentStore:
-    """Topic nodes as one elected controller changes them."""
+    """Changes the assignments in topic nodes, but only where a node still has the assignment that
+    the change was decided on; everything else in it stays as other programs wrote it."""
 
     def __init__(
         self, metadata_store: MetadataStore, scheduler: Scheduler, fence: ControllerFence
@@ -412,7 +407,12 @@ a later attempt continues."""
 
 
 class TopicRemoval:
-    """Removals by one elected controller."""
+    """Removes the nodes of topics, and what other programs have created below them.
+
+    The nodes of a topic's partitions are removed first, then topic, settings and the request for
+    the deletion in one multi, so that the removal of the old topic takes nothing from a new one of
+    that name, even when its outcome is unknown.
+    """
 
     def __init__(self, metadata_store: MetadataStore, fence: ControllerFence) -> None:
         self._zookeeper = ZookeeperFlows(metadata_store)

@@ -1,7 +1,6 @@
-"""A coordinator's state machine, and its driver's part that differs between the kinds.
-
-The requests to one coordinator that wait for their answers. Of many answers at once, as to all
-members of a group, some are given in each turn of the loop.
+"""The interfaces between the runner of a coordinator and one kind of coordinator, for groups or for
+transactions: the state machine that decides (`Core`), and the part that carries out its decisions
+beside log and answers (`Carrier`). The answers are the same for both kinds (`PendingAnswers`).
 """
 
 from collections import deque
@@ -30,7 +29,8 @@ OnAnswer = Callable[[AnswerT], None]
 
 
 class PendingAnswers(Generic[AnswerT]):
-    """The requests that wait for an answer, by number; each is answered once."""
+    """The requests to one coordinator that wait for an answer, by number; each is answered once.
+    Many answers at once, as to all members of a group, are spread over turns of the loop."""
 
     def __init__(self, scheduler: Scheduler, refusal: Callable[[int, ErrorCode], AnswerT]) -> None:
         self._scheduler = scheduler
@@ -93,7 +93,7 @@ Effects = list[
 
 
 class Core(Protocol[EventT_contra, AnswerT, EffectT, EntryT, ContentT_contra]):
-    """A coordinator's state machine."""
+    """A coordinator's state machine: it gets events, returns effects, and does no IO."""
 
     def restore(
         self, content: ContentT_contra, at: Moment, /

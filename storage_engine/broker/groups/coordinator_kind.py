@@ -1,16 +1,7 @@
-"""Coordinators of groups, for the runner of coordinators: their topic, their records, their timer,
-and deleted topics.
+"""Tells the runner of coordinators what a group coordinator is: its topic, its records, its timer,
+and the topics whose offsets it forgets because they were deleted.
 
 Source: Kafka's classic group protocol; KIP-211 (expiry).
-
-Finds topics that were deleted while a group had no coordinator. The next coordinator is not
-notified, and a group would begin to read a new topic of that name at the old offsets. Offsets are
-forgotten only when both the controller and ZooKeeper know no such topic.
-
-A commit is accepted only while this broker knows the topic. So a topic that ZooKeeper does not
-have, but this broker knows when the answer comes, was created again meanwhile. A topic that was
-created again before the coordinator was back is not found: offsets do not carry the topic's id, and
-the clocks of brokers and ZooKeeper can't prove whether a commit or a creation was first.
 """
 
 import logging
@@ -61,11 +52,20 @@ class TopicPorts:
 
 
 class DeletedTopics:
-    """The look-ups of one coordinator; `on_gone` receives the topics that are gone."""
+    """Finds topics that were deleted while a group had no coordinator. The next coordinator gets no
+    notice, and the group would begin to read a new topic of that name at the old offsets. Offsets
+    are forgotten only when both the controller and ZooKeeper know no such topic.
+
+    A commit is accepted only while this broker knows the topic. So a topic that ZooKeeper does not
+    have, but this broker knows when the answer comes, was created again meanwhile. A topic that was
+    created again before the coordinator was back is not found: offsets do not carry the topic's id,
+    and the clocks of brokers and ZooKeeper can't prove whether a commit or a creation was first.
+    """
 
     def __init__(
         self, ports: TopicPorts, scheduler: Scheduler, on_gone: Callable[[frozenset[str]], None]
     ) -> None:
+        """`on_gone` receives the topics that are gone."""
         self._metadata = ports.metadata
         self._lookup = ports.lookup
         self._scheduler = scheduler

@@ -137,7 +137,8 @@ class HostedPartition:
         """Raises KafkaError KAFKA_STORAGE_ERROR when the replica has failed."""
         if self.role is Role.FAILED:
             raise KafkaError(
-                f"the log dir of {self.topic_partition} failed", ErrorCode.KAFKA_STORAGE_ERROR
+                f"{self.topic_partition} is offline here: repair its log dir, restart the broker",
+                ErrorCode.KAFKA_STORAGE_ERROR,
             )
 
     def check_leads(self, leader_epoch: int = -1) -> None:

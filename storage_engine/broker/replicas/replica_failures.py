@@ -1,13 +1,9 @@
-"""Takes replicas out of service that can't be served any more. A failing disk takes all replicas of
-its log dir, any other failure only its own replica. A shortage that passes by itself takes
-none: no room, no descriptors, no memory.
+"""Decides what a failure costs: a log dir with all its replicas, one replica, or only time.
 
-Source: R-LOG8, KIP-112.
-
-Leaderships that this broker could not take up for want of descriptors, memory or room. The
-newest order for a partition counts; it is tried again until it goes well, or another one comes.
-
-The controller gets no error: it would take the replica for one on a failed disk, until a restart.
+A failing disk takes all replicas of its log dir out of service, any other failure only its own
+replica (`ReplicaFailures`). A shortage of room, descriptors or memory passes by itself and takes no
+replica out of service: the request fails and its client repeats it, and an order of the controller
+is carried out later (`PostponedRoles`). Source: R-LOG8, KIP-112.
 """
 
 import logging
@@ -128,7 +124,11 @@ _Order = tuple[LeaderAndIsrPartition, dict[int, Endpoint]]
 
 
 class PostponedRoles:
-    """Postponed orders, by partition: at most as many as the controller has sent to this broker."""
+    """Orders to lead or to follow that a shortage has postponed. The newest order for a partition
+    counts; it is repeated until it succeeds, or another one comes.
+
+    The controller gets no error: it would count the replica as failed until this broker restarts.
+    """
 
     def __init__(self, scheduler: Scheduler, apply: Callable[[list[_Order]], None]) -> None:
         """`apply` carries out orders as if they had just come."""

@@ -434,4 +434,4 @@ class ReplicaManager:
 
 
 def _complain(error: Exception) -> None:
-    log.error("numpy and Arrow are loaded when they are needed, since now they can't be: %s", error)
+    log.error("can't load numpy and Arrow yet; the first compaction tries again: %s", error)

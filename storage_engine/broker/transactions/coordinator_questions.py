@@ -1,13 +1,11 @@
-"""Asks the coordinator on any broker about transactions, by an AddPartitionsToTxn between brokers.
-The one on this broker is asked without a connection, and has the same time. Source: KIP-890.
+"""Both ends of AddPartitionsToTxn. A leader asks the coordinator whether a partition is part of a
+producer's transaction, or enlists the partition for the producer (`CoordinatorQuestions`). The
+coordinator's broker answers leaders (`answer_leaders`), and producers and members of a sink that
+enlist partitions themselves (`enlist`).
 
-Answers AddPartitionsToTxn on the coordinator's broker: producers and members enlist partitions;
-leaders ask whether a partition is enlisted, or enlist it for a producer. Every named partition gets
-an answer, and all or none are enlisted.
-
-Members of a sink are recognised by their transactional id (`core.transactions.sink_names`), and so
-are questions about a producer whose transactional id is not known. Source: KIP-98, KIP-890,
-R-SPARK2.
+Every named partition gets an answer, and all or none are enlisted. A transactional id shows whether
+it is that of a producer, of a member of a sink (`core.transactions.sink_names`), or stands for a
+search for a producer whose transactional id is not known. Source: KIP-98, KIP-890, R-SPARK2.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -216,7 +214,8 @@ OnOutcomes = Callable[[list[Outcomes] | str], None]
 
 
 class CoordinatorQuestions:
-    """Sends the questions of one broker."""
+    """Sends the questions of one broker. The coordinator on the same broker is asked without a
+    connection, and has as much time to answer as any other."""
 
     def __init__(
         self,

@@ -258,4 +258,4 @@ class LogMaintenance:
 
 
 def _complain(error: Exception) -> None:
-    log.error("files of deleted segments stay: %s", error)
+    log.error("files of deleted segments could not be removed: %s", error)

@@ -99,4 +99,4 @@ class OrphanedLogs:
             try:
                 self._logs.put_aside(tp)
             except LogStorageError as failure:
-                log.error("log of %s, which is gone, not put aside: %s", tp, failure)
+                log.error("log of %s not put aside, though its topic is gone: %s", tp, failure)

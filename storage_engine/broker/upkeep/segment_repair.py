@@ -1,16 +1,9 @@
 """Repairs one damaged segment: fetches the damaged ranges from a replica and replaces the file.
 
-    Replacements -> RepairFetch -> (compaction is through) -> the job that swaps the segment
+    RepairFetch fills Replacements -> no compaction runs -> a job swaps the segment's files
 
-The log may be cut, shortened, deleted or fail at any step: then the job was stopped, and the caller
-is informed. Source: R-LOG8.
-
-Fetches records that are damaged here from other replicas. It takes only what a replica holds
-below its high watermark, and only after all checks.
-
-The request is a Fetch with replica id -2, which Kafka has for its tool that compares replicas: any
-replica answers it, as to a consumer, and it moves no follower's state. The leader is asked first;
-after a replica whose bytes are damaged too, the next one is asked. Source: R-LOG8.
+The log may be truncated, lose its oldest segments, be deleted or fail at any step: the log then
+stops the job, and `SegmentRepair` informs its caller. Source: R-LOG8.
 """
 
 import enum
@@ -45,7 +38,13 @@ TIMEOUT_MS = 30_000
 
 
 class RepairFetch:
-    """Fills the replacements of one segment."""
+    """Fetches the records of one segment that are damaged here from other replicas: only records
+    below the high watermark of the replica, and only batches that pass all checks.
+
+    The request is a Fetch with replica id -2, which Kafka has for its tool that compares replicas:
+    any replica answers it, as to a consumer, and it moves no follower's state. The leader is asked
+    first; after a replica whose bytes are damaged too, the next one is asked.
+    """
 
     def __init__(
         self,
@@ -314,7 +313,7 @@ class SegmentRepair:
         except OSError as error:
             # The next opening of the folder removes it.
             log.warning(
-                "good bytes of a repair stay partition=%s: %s",
+                "files of a repair stay until the next start partition=%s: %s",
                 self._partition.topic_partition,
                 error,
             )
