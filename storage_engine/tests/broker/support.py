@@ -1,6 +1,7 @@
 """Simulated brokers for tests, and what these ask them for."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.principal import Principal
 
@@ -41,10 +42,22 @@ def code_of(answer) -> ErrorCode:
     return ErrorCode.of(answer.partitions[0].error_code)
 
 
+@contextmanager
+def refused(code: ErrorCode) -> Iterator[None]:
+    """The client's call is answered with this code."""
+    with pytest.raises(KafkaError) as failure:
+        yield
+    assert failure.value.code is code
+
+
 def disk_of(cluster: SimulatedCluster, broker: int = 1) -> SimulatedDisk:
     disk = cluster[broker].disk
     assert isinstance(disk, SimulatedDisk)
     return disk
+
+
+def log_dir_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition) -> Path:
+    return cluster[broker].logs.logs[tp].directory.parent
 
 
 def cluster_fixture(

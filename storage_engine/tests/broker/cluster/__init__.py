@@ -1,1 +1,1 @@
-"""What brokers learn from the controller: orders, in one piece and in parts."""
+"""Brokers in their cluster: registration, the controller's orders, metadata, topics and ids."""

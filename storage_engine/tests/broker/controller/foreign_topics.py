@@ -9,6 +9,7 @@ from simulation.world.broker import SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.broker.support import cluster_fixture
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 
 TP = TopicPartition("t", 0)
@@ -53,17 +54,20 @@ def remove(cluster: SimulatedCluster, path: str) -> None:
         cluster.zookeeper.drop(node)
 
 
-def next_controller(cluster: SimulatedCluster) -> None:
+def next_controller(cluster: SimulatedCluster, *, epoch: int | None = None) -> None:
+    """`epoch`: written by somebody while nobody is controller."""
     old = cluster.controller
     assert old is not None
     old.kill(session_ends_at_once=True)
+    if epoch is not None:
+        cluster.zookeeper.put(ControllerEpochZNode.PATH, str(epoch).encode())
     cluster.loop.run_until(lambda: cluster.controller not in (None, old))
     old.start()
     cluster.loop.run_for(5000)
 
 
 def holds_everything(cluster: SimulatedCluster, tp: TopicPartition = TP) -> None:
-    """Whoever leads next has it, and goes on where the last one ended."""
+    """The next leader has every record, and appends where the last leader ended."""
     next_controller(cluster)
     assert cluster.produced(tp, b"next") == RECORDS
     cluster.wait_in_sync(tp, 1, 2, 3)

@@ -1,4 +1,5 @@
-"""What other programs may write into ZooKeeper, from a seed: anything, under every documented path.
+"""Other programs write anything into ZooKeeper, from a seed, under every documented path; and how a
+cluster is seen to serve its clients all the same.
 
 A well-formed request for what a test calls sound is never made, since that would be carried out;
 the names that requests use are of a small set, so that now and then something with that name is
@@ -10,7 +11,14 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from simulation.world.cluster import SimulatedCluster
 from simulation.world.zookeeper import SimulatedZooKeeper
+from simulation.world.zookeeper_session import SimulatedSession
+from storage_engine.client.zookeeper_consumer.assignment import StreamCounts
+from storage_engine.client.zookeeper_consumer.member import ZooKeeperGroupMember
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.support import cluster_fixture
 
 NAMES = ("foreign", "other", "a.b", "__consumer_offsets")
 ODD_NAMES = (
@@ -179,3 +187,96 @@ class ForeignZNodes:
 
     def _event(self) -> dict[str, Any]:
         return {"version": 1, "broker": self._number(), "event": self._number()}
+
+
+TP = TopicPartition("sound", 0)
+
+
+SOUND = StreamCounts({"sound": 1})
+
+
+cluster = cluster_fixture(
+    "sound",
+    has_record=True,
+    simulated_disk=True,
+    min_insync_replicas="2",
+    replica_lag_time_max_ms="2000",
+)
+
+
+def next_controller(cluster: SimulatedCluster) -> int:
+    """The present one is killed, and started again."""
+    cluster.loop.run_until(lambda: cluster.controller is not None)
+    assert cluster.controller is not None
+    old = cluster.controller
+    old.kill(session_ends_at_once=True)
+    cluster.loop.run_until(lambda: cluster.controller not in (None, old))
+    old.start()
+    return old.id
+
+
+def all_are_known(cluster: SimulatedCluster) -> None:
+    cluster.loop.run_until(
+        lambda: all(
+            broker.serving and {1, 2, 3} <= broker.metadata.brokers.keys()
+            for broker in cluster.brokers
+        )
+    )
+
+
+def serves_what_is_sound(cluster: SimulatedCluster, topic: str) -> None:
+    all_are_known(cluster)
+    created = ErrorCode.of(cluster.create_topic(topic).error_code)
+    # Of a controller that has just found out that it is none any more.
+    assert created in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+    assert cluster.produced_when_there(TopicPartition(topic, 0), b"new") == 0
+    before = cluster.produced(TP, b"again")
+    cluster[cluster.state(TP).leader].kill(session_ends_at_once=True)
+    assert cluster.produced(TP, b"under the next leader") > before
+    for broker in cluster.brokers:
+        if not broker.up:
+            broker.start()
+    cluster.wait_in_sync(TP, 1, 2, 3)
+    all_are_known(cluster)
+    for broker in cluster.brokers:
+        cluster.loop.run_until(lambda b=broker: topic in b.metadata)  # type: ignore[misc]
+
+
+class Reader:
+    """The partitions and brokers that a consumer gets which meets others in ZooKeeper."""
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        group: str,
+        streams: StreamCounts = SOUND,
+    ) -> None:
+        self.held: set[TopicPartition] = set()
+        self.failures: list[Exception] = []
+        self.addresses = ""
+        process = cluster[1].network.loop
+        self.member = ZooKeeperGroupMember(
+            SimulatedSession(cluster.zookeeper, process, timeout_ms=6000),
+            process,
+            self,
+            group=group,
+            consumer="m",
+            streams=streams,
+        )
+        self.member.start()
+
+    def set_brokers(self, addresses: str) -> None:
+        self.addresses = addresses
+
+    def take(self, taken) -> None:
+        self.held.update(each.tp for each in taken)
+
+    def release(self, partitions) -> dict[TopicPartition, int]:
+        self.held.difference_update(partitions)
+        return {}
+
+    def lose(self, partitions) -> None:
+        self.held.difference_update(partitions)
+
+    def fail(self, error: Exception) -> None:
+        self.failures.append(error)

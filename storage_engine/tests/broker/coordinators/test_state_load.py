@@ -46,7 +46,7 @@ new_content = dict
 
 
 def replay(data: bytes, content: dict[bytes, bytes | None]) -> list[str]:
-    """What was written last, per key."""
+    """Put the last value of each key into `content`; return why batches could not be decoded."""
     troubles: list[str] = []
     content.update({key: value for _, key, value in readable(data, "log", troubles)})
     return troubles

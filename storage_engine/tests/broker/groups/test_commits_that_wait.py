@@ -1,125 +1,29 @@
 """A commit of offsets waits while the group's coordinator reads its log. What was right when it
 came may be wrong when it is stepped: its transaction has ended, or its topic is gone."""
 
-from typing import Any
+from storage_engine.tests.broker.groups.waiting_commits import (
+    assert_nothing_is_open,
+    cluster,
+    code_of,
+    enlist_offsets,
+    group_with_an_offset,
+    log_of_offsets,
+    lose_the_coordinator,
+    producer_in_transaction,
+    send_offset,
+    slow_loads,
+)
 
-import pytest
+__all__ = ["cluster", "slow_loads"]
 
-from simulation.tests.world.simulated_producer import SimulatedProducer
-from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker.coordinators.state_load import StateLoad
+
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import TopicsDeleted, TransactionEnded
-from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.protocol.messages import add_offsets_to_txn, offset_commit, txn_offset_commit
-from storage_engine.protocol.state import group_batches
+from storage_engine.protocol.messages import offset_commit
 from storage_engine.tests.broker.groups.test_consumer_groups import (
-    GROUP,
-    PARTITIONS,
-    GroupClient,
     offsets_partition,
 )
-from storage_engine.tests.broker.support import cluster_fixture
-
-LOAD_MS = 4_000
-"""Less than requests wait for a load."""
-
-
-cluster = cluster_fixture(
-    "a",
-    offsets_topic_num_partitions=str(PARTITIONS),
-    transaction_state_log_num_partitions=str(PARTITIONS),
-    min_insync_replicas="2",
-    auto_leader_rebalance_enable="false",
-)
-
-
-@pytest.fixture
-def slow_loads(cluster, monkeypatch) -> None:
-    """From now on it takes seconds to read a log of offsets."""
-    begin = StateLoad._begin
-
-    def begin_later(self: StateLoad, codec: Any) -> None:
-        wait_ms = LOAD_MS if codec is group_batches else 0
-        cluster.loop.call_later(wait_ms, lambda: begin(self, codec))
-
-    monkeypatch.setattr(StateLoad, "_begin", begin_later)
-
-
-def group_with_an_offset(cluster: SimulatedCluster) -> GroupClient:
-    client = GroupClient(cluster)
-    assert client.commit(1) is ErrorCode.NONE
-    return client
-
-
-def producer_in_transaction(cluster: SimulatedCluster) -> SimulatedProducer:
-    """Whose transaction has the group's offsets, and whose coordinator is not the group's."""
-    for number in range(50):
-        made = SimulatedProducer(cluster, f"p{number}")
-        made.init()
-        if made.coordinator() != cluster.state(offsets_partition()).leader:
-            break
-    enlist_offsets(made)
-    return made
-
-
-def enlist_offsets(producer: SimulatedProducer) -> None:
-    request = add_offsets_to_txn.AddOffsetsToTxnRequest(
-        transactional_id=producer.transactional_id,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        group_id=GROUP,
-    )
-    producer.ask_coordinator(add_offsets_to_txn.API, 3, request, lambda a: [a.error_code])
-
-
-def offset_in_transaction(producer: SimulatedProducer, offset: int) -> Any:
-    item = txn_offset_commit.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-    partition = item.TxnOffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=None
-    )
-    return txn_offset_commit.TxnOffsetCommitRequest(
-        transactional_id=producer.transactional_id,
-        group_id=GROUP,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        topics=[item(name="a", partitions=[partition])],
-    )
-
-
-def send_offset(producer: SimulatedProducer, offset: int) -> list[Any]:
-    cluster = producer.cluster
-    coordinator = cluster.state(offsets_partition()).leader
-    request = offset_in_transaction(producer, offset)
-    return cluster.ask(coordinator, txn_offset_commit.API, 3, request)
-
-
-def code_of(cluster: SimulatedCluster, answers: list[Any]) -> ErrorCode:
-    return ErrorCode.of(cluster.answer(answers).topics[0].partitions[0].error_code)
-
-
-def log_of_offsets(cluster: SimulatedCluster) -> Any:
-    """The replica that leads."""
-    tp = offsets_partition()
-    return cluster[cluster.state(tp).leader].replicas.get(tp)
-
-
-def lose_the_coordinator(cluster: SimulatedCluster) -> None:
-    """Until another broker begins to read the log."""
-    tp = offsets_partition()
-    old = cluster.state(tp).leader
-    cluster[old].kill(session_ends_at_once=True)
-    cluster.loop.run_until(lambda: cluster.state(tp).leader not in (-1, old))
-    cluster.loop.run_until(lambda: log_of_offsets(cluster).leader is not None)
-    cluster.loop.run_for(100)
-
-
-def assert_nothing_is_open(cluster: SimulatedCluster) -> None:
-    led = log_of_offsets(cluster)
-    assert led.log.producer_state.transactions.ongoing == {}
-    assert led.last_stable_offset == led.log.log_end_offset
 
 
 def test_offsets_that_wait_for_the_coordinator_are_not_written_behind_their_marker(
@@ -169,75 +73,6 @@ def test_offsets_that_wait_do_not_go_to_the_next_transaction_of_the_same_epoch(c
     assert pending == {}
     # One batch for the first commit, a marker, a batch, a marker.
     assert led.log.log_end_offset == 4
-
-
-def test_a_coordinator_that_leads_on_goes_on_when_a_follower_dies(cluster, slow_loads):
-    client = group_with_an_offset(cluster)
-    producer = producer_in_transaction(cluster)
-    led = log_of_offsets(cluster)
-    coordinator, epoch = led.leader_id, led.leader_epoch
-    follower = ({1, 2, 3} - {coordinator, producer.coordinator()}).pop()
-    cluster[follower].kill(session_ends_at_once=True)
-    cluster.loop.run_until(lambda: led.leader_epoch > epoch)
-    assert led.leader_id == coordinator
-    answers = send_offset(producer, 5)
-    cluster.loop.run_for(LOAD_MS // 4)
-    assert answers
-    assert code_of(cluster, answers) is ErrorCode.NONE
-    producer.end(commits=True)
-    cluster.loop.run_for(1_000)
-    assert_nothing_is_open(cluster)
-    assert client.offset(require_stable=True) == 5
-
-
-def test_members_keep_their_generation_when_a_follower_dies(cluster, slow_loads):
-    client = GroupClient(cluster)
-    member = client.enter()
-    led = log_of_offsets(cluster)
-    epoch = led.leader_epoch
-    follower = ({1, 2, 3} - {led.leader_id}).pop()
-    cluster[follower].kill(session_ends_at_once=True)
-    cluster.loop.run_until(lambda: led.leader_epoch > epoch)
-    began_ms = cluster.loop.now_ms
-    assert client.heartbeat(member) is ErrorCode.NONE
-    assert cluster.loop.now_ms - began_ms < LOAD_MS
-
-
-def test_markers_of_a_coordinator_that_leads_on_carry_its_present_epoch(cluster):
-    group_with_an_offset(cluster)
-    producer = producer_in_transaction(cluster)
-    tp = TopicPartition("a", 0)
-    producer.add(tp)
-    producer.write(tp, b"1")
-    broker = cluster[producer.coordinator()]
-    number = state_partition(producer.transactional_id, PARTITIONS)
-    led = broker.replicas.get(TopicPartition(TRANSACTION_STATE_TOPIC, number))
-    before = led.leader_epoch
-    state = cluster.state(tp)
-    followers = {1, 2, 3} - {broker.id, state.leader}
-    cluster[followers.pop()].kill(session_ends_at_once=True)
-    cluster.loop.run_until(lambda: led.leader_epoch == before + 1)
-    producer.end(commits=True)
-    cluster.loop.run_for(2_000)
-    hosted = cluster[cluster.state(tp).leader].replicas.get(tp)
-    entry = hosted.log.producer_state.get(producer.producer_id)
-    assert entry.coordinator_epoch == before + 1
-
-
-def test_an_epoch_that_was_missed_has_the_log_read_again(cluster):
-    client = group_with_an_offset(cluster)
-    led = log_of_offsets(cluster)
-    runners = cluster[led.leader_id].parts.coordinators.groups._runners
-    runner = runners[led.topic_partition]
-    # As if the controller's order for the epoch between had been lost: another may have led.
-    runner.leader_epoch -= 1
-    epoch = led.leader_epoch
-    follower = ({1, 2, 3} - {led.leader_id}).pop()
-    cluster[follower].kill(session_ends_at_once=True)
-    cluster.loop.run_until(lambda: led.leader_epoch > epoch)
-    cluster.loop.run_for(2_000)
-    assert runners[led.topic_partition] is not runner
-    assert client.offset() == 1
 
 
 def test_offsets_that_wait_are_not_kept_for_a_topic_that_is_deleted_meanwhile(cluster, slow_loads):

@@ -180,17 +180,6 @@ def test_offsets_outlive_their_coordinator_and_are_the_newest(cluster):
         cluster.loop.run_for(20_000)
 
 
-def test_the_topic_is_compacted_and_the_brokers_own(cluster):
-    client = GroupClient(cluster)
-    client.commit(1)
-    tp = offsets_partition()
-    leader = cluster.state(tp).leader
-    hosted = cluster[leader].replicas.get(tp)
-    assert hosted.config.log.compacts
-    forged = cluster.answer(cluster.produce(leader, tp, b"forged")).partitions[0]
-    assert ErrorCode.of(forged.error_code) is ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
 def test_a_commit_that_is_not_replicated_is_not_promised_and_heartbeats_go_on(cluster):
     client = GroupClient(cluster)
     member = client.enter()

@@ -29,7 +29,7 @@ def volatile(tmp_path, count: int = 3, **settings: str) -> SimulatedCluster:
 
 
 def lose_power(cluster: SimulatedCluster, choose: random.Random | None = None) -> None:
-    """Of all brokers at once; without `choose` all that was not synced is gone."""
+    """All brokers lose it at once; without `choose` all that was not synced is gone."""
     for broker in cluster.brokers:
         broker.kill()
         assert isinstance(broker.disk, SimulatedDisk)
@@ -196,7 +196,7 @@ def test_appends_during_a_flush_share_the_next_one(durable):
 
 
 def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
-    """Of a disk that takes as long as the network; the slower the disk, the more."""
+    """The disk takes as long as the network; the slower the disk, the more are acknowledged."""
     cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
     cluster.create_topic("t")
     cluster.produced(TP, b"first")

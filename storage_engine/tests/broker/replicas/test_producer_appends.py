@@ -272,7 +272,7 @@ def test_a_batch_is_refused_when_its_transaction_ended_while_it_was_decompressed
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_batch_that_was_decompressed_too_long_is_no_part_of_the_next_transaction(cluster, number):
-    """Of the same epoch, and in the same partition: else what was aborted would be committed."""
+    """The next one has the same epoch and partition: else an aborted batch would be committed."""
     producer = in_transaction(cluster)
     broker = leader(cluster, COMPACTED)
     if number:

@@ -17,7 +17,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.messages import alter_replica_log_dirs, describe_log_dirs
 from storage_engine.tests.broker.settings.settings_requests import BROKER, DONE, SET, alter
-from storage_engine.tests.broker.support import disk_of
+from storage_engine.tests.broker.support import disk_of, log_dir_of
 from storage_engine.tests.log.support import read_all
 from storage_engine.tests.sampling import every_second
 
@@ -44,12 +44,8 @@ def cluster(tmp_path, monkeypatch) -> Iterator[SimulatedCluster]:
     made.close()
 
 
-def log_dir_of(cluster, broker: int) -> Path:
-    return cluster[broker].logs.logs[TP].directory.parent
-
-
 def other(cluster, broker: int) -> Path:
-    here = log_dir_of(cluster, broker)
+    here = log_dir_of(cluster, broker, TP)
     return next(path for path in cluster[broker].config.log_dirs if path != here)
 
 
@@ -88,7 +84,7 @@ def slow(cluster, broker: int, rate: int = 2000) -> None:
 
 
 def moved(cluster, broker: int, path: Path) -> None:
-    cluster.loop.run_until(lambda: log_dir_of(cluster, broker) == path, limit_ms=300_000)
+    cluster.loop.run_until(lambda: log_dir_of(cluster, broker, TP) == path, limit_ms=300_000)
 
 
 def names(cluster, broker: int) -> list[str]:
@@ -127,10 +123,10 @@ def test_a_replica_moves_under_load_and_has_every_record(cluster, role):
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
     lag = described(cluster, broker)[target, True][1]
-    assert lag > 0 and log_dir_of(cluster, broker) != target
+    assert lag > 0 and log_dir_of(cluster, broker, TP) != target
     slow(cluster, broker, 1 << 40)
     last = 30
-    while log_dir_of(cluster, broker) != target:
+    while log_dir_of(cluster, broker, TP) != target:
         last = cluster.produced(TP, b"under way")
     assert described(cluster, broker).keys() == {(target, False)}
     assert names(cluster, broker) == ["t-0"]
@@ -188,13 +184,13 @@ def test_a_produce_that_waits_for_the_followers_is_answered_across_the_move(clus
 
 def test_asking_for_the_present_log_dir_takes_the_move_back(cluster):
     fill(cluster, 30)
-    here, target = log_dir_of(cluster, 1), other(cluster, 1)
+    here, target = log_dir_of(cluster, 1, TP), other(cluster, 1)
     slow(cluster, 1)
     assert ask(cluster, 1, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1000)
     assert ask(cluster, 1, here, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(60_000)
-    assert log_dir_of(cluster, 1) == here and names(cluster, 1) == ["t-0"]
+    assert log_dir_of(cluster, 1, TP) == here and names(cluster, 1) == ["t-0"]
 
 
 def test_what_can_not_be_moved_is_told(cluster, tmp_path):
@@ -233,7 +229,7 @@ def test_a_topic_deleted_while_it_moves_leaves_nothing(cluster):
 def test_a_log_dir_that_fails_meanwhile_takes_nothing_else_with_it(cluster, where):
     fill(cluster, 30)
     broker = cluster.state(TP).leader
-    source, target = log_dir_of(cluster, broker), other(cluster, broker)
+    source, target = log_dir_of(cluster, broker, TP), other(cluster, broker)
     slow(cluster, broker)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
@@ -280,7 +276,7 @@ def turns(monkeypatch) -> list[int]:
 def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, where):
     fill(cluster, 30)
     broker = 3 - cluster.state(TP).leader
-    source, target = log_dir_of(cluster, broker), other(cluster, broker)
+    source, target = log_dir_of(cluster, broker, TP), other(cluster, broker)
     slow(cluster, broker)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
@@ -298,7 +294,7 @@ def test_a_replica_that_fails_alone_ends_its_move(cluster, turns, monkeypatch, w
     cluster.loop.run_for(20_000)
     del turns[:]
     assert not cluster[broker].logs.moves.under_way
-    assert log_dir_of(cluster, broker) == source
+    assert log_dir_of(cluster, broker, TP) == source
     assert cluster[broker].replicas.get(TP).role is Role.FAILED
     assert cluster[broker].logs.dirs.working_paths == list(cluster[broker].config.log_dirs)
     cluster.loop.run_for(30_000)
@@ -311,7 +307,7 @@ def test_a_move_waits_for_descriptors_without_keeping_the_loop_busy(
 ):
     fill(cluster, 30)
     broker = 3 - cluster.state(TP).leader
-    source, target = log_dir_of(cluster, broker), other(cluster, broker)
+    source, target = log_dir_of(cluster, broker, TP), other(cluster, broker)
     slow(cluster, broker)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(1500)
@@ -373,7 +369,7 @@ def test_a_shortage_while_the_log_dirs_are_renamed_takes_nothing_offline(
     cluster[broker].start()
     assert cluster.produced(TP, b"after the kill") == 12
     cluster.wait_in_sync(TP, 1, 2, limit_ms=120_000)
-    assert log_dir_of(cluster, broker) == target
+    assert log_dir_of(cluster, broker, TP) == target
     assert same_everywhere(cluster) == list(range(13))
 
 
@@ -399,7 +395,7 @@ def test_a_copy_that_is_begun_anew_waits_for_descriptors(cluster):
 
 def test_work_that_fails_after_its_move_was_cancelled_leaves_a_newer_one_alone(cluster):
     fill(cluster, 30)
-    here, target = log_dir_of(cluster, 1), other(cluster, 1)
+    here, target = log_dir_of(cluster, 1, TP), other(cluster, 1)
     slow(cluster, 1)
     moves = cluster[1].parts.replicas.moves
     assert ask(cluster, 1, target, TP) == [ErrorCode.NONE]
@@ -415,7 +411,7 @@ def test_work_that_fails_after_its_move_was_cancelled_leaves_a_newer_one_alone(c
 
 def test_a_copy_that_can_not_be_flushed_fails_the_log_dir_that_it_is_in(cluster):
     broker = cluster.state(TP).leader
-    source, target = log_dir_of(cluster, broker), other(cluster, broker)
+    source, target = log_dir_of(cluster, broker, TP), other(cluster, broker)
     disk_of(cluster, broker).broken_syncs.add(target)
     assert ask(cluster, broker, target, TP) == [ErrorCode.NONE]
     cluster.loop.run_for(5000)

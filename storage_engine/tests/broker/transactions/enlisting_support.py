@@ -1,8 +1,7 @@
 """Producers that enlist nothing, in a simulated cluster of three leaders, and what tests ask of
 them (KIP-890, second part)."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from simulation.tests.world.simulated_producer import SimulatedProducer
@@ -11,6 +10,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import TransactionRecord
 from storage_engine.protocol.messages import find_coordinator, txn_offset_commit
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -19,17 +19,17 @@ OFFSETS = TopicPartition("__consumer_offsets", 0)
 STATE = TopicPartition("__transaction_state", 0)
 
 
-def three_leaders(folder: Path) -> Iterator[SimulatedCluster]:
+def make_topic(cluster: SimulatedCluster) -> None:
     """The three partitions have three leaders."""
-    made = SimulatedCluster(
-        folder,
-        transaction_state_log_num_partitions="1",
-        transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
-        offsets_topic_num_partitions="1",
-    )
-    assert made.create_topic("t", partitions=3).error_code == 0
-    yield made
-    made.close()
+    assert cluster.create_topic("t", partitions=3).error_code == 0
+
+
+cluster = cluster_fixture(
+    prepare=make_topic,
+    transaction_state_log_num_partitions="1",
+    transaction_abort_timed_out_transaction_cleanup_interval_ms="500",
+    offsets_topic_num_partitions="1",
+)
 
 
 def producer(cluster, name: str = "p", **how) -> SimulatedProducer:
@@ -48,7 +48,7 @@ def aborted_at(cluster, tp) -> list[int]:
 
 
 def record_of(cluster, by: SimulatedProducer) -> TransactionRecord:
-    """What its coordinator knows."""
+    """The transaction as its coordinator knows it."""
     coordinators = cluster[by.coordinator()].parts.coordinators.transactions
     record: TransactionRecord = coordinators.coordinator_of(by.transactional_id).producers.get(
         by.transactional_id
@@ -67,7 +67,7 @@ def away_from_coordinator(cluster, by: SimulatedProducer) -> TopicPartition:
 
 
 def hold_answers(cluster, tp) -> Callable[[], None]:
-    """What the partition's leader hears of coordinators waits until the result is called."""
+    """Keep the answers of coordinators from the partition's leader until the result is called."""
     verifier = cluster[cluster.state(tp).leader].parts.coordinators.verifier
     settle_now = verifier._settle
     held: list[tuple[Any, ...]] = []

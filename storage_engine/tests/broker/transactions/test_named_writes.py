@@ -233,7 +233,7 @@ def test_numbers_outlive_their_ledgers_and_their_coordinators(cluster, monkeypat
 def test_origins_that_do_not_fit_together_are_refused_and_restart_no_coordinator(
     tmp_path, monkeypatch
 ):
-    """Those of writes that have ended go to one record of the sink, which would grow too large."""
+    """The origins of ended writes go to one record of the sink, which would grow too large."""
     monkeypatch.setattr(state_topic, "STATE_MESSAGE_MAX_BYTES", 64 << 10)
     cluster = SimulatedCluster(tmp_path, transaction_state_log_num_partitions="1")
     assert cluster.create_topic("a").error_code == 0

@@ -1,1 +1,1 @@
-"""What brokers do to logs in the background."""
+"""Background work of brokers on their logs."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
+from storage_engine.broker.upkeep.scrubs import REPORT_PAUSE_MS, RETRY_MS
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.sampling import every_second
@@ -242,4 +243,57 @@ def test_a_log_is_gone_through_once_in_an_interval(tmp_path, monkeypatch):
     steps.clear()
     cluster.loop.run_for(15_000)
     assert set(steps) == set(times)
+    cluster.close()
+
+
+def scrubs_of(cluster, broker: int):
+    return cluster[broker].parts.upkeep.maintenance._scrubs
+
+
+def test_a_report_of_offsets_that_are_not_there_hides_no_other(tmp_path):
+    cluster = made(tmp_path, log_scrub_interval_ms="0")
+    leader, _ = roles(cluster)
+    good = contents(cluster, leader)
+    path = segments(cluster, leader)[1]
+    rot(path)
+    partition = cluster[leader].replicas.get(TP)
+    scrubs = scrubs_of(cluster, leader)
+    scrubs.report(partition, partition.log.log_end_offset)
+    cluster.loop.run_for(REPORT_PAUSE_MS + 1000)
+    scrubs.report(partition, int(path.stem))
+    cluster.loop.run_until(lambda: contents(cluster, leader) == good, limit_ms=10_000)
+    cluster.close()
+
+
+def test_damage_that_stays_hides_no_later_damage(tmp_path):
+    """A log with a range that nobody can repair is gone through as a whole all the same."""
+    cluster = made(tmp_path, 1)
+    first, later = segments(cluster, 1)[1], segments(cluster, 1)[4]
+    rot(first)
+    cluster.loop.run_until(lambda: bool(log_of(cluster, 1).damaged))
+    cluster.loop.run_for(2 * RETRY_MS)
+    rot(later)
+    cluster.loop.run_until(lambda: len(log_of(cluster, 1).damaged) == 2, limit_ms=60_000)
+    assert fetch_code(cluster, 1, int(later.stem)) is ErrorCode.CORRUPT_MESSAGE
+    assert fetch_code(cluster, 1, int(first.stem)) is ErrorCode.CORRUPT_MESSAGE
+    cluster.close()
+
+
+def test_a_report_that_can_not_be_repaired_keeps_the_retry_of_older_damage(tmp_path):
+    cluster = made(tmp_path, log_scrub_interval_ms="0")
+    leader, _ = roles(cluster)
+    good = contents(cluster, leader)
+    others = [b for b in (1, 2, 3) if b != leader]
+    for other in others:
+        cluster[other].kill()
+    partition = cluster[leader].replicas.get(TP)
+    for number in (1, 4):
+        path = segments(cluster, leader)[number]
+        rot(path)
+        scrubs_of(cluster, leader).report(partition, int(path.stem))
+        cluster.loop.run_for(REPORT_PAUSE_MS + 1000)
+    assert len(log_of(cluster, leader).damaged) == 2
+    for other in others:
+        cluster[other].start()
+    cluster.loop.run_until(lambda: contents(cluster, leader) == good, limit_ms=120_000)
     cluster.close()
