@@ -29,7 +29,9 @@ MOMENTS_MS = every_second(range(12))
 BEFORE_THE_WRITE_MS = every_second(range(6))
 
 
-cluster = cluster_fixture(prepare=lambda made: made.loop.run_until(lambda: made.controller))
+cluster = cluster_fixture(
+    prepare=lambda made: made.loop.run_until(lambda: made.controller is not None)
+)
 
 
 def controller_of(cluster: SimulatedCluster) -> SimulatedBroker:

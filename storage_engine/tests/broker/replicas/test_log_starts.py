@@ -1,6 +1,6 @@
 """A broker tells nobody where a log begins before that is written down (R-LOG9)."""
 
-from storage_engine.tests.broker.replicas.test_replica_failures_descriptors import (
+from storage_engine.tests.broker.replicas.test_replica_failures_shortages import (
     TP,
     cluster,
     relieve,

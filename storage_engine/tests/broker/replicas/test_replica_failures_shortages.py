@@ -1,17 +1,20 @@
-"""Brokers that are out of descriptors for some seconds: clients are refused retriably, no replica
-and no log dir goes offline, and all is served once descriptors are back."""
+"""A shortage of descriptors or of room lasts for some seconds: clients are refused retriably, no
+replica and no log dir goes offline, leadership is postponed, and all is served once the shortage is
+over (R-CTL3, R-LOG8)."""
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.disk import SimulatedDisk
+from storage_engine.broker import unexpected
 from storage_engine.broker.replicas.hosted_partition import Role
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, LogShortageError, LogStorageError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.broker.support import code_of, disk_of
+from storage_engine.tests.broker.support import cluster_fixture, code_of, disk_of
 
 TP = TopicPartition("t", 0)
 EVER = 1 << 40
@@ -162,3 +165,140 @@ def test_shortages_at_random_lose_nothing_acknowledged(cluster, seed):
     for offset, payload in acknowledged.items():
         found = leader.reads.read(offset, max_bytes=1)
         assert found is not None and payload in bytes(found.view())
+
+
+with_record = cluster_fixture("t", has_record=True, simulated_disk=True)
+
+
+def test_a_full_leader_refuses_retriably_leads_on_and_takes_records_again(with_record):
+    leader = with_record.state(TP).leader
+    folder = with_record[leader].folder
+    disk_of(with_record, leader).free[folder] = 10 << 20
+    with_record.loop.run_for(1100)
+    answer = with_record.answer(with_record.produce(leader, TP, b"refused"))
+    assert code_of(answer) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(answer).retriable
+    assert "log.dir.min.free.bytes" in answer.partitions[0].error_message
+    assert b"first" in bytes(
+        with_record.answer(with_record.fetch(leader, TP, 0)).partitions[0].records
+    )
+    with_record.loop.run_for(20_000)
+    assert with_record.state(TP).leader == leader
+    disk_of(with_record, leader).free[folder] = 1 << 30
+    assert with_record.produced(TP, b"second") == 1
+
+
+def test_a_full_follower_pauses_leaves_the_isr_and_returns_when_there_is_room(with_record):
+    leader = with_record.state(TP).leader
+    follower = next(b for b in (1, 2, 3) if b != leader)
+    folder = with_record[follower].folder
+    disk_of(with_record, follower).free[folder] = 10 << 20
+    with_record.loop.run_for(1100)
+    answers = with_record.produce(leader, TP, b"second")
+    with_record.wait_in_sync(TP, *({1, 2, 3} - {follower}))
+    assert code_of(with_record.answer(answers)) is ErrorCode.NONE
+    assert with_record[follower].replicas.get(TP).role is Role.FOLLOWER
+    del disk_of(with_record, follower).free[folder]
+    with_record.wait_in_sync(TP, 1, 2, 3)
+
+
+@pytest.mark.parametrize("room", [0, 1, 70])
+def test_a_full_disk_that_is_met_all_the_same_fails_nothing(with_record, room):
+    """Somebody else took the last of the room between the look and the write."""
+    leader = with_record.state(TP).leader
+    disk_of(with_record, leader).room[with_record[leader].folder] = room
+    answer = with_record.answer(with_record.produce(leader, TP, bytes(100)))
+    assert code_of(answer) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert with_record[leader].replicas.get(TP).role is Role.LEADER
+    with_record.loop.run_for(20_000)
+    disk_of(with_record, leader).room.clear()
+    assert with_record.produced(TP, b"second") == 1
+    with_record.wait_in_sync(TP, 1, 2, 3)
+
+
+def test_a_leader_may_be_elected_onto_a_full_disk(with_record):
+    for broker in (1, 2, 3):
+        disk_of(with_record, broker).room[with_record[broker].folder] = 0
+    before = with_record.state(TP)
+    with_record[before.leader].kill()
+    with_record.loop.run_until(lambda: with_record.state(TP).leader not in (-1, before.leader))
+    leader = with_record.state(TP).leader
+    with_record.loop.run_for(100)
+    answer = with_record.answer(with_record.produce(leader, TP, b"refused"))
+    assert code_of(answer) is ErrorCode.KAFKA_STORAGE_ERROR
+    for broker in (1, 2, 3):
+        disk_of(with_record, broker).room.clear()
+    assert with_record.produced(TP, b"second") == 1
+    with_record[before.leader].start()
+    with_record.wait_in_sync(TP, 1, 2, 3)
+
+
+PARTITIONS = [TopicPartition("made", number) for number in range(4)]
+
+
+class OurBugError(Exception):
+    """Nothing that the program knows of."""
+
+
+two_brokers = cluster_fixture(
+    brokers=2, default_replication_factor="2", auto_leader_rebalance_enable="false"
+)
+
+
+def make_topic(two_brokers: SimulatedCluster) -> None:
+    assert two_brokers.create_topic("made", partitions=len(PARTITIONS)).error_code == 0
+    assert {two_brokers.state(tp).leader for tp in PARTITIONS} == {1, 2}
+
+
+def test_another_broker_leads_what_could_not_be_opened_at_the_second_try(two_brokers, monkeypatch):
+    first = two_brokers[1].logs
+    get_or_create = first.get_or_create
+    tries: dict[TopicPartition, int] = {}
+
+    def refuse(tp: TopicPartition, *args: Any, **options: Any) -> Any:
+        if tp not in PARTITIONS:
+            return get_or_create(tp, *args, **options)
+        tries[tp] = tries.get(tp, 0) + 1
+        if tries[tp] == 1:
+            raise LogShortageError("no descriptors")
+        raise LogStorageError("not a directory")
+
+    monkeypatch.setattr(first, "get_or_create", refuse)
+    make_topic(two_brokers)
+    two_brokers.loop.run_until(
+        lambda: {two_brokers.state(tp).leader for tp in PARTITIONS} == {2}, limit_ms=10_000
+    )
+    for tp in PARTITIONS:
+        assert two_brokers.produced(tp, b"record") == 0
+
+
+def test_an_exception_in_one_order_keeps_no_other_from_being_carried_out(
+    two_brokers, monkeypatch, caplog
+):
+    monkeypatch.setattr(unexpected, "is_fatal", False)
+    replicas = two_brokers[1].replicas
+    hosted = replicas._open
+    tries: dict[TopicPartition, int] = {}
+
+    def fail_once(tp: TopicPartition, item: Any) -> Any:
+        if tp in PARTITIONS:
+            tries[tp] = tries.get(tp, 0) + 1
+            if tries[tp] == 1:
+                raise LogShortageError("no descriptors")
+            if tp == min(tries) and tries[tp] == 2:
+                raise OurBugError("of the test")
+        return hosted(tp, item)
+
+    monkeypatch.setattr(replicas, "_open", fail_once)
+    make_topic(two_brokers)
+    two_brokers.loop.run_until(
+        lambda: all(replicas.get(tp) is not None for tp in PARTITIONS), limit_ms=10_000
+    )
+    traced = [each for each in caplog.records if each.exc_info and each.exc_info[0] is OurBugError]
+    assert len(traced) == 1
+    for tp in PARTITIONS:
+        leader = two_brokers.state(tp).leader
+        assert replicas.get(tp).role is (Role.LEADER if leader == 1 else Role.FOLLOWER)
+        # What is followed is fetched.
+        assert two_brokers.produced(tp, b"record") == 0
+        two_brokers.wait_in_sync(tp, 1, 2)
