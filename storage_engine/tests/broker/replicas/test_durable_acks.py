@@ -12,7 +12,7 @@ from simulation.world.disk import SimulatedDisk
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import TransportError
-from storage_engine.tests.broker.support import code_of
+from storage_engine.tests.broker.support import cluster_fixture, code_of
 from storage_engine.tests.sampling import seeds
 
 TP = TopicPartition("t", 0)
@@ -195,12 +195,14 @@ def test_appends_during_a_flush_share_the_next_one(durable):
     assert acks.batches == batches + 17
 
 
-def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
+single = cluster_fixture(
+    "t", brokers=1, has_record=True, default_replication_factor="1", flush_before_ack="true"
+)
+
+
+def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(single):
     """The disk takes as long as the network; the slower the disk, the more are acknowledged."""
-    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
-    cluster.create_topic("t")
-    cluster.produced(TP, b"first")
-    acks = cluster[1].replicas.durable_acks
+    acks = single[1].replicas.durable_acks
     fsyncs, answered = acks.fsyncs, [0]
 
     def send() -> None:
@@ -209,25 +211,20 @@ def test_sixteen_producers_get_eight_acknowledgements_from_each_fsync(tmp_path):
             answered[0] += 1
             send()
 
-        cluster.send_produce(1, TP, b"record", on_reply)
+        single.send_produce(1, TP, b"record", on_reply)
 
     for _ in range(16):
         send()
-    cluster.loop.run_for(1000)
+    single.loop.run_for(1000)
     assert answered[0] / (acks.fsyncs - fsyncs) >= 8
-    cluster.close()
 
 
-def test_a_lone_producer_waits_for_nobody(tmp_path):
-    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1", flush_before_ack="true")
-    cluster.create_topic("t")
-    cluster.produced(TP, b"first")
+def test_a_lone_producer_waits_for_nobody(single):
     for _ in range(5):
-        began_ms = cluster.loop.now_ms
-        cluster.answer(cluster.produce(1, TP, b"record", acks=1))
+        began_ms = single.loop.now_ms
+        single.answer(single.produce(1, TP, b"record", acks=1))
         there_flush_and_back_ms = 3
-        assert cluster.loop.now_ms - began_ms == there_flush_and_back_ms
-    cluster.close()
+        assert single.loop.now_ms - began_ms == there_flush_and_back_ms
 
 
 def test_the_setting_can_change_while_the_partition_is_in_use(durable):

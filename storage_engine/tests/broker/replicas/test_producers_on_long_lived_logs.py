@@ -2,8 +2,6 @@
 was refused and will be sent again is never passed by what was sent behind it.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
@@ -65,10 +63,8 @@ class LongLived:
 
 
 @pytest.fixture
-def partition(tmp_path) -> Iterator[LongLived]:
-    cluster = SimulatedCluster(tmp_path)
-    yield LongLived(cluster)
-    cluster.close()
+def partition(cluster) -> LongLived:
+    return LongLived(cluster)
 
 
 @pytest.mark.parametrize("producer_id", [OLD + 1, OLD - 1], ids=["newer id", "older id"])

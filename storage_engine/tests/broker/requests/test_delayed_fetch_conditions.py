@@ -1,7 +1,6 @@
 """When a fetch is answered at once: the four conditions of R-NET2, and what else ends its
 wait (R-NET2)."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,9 +26,6 @@ class Fetches:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
-        assert cluster.create_topic("t").error_code == 0
-        assert cluster.produced(TP, b"record") == 0
-        cluster.wait_in_sync(TP, 1, 2, 3)
         cluster.loop.run_for(1000)
         self.leader = cluster.state(TP).leader
 
@@ -50,10 +46,8 @@ class Fetches:
 
 
 @pytest.fixture
-def fetches(tmp_path) -> Iterator[Fetches]:
-    cluster = SimulatedCluster(tmp_path)
-    yield Fetches(cluster)
-    cluster.close()
+def fetches(topic) -> Fetches:
+    return Fetches(topic)
 
 
 def test_condition_1_a_fetch_that_wants_no_wait_is_answered_at_once(fetches):

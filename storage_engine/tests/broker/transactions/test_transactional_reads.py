@@ -3,7 +3,6 @@ next leader knows what the last one knew (KIP-98).
 """
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +17,7 @@ from storage_engine.protocol.apis.list_offsets import API as LIST_OFFSETS
 from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.record_batch import read_header
+from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.tests.log.state.test_transactions import copy
 from storage_engine.tests.log.support import open_log
 from storage_engine.tests.log.transaction_support import (
@@ -33,14 +33,13 @@ TP = TopicPartition("t", 0)
 KEY = (b"k", b"v")
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[SimulatedCluster]:
-    made = SimulatedCluster(tmp_path)
-    assert made.create_topic("t", segment_bytes="2000").error_code == 0
-    assert made.produced_when_there(TP, b"first") == 0
-    made.wait_in_sync(TP, 1, 2, 3)
-    yield made
-    made.close()
+def make_topic(cluster: SimulatedCluster) -> None:
+    assert cluster.create_topic("t", segment_bytes="2000").error_code == 0
+    assert cluster.produced_when_there(TP, b"first") == 0
+    cluster.wait_in_sync(TP, 1, 2, 3)
+
+
+cluster = cluster_fixture(prepare=make_topic)
 
 
 def leader(cluster):

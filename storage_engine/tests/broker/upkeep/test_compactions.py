@@ -16,12 +16,12 @@ from storage_engine.log.upkeep import Compaction, load_codec
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.tests.broker.replicas.test_producer_appends import batch_of
 from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
-from storage_engine.tests.broker.support import code_of, disk_of
+from storage_engine.tests.broker.support import cluster_fixture, code_of, disk_of
 from storage_engine.tests.log.support import read_all
 
 
 @pytest.fixture
-def loads(tmp_path, monkeypatch):
+def loads(monkeypatch):
     """The loops beside which Numpy and Arrow were loaded, which takes most of a second."""
     found: list[ProcessLoop] = []
     submit = ProcessLoop.submit
@@ -35,37 +35,34 @@ def loads(tmp_path, monkeypatch):
     return found
 
 
-def test_libraries_are_loaded_in_the_background_with_the_first_compacted_topic(tmp_path, loads):
-    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
+single = cluster_fixture(brokers=1, default_replication_factor="1")
+
+
+def test_libraries_are_loaded_in_the_background_with_the_first_compacted_topic(loads, single):
     for name, config, expected in (
         ("plain", {}, 0),
         ("compacted", {"cleanup_policy": "compact"}, 1),
         ("another", {"cleanup_policy": "compact,delete"}, 1),
     ):
-        assert cluster.create_topic(name, **config).error_code == 0
-        cluster.loop.run_until(
-            lambda name=name: cluster[1].replicas.get(TopicPartition(name, 0)) is not None
+        assert single.create_topic(name, **config).error_code == 0
+        single.loop.run_until(
+            lambda name=name: single[1].replicas.get(TopicPartition(name, 0)) is not None
         )
         assert len(loads) == expected, name
     # A broker that starts with compacted topics does it before it leads them.
-    cluster[1].kill()
-    cluster[1].start()
-    cluster.loop.run_until(
-        lambda: cluster[1].replicas.get(TopicPartition("another", 0)) is not None
-    )
-    assert len(loads) == 2 and loads[1] is cluster[1].loop
-    cluster.close()
+    single[1].kill()
+    single[1].start()
+    single.loop.run_until(lambda: single[1].replicas.get(TopicPartition("another", 0)) is not None)
+    assert len(loads) == 2 and loads[1] is single[1].loop
 
 
-def test_libraries_are_loaded_when_a_topic_becomes_compacted(tmp_path, loads):
-    cluster = SimulatedCluster(tmp_path, 1, default_replication_factor="1")
-    assert cluster.create_topic("t").error_code == 0
-    cluster.produced_when_there(TopicPartition("t", 0), b"x")
+def test_libraries_are_loaded_when_a_topic_becomes_compacted(loads, single):
+    assert single.create_topic("t").error_code == 0
+    single.produced_when_there(TopicPartition("t", 0), b"x")
     assert not loads
-    alter(cluster, 1, TOPIC, "t", ("cleanup.policy", SET, "compact"))
-    cluster.loop.run_for(5000)
+    alter(single, 1, TOPIC, "t", ("cleanup.policy", SET, "compact"))
+    single.loop.run_for(5000)
     assert len(loads) == 1
-    cluster.close()
 
 
 COMPACTED = [TopicPartition("one", 0), TopicPartition("two", 0)]

@@ -1,6 +1,7 @@
 """Damage in finished segments: found and repaired by real brokers over a simulated network."""
 
 import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +21,32 @@ SETTINGS = {
 }
 
 
-def made(folder: Path, count: int = 3, *, topic: dict[str, str] | None = None, **settings: Any):
-    copies = {"default_replication_factor": str(count)}
-    cluster = SimulatedCluster(folder, count, **{**SETTINGS, **copies, **settings})
-    topic = {"segment_bytes": "1200", **(topic or {})}
-    assert cluster.create_topic("t", **topic).error_code == 0
-    for number in range(RECORDS):
-        cluster.produced_when_there(TP, b"%04d" % number * 16)
-    cluster.wait_in_sync(TP, *range(1, count + 1))
-    # Everybody knows the high watermark, and finished segments are flushed.
-    cluster.loop.run_for(3000)
-    return cluster
+@pytest.fixture
+def make(tmp_path) -> Iterator[Callable[..., SimulatedCluster]]:
+    """A function that makes a cluster with a topic of several finished segments."""
+    made: list[SimulatedCluster] = []
+
+    def new(count: int = 3, *, topic: dict[str, str] | None = None, **settings: Any):
+        copies = {"default_replication_factor": str(count)}
+        cluster = SimulatedCluster(tmp_path, count, **{**SETTINGS, **copies, **settings})
+        made.append(cluster)
+        topic = {"segment_bytes": "1200", **(topic or {})}
+        assert cluster.create_topic("t", **topic).error_code == 0
+        for number in range(RECORDS):
+            cluster.produced_when_there(TP, b"%04d" % number * 16)
+        cluster.wait_in_sync(TP, *range(1, count + 1))
+        # Everybody knows the high watermark, and finished segments are flushed.
+        cluster.loop.run_for(3000)
+        return cluster
+
+    yield new
+    for cluster in made:
+        cluster.close()
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    cluster = made(tmp_path)
-    yield cluster
-    cluster.close()
+def cluster(make) -> SimulatedCluster:
+    return make()
 
 
 def log_of(cluster: SimulatedCluster, broker: int):
@@ -121,8 +130,8 @@ def test_what_no_replica_can_give_is_refused_to_readers_until_one_can(cluster, c
     assert fetch_code(cluster, leader, first) is ErrorCode.NONE
 
 
-def test_a_single_replica_says_so_and_serves_the_rest(tmp_path, caplog):
-    cluster = made(tmp_path, 1)
+def test_a_single_replica_says_so_and_serves_the_rest(make, caplog):
+    cluster = make(1)
     first = int(segments(cluster, 1)[1].stem)
     rot(segments(cluster, 1)[1])
     with caplog.at_level(logging.ERROR):
@@ -133,13 +142,10 @@ def test_a_single_replica_says_so_and_serves_the_rest(tmp_path, caplog):
     assert fetch_code(cluster, 1, first) is ErrorCode.CORRUPT_MESSAGE
     assert fetch_code(cluster, 1, 0) is ErrorCode.NONE
     assert fetch_code(cluster, 1, first + 1) is ErrorCode.NONE
-    cluster.close()
 
 
-def test_a_follower_does_not_take_rot_from_its_leader_which_is_told_and_repairs_it(
-    tmp_path, caplog
-):
-    cluster = made(tmp_path, log_scrub_interval_ms="0")
+def test_a_follower_does_not_take_rot_from_its_leader_which_is_told_and_repairs_it(make, caplog):
+    cluster = make(log_scrub_interval_ms="0")
     leader, follower = roles(cluster)
     good = contents(cluster, leader)
     rot(segments(cluster, leader)[1])
@@ -153,11 +159,10 @@ def test_a_follower_does_not_take_rot_from_its_leader_which_is_told_and_repairs_
     assert any(m.startswith("refused bad records of t-0") for m in caplog.messages)
     cluster.wait_in_sync(TP, 1, 2, 3)
     assert contents(cluster, follower) == good
-    cluster.close()
 
 
-def test_rot_in_the_active_segment_of_the_leader_is_repaired_too(tmp_path):
-    cluster = made(tmp_path, topic={"segment_bytes": "1000000"}, log_scrub_interval_ms="0")
+def test_rot_in_the_active_segment_of_the_leader_is_repaired_too(make):
+    cluster = make(topic={"segment_bytes": "1000000"}, log_scrub_interval_ms="0")
     leader, follower = roles(cluster)
     good = contents(cluster, leader)
     assert len(segments(cluster, leader)) == 1
@@ -169,7 +174,6 @@ def test_rot_in_the_active_segment_of_the_leader_is_repaired_too(tmp_path):
     cluster.loop.run_until(lambda: contents(cluster, leader) == good, limit_ms=60_000)
     cluster.wait_in_sync(TP, 1, 2, 3)
     assert contents(cluster, follower) == good
-    cluster.close()
 
 
 def test_a_segment_that_lost_its_end_gets_it_back(cluster):
@@ -186,8 +190,8 @@ def test_a_segment_that_lost_its_end_gets_it_back(cluster):
 
 
 @pytest.mark.parametrize("after", every_second(range(0, 60, 5)))
-def test_a_broker_killed_while_it_repairs_does_so_again(tmp_path, after):
-    cluster = made(tmp_path, log_scrub_interval_ms="5000")
+def test_a_broker_killed_while_it_repairs_does_so_again(make, after):
+    cluster = make(log_scrub_interval_ms="5000")
     leader, follower = roles(cluster)
     victim = (leader, follower)[after % 2]
     good = contents(cluster, victim)
@@ -201,11 +205,10 @@ def test_a_broker_killed_while_it_repairs_does_so_again(tmp_path, after):
     cluster.loop.run_until(lambda: contents(cluster, victim) == good, limit_ms=120_000)
     cluster.wait_in_sync(TP, 1, 2, 3)
     assert not list(Path(log_of(cluster, victim).directory).glob("*.cleaned"))
-    cluster.close()
 
 
-def test_damage_that_compaction_meets_is_repaired_and_compaction_goes_on(tmp_path):
-    cluster = made(tmp_path, log_scrub_interval_ms="0", log_cleaner_backoff_ms="3600000")
+def test_damage_that_compaction_meets_is_repaired_and_compaction_goes_on(make):
+    cluster = make(log_scrub_interval_ms="0", log_cleaner_backoff_ms="3600000")
     leader, follower = roles(cluster)
     good = contents(cluster, leader)
     rot(segments(cluster, follower)[1])
@@ -214,10 +217,9 @@ def test_damage_that_compaction_meets_is_repaired_and_compaction_goes_on(tmp_pat
     cluster.loop.run_until(lambda: contents(cluster, follower) == good, limit_ms=60_000)
     cluster.loop.run_for(1000)
     assert not cleaning.is_uncleanable
-    cluster.close()
 
 
-def test_a_log_is_gone_through_once_in_an_interval(tmp_path, monkeypatch):
+def test_a_log_is_gone_through_once_in_an_interval(make, monkeypatch):
     from storage_engine.log.cleaning.segment_scrub import SegmentScrub
 
     steps: list[Path] = []
@@ -228,7 +230,7 @@ def test_a_log_is_gone_through_once_in_an_interval(tmp_path, monkeypatch):
         return step(self)
 
     monkeypatch.setattr(SegmentScrub, "step", counted)
-    cluster = made(tmp_path, 1)
+    cluster = make(1)
     cluster.loop.run_for(45_000)
     times = {path: steps.count(path) for path in steps}
     assert times and set(times.values()) <= {2, 3}
@@ -243,15 +245,14 @@ def test_a_log_is_gone_through_once_in_an_interval(tmp_path, monkeypatch):
     steps.clear()
     cluster.loop.run_for(15_000)
     assert set(steps) == set(times)
-    cluster.close()
 
 
 def scrubs_of(cluster, broker: int):
     return cluster[broker].parts.upkeep.maintenance._scrubs
 
 
-def test_a_report_of_offsets_that_are_not_there_hides_no_other(tmp_path):
-    cluster = made(tmp_path, log_scrub_interval_ms="0")
+def test_a_report_of_offsets_that_are_not_there_hides_no_other(make):
+    cluster = make(log_scrub_interval_ms="0")
     leader, _ = roles(cluster)
     good = contents(cluster, leader)
     path = segments(cluster, leader)[1]
@@ -262,12 +263,11 @@ def test_a_report_of_offsets_that_are_not_there_hides_no_other(tmp_path):
     cluster.loop.run_for(REPORT_PAUSE_MS + 1000)
     scrubs.report(partition, int(path.stem))
     cluster.loop.run_until(lambda: contents(cluster, leader) == good, limit_ms=10_000)
-    cluster.close()
 
 
-def test_damage_that_stays_hides_no_later_damage(tmp_path):
+def test_damage_that_stays_hides_no_later_damage(make):
     """A log with a range that nobody can repair is gone through as a whole all the same."""
-    cluster = made(tmp_path, 1)
+    cluster = make(1)
     first, later = segments(cluster, 1)[1], segments(cluster, 1)[4]
     rot(first)
     cluster.loop.run_until(lambda: bool(log_of(cluster, 1).damaged))
@@ -276,11 +276,10 @@ def test_damage_that_stays_hides_no_later_damage(tmp_path):
     cluster.loop.run_until(lambda: len(log_of(cluster, 1).damaged) == 2, limit_ms=60_000)
     assert fetch_code(cluster, 1, int(later.stem)) is ErrorCode.CORRUPT_MESSAGE
     assert fetch_code(cluster, 1, int(first.stem)) is ErrorCode.CORRUPT_MESSAGE
-    cluster.close()
 
 
-def test_a_report_that_can_not_be_repaired_keeps_the_retry_of_older_damage(tmp_path):
-    cluster = made(tmp_path, log_scrub_interval_ms="0")
+def test_a_report_that_can_not_be_repaired_keeps_the_retry_of_older_damage(make):
+    cluster = make(log_scrub_interval_ms="0")
     leader, _ = roles(cluster)
     good = contents(cluster, leader)
     others = [b for b in (1, 2, 3) if b != leader]
@@ -296,4 +295,3 @@ def test_a_report_that_can_not_be_repaired_keeps_the_retry_of_older_damage(tmp_p
     for other in others:
         cluster[other].start()
     cluster.loop.run_until(lambda: contents(cluster, leader) == good, limit_ms=120_000)
-    cluster.close()

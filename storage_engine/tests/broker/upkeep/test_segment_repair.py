@@ -26,13 +26,16 @@ from storage_engine.protocol.apis.fetch import (
 from storage_engine.tests.broker.handlers.test_delete_records import delete
 from storage_engine.tests.broker.upkeep.test_scrubs import (
     TP,
+    cluster,
     contents,
     log_of,
-    made,
+    make,
     roles,
     rot,
     segments,
 )
+
+__all__ = ["cluster", "make"]
 
 STRANGER = 77
 
@@ -49,14 +52,14 @@ class StickyDisk(RealDisk):
         super().remove(path)
 
 
-def test_a_repair_whose_leftovers_stay_does_not_end_the_search_for_damage(tmp_path):
+def test_a_repair_whose_leftovers_stay_does_not_end_the_search_for_damage(make):
     disks: list[StickyDisk] = []
 
     def disk(_broker: int) -> StickyDisk:
         disks.append(StickyDisk())
         return disks[-1]
 
-    cluster = made(tmp_path, disk=disk)
+    cluster = make(disk=disk)
     _, follower = roles(cluster)
     good = contents(cluster, follower)
     for number in (1, 3):
@@ -64,7 +67,6 @@ def test_a_repair_whose_leftovers_stay_does_not_end_the_search_for_damage(tmp_pa
     cluster.loop.run_until(lambda: bool(log_of(cluster, follower).damaged))
     disks[follower - 1].sticks = True
     cluster.loop.run_until(lambda: contents(cluster, follower) == good)
-    cluster.close()
 
 
 class Replica:
@@ -81,8 +83,8 @@ class Replica:
 
 
 @pytest.mark.parametrize("others", [[], [("another", 0)], [("t", 1)]], ids=str)
-def test_a_replica_that_answers_for_other_partitions_gives_nothing(tmp_path, others):
-    cluster = made(tmp_path, 1)
+def test_a_replica_that_answers_for_other_partitions_gives_nothing(make, others):
+    cluster = make(1)
     good = memoryview(segments(cluster, 1)[1].read_bytes())
     partitions = [FetchPartitionResponse(*other, records=good) for other in others]
     rot(segments(cluster, 1)[1])
@@ -101,11 +103,10 @@ def test_a_replica_that_answers_for_other_partitions_gives_nothing(tmp_path, oth
         on_failed=ends.append,
     ).start()
     assert len(ends) == 1 and ends[0].startswith("broker 9: ")
-    cluster.close()
 
 
-def test_who_is_no_replica_of_a_partition_moves_nothing_of_it(tmp_path):
-    cluster = made(tmp_path, topic={"segment_bytes": "1000000"}, log_scrub_interval_ms="0")
+def test_who_is_no_replica_of_a_partition_moves_nothing_of_it(make):
+    cluster = make(topic={"segment_bytes": "1000000"}, log_scrub_interval_ms="0")
     leader, _ = roles(cluster)
     partition = cluster[leader].replicas.get(TP)
     assert partition.log.segment_count == 1
@@ -114,12 +115,10 @@ def test_who_is_no_replica_of_a_partition_moves_nothing_of_it(tmp_path):
     cluster.answer(cluster.ask(leader, FETCH, 12, request))
     assert partition.log.segment_count == 1
     assert STRANGER not in partition.follower_log_starts
-    cluster.close()
 
 
-def test_retention_during_the_swap_of_a_repair_leaves_nothing_refused(tmp_path):
+def test_retention_during_the_swap_of_a_repair_leaves_nothing_refused(cluster):
     """The swap is brought to its end at once, and counts as the repair that it is."""
-    cluster = made(tmp_path)
     _, follower = roles(cluster)
     path = segments(cluster, follower)[3]
     rot(path)
@@ -130,12 +129,10 @@ def test_retention_during_the_swap_of_a_repair_leaves_nothing_refused(tmp_path):
     cluster.loop.run_for(500)
     assert log.damaged == ()
     assert log.reads.read(int(path.stem), max_bytes=1) is not None
-    cluster.close()
 
 
-def test_damage_below_the_log_start_leaves_no_hole(tmp_path, caplog):
+def test_damage_below_the_log_start_leaves_no_hole(cluster, caplog):
     """Nobody has these records any more; what stands for them is whole, and found sound later."""
-    cluster = made(tmp_path)
     _, follower = roles(cluster)
     path = segments(cluster, follower)[2]
     first, end = int(path.stem), int(segments(cluster, follower)[3].stem)
@@ -162,12 +159,10 @@ def test_damage_below_the_log_start_leaves_no_hole(tmp_path, caplog):
     log = log_of(cluster, follower)
     assert (log.log_start_offset, log.log_end_offset) == (start, end_offset)
     assert not [m for m in caplog.messages if "cut" in m]
-    cluster.close()
 
 
-def test_a_repair_that_can_not_note_what_it_needs_is_tried_again(tmp_path, monkeypatch):
+def test_a_repair_that_can_not_note_what_it_needs_is_tried_again(cluster, monkeypatch):
     """The disk is full: neither is the replica offline, nor is the repair under way for ever."""
-    cluster = made(tmp_path)
     _, follower = roles(cluster)
     good = contents(cluster, follower)
     begin_repair = Repair.begin
@@ -183,4 +178,3 @@ def test_a_repair_that_can_not_note_what_it_needs_is_tried_again(tmp_path, monke
     rot(segments(cluster, follower)[1])
     cluster.loop.run_until(lambda: bool(refused), limit_ms=200_000)
     cluster.loop.run_until(lambda: contents(cluster, follower) == good, limit_ms=2 * RETRY_MS)
-    cluster.close()
