@@ -6,10 +6,7 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.handlers.administration.metadata import ClusterForClients
 from storage_engine.core.control.cluster_state import BrokerEndpoint, BrokerInfo
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch
-from storage_engine.protocol.apis.update_metadata import (
-    UpdateMetadataBroker,
-    UpdateMetadataRequest,
-)
+from storage_engine.protocol.apis.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from storage_engine.tests.log.support import ManualClock
 
 BOTH = (BrokerEndpoint("INTERNAL", "inside", 1), BrokerEndpoint("CLIENT", "outside", 2))

@@ -16,12 +16,7 @@ from storage_engine.broker.cluster.order_gate import (
 from storage_engine.broker.handlers.controller.orders import FullOrders, LeaderAndIsrHandler
 from storage_engine.broker.replicas.lease import LeaderLease
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import (
-    BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    TopicPartition,
-)
+from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import MetadataStore
 from storage_engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 

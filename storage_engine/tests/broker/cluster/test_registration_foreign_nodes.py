@@ -1,23 +1,20 @@
 """Other programs write below /brokers/ids: brokers stay registered, and nothing else counts as one.
 Source: R-CTL4, R-CTL10."""
 
+import json
+
+import pytest
+
+from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.broker.controller.foreign_znodes import (
     TP,
     Reader,
     cluster,
     serves_what_is_sound,
 )
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 
 __all__ = ["cluster"]
-
-import json
-
-import pytest
-
-from storage_engine.core.ids import TopicPartition
-from storage_engine.zookeeper.znodes.cluster_znodes import (
-    BrokerIdZNode,
-)
 
 
 def test_a_broker_whose_registration_others_change_or_remove_registers_again(cluster):

@@ -190,8 +190,6 @@ class ForeignZNodes:
 
 
 TP = TopicPartition("sound", 0)
-
-
 SOUND = StreamCounts({"sound": 1})
 
 

@@ -1,25 +1,24 @@
 """Requests below /admin that other programs write or change: carried out once, and removed, at
 little cost. Source: R-CTL10."""
 
-from storage_engine.tests.broker.controller.foreign_znodes import (
-    cluster,
-    next_controller,
-    serves_what_is_sound,
-)
-
-__all__ = ["cluster"]
-
 import json
 
 import pytest
 
 from simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.broker.controller.admin_requests import CONFLICT_PAUSE_MS
+from storage_engine.tests.broker.controller.foreign_znodes import (
+    cluster,
+    next_controller,
+    serves_what_is_sound,
+)
 from storage_engine.zookeeper.admin_znodes import (
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
+
+__all__ = ["cluster"]
 
 
 def test_a_request_to_delete_no_topic_waits_for_none(cluster):

@@ -4,11 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage_engine.broker.controller.delivery_requests import (
-    MetadataParts,
-    OrderSender,
-    rounds_of,
-)
+from storage_engine.broker.controller.delivery_requests import MetadataParts, OrderSender, rounds_of
 from storage_engine.core.control.controller_events import Loaded
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.protocol.apis import update_metadata

@@ -1,6 +1,8 @@
 """Other programs write into /controller and /controller_epoch: a controller is elected, and leads.
 Source: R-CTL1, R-CTL10."""
 
+import pytest
+
 from storage_engine.tests.broker.controller.foreign_znodes import (
     TP,
     all_are_known,
@@ -8,15 +10,9 @@ from storage_engine.tests.broker.controller.foreign_znodes import (
     next_controller,
     serves_what_is_sound,
 )
+from storage_engine.zookeeper.znodes.cluster_znodes import ControllerEpochZNode, ControllerZNode
 
 __all__ = ["cluster"]
-
-import pytest
-
-from storage_engine.zookeeper.znodes.cluster_znodes import (
-    ControllerEpochZNode,
-    ControllerZNode,
-)
 
 
 def test_a_controller_whose_node_others_change_sets_it_right(cluster):

@@ -2,9 +2,7 @@
 turns, and the states are written in several multis."""
 
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker.cluster.order_gate import (
-    STEPS_PER_TURN,
-)
+from storage_engine.broker.cluster.order_gate import STEPS_PER_TURN
 from storage_engine.broker.controller.store import PARTITIONS_PER_MULTI
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis import controlled_shutdown

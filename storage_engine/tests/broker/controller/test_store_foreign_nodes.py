@@ -1,16 +1,13 @@
 """Other programs make nodes below those of a topic: they go with the topic. Source: R-CTL6,
 R-CTL10."""
 
-from storage_engine.tests.broker.controller.foreign_znodes import cluster, serves_what_is_sound
-
-__all__ = ["cluster"]
-
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.zookeeper.znodes.cluster_znodes import (
-    ConfigZNode,
-)
+from storage_engine.tests.broker.controller.foreign_znodes import cluster, serves_what_is_sound
+from storage_engine.zookeeper.znodes.cluster_znodes import ConfigZNode
+
+__all__ = ["cluster"]
 
 
 @pytest.mark.parametrize(

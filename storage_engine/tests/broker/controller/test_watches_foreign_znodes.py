@@ -1,17 +1,6 @@
 """Other programs write anything under all documented paths of ZooKeeper: what is sound is served,
 by every controller. Source: R-CTL10."""
 
-from storage_engine.tests.broker.controller.foreign_znodes import (
-    TP,
-    Reader,
-    all_are_known,
-    cluster,
-    next_controller,
-    serves_what_is_sound,
-)
-
-__all__ = ["cluster"]
-
 import json
 
 import pytest
@@ -24,12 +13,20 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.protocol.messages import create_partitions
 from storage_engine.protocol.messages.create_partitions import CreatePartitionsRequest
-from storage_engine.tests.broker.controller.foreign_znodes import ForeignZNodes
-from storage_engine.tests.sampling import ALL_FAULTS
-from storage_engine.zookeeper.admin_znodes import (
-    LogDirEventZNode,
+from storage_engine.tests.broker.controller.foreign_znodes import (
+    TP,
+    ForeignZNodes,
+    Reader,
+    all_are_known,
+    cluster,
+    next_controller,
+    serves_what_is_sound,
 )
+from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.zookeeper.admin_znodes import LogDirEventZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
+
+__all__ = ["cluster"]
 
 SEEDS = range(1000) if ALL_FAULTS else range(4)
 ROUNDS = 8

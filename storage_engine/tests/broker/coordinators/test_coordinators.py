@@ -1,6 +1,10 @@
 """A broker has one coordinator for each partition of their topic that it leads, and begins another
 one where that has ended or could not read its log (KIP-98)."""
 
+from storage_engine.broker.coordinators.state_load import StateLoad
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.core.errors import CorruptRecordError, ErrorCode, LogFullError
+from storage_engine.protocol.messages import end_txn
 from storage_engine.tests.broker.transactions.test_transactions import (
     A,
     B,
@@ -12,13 +16,6 @@ from storage_engine.tests.broker.transactions.test_transactions import (
 )
 
 __all__ = ["cluster"]
-
-from storage_engine.broker.coordinators.state_load import StateLoad
-from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.core.errors import CorruptRecordError, ErrorCode, LogFullError
-from storage_engine.protocol.messages import (
-    end_txn,
-)
 
 
 def test_an_open_transaction_goes_on_with_the_next_coordinator(cluster):

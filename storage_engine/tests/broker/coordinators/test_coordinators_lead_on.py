@@ -1,6 +1,10 @@
 """A coordinator goes on over the next leader epoch where its broker leads on, and its log is read
 again where another may have led (KIP-98)."""
 
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.tests.broker.groups.test_consumer_groups import PARTITIONS, GroupClient
 from storage_engine.tests.broker.groups.waiting_commits import (
     LOAD_MS,
     assert_nothing_is_open,
@@ -14,14 +18,6 @@ from storage_engine.tests.broker.groups.waiting_commits import (
 )
 
 __all__ = ["cluster", "slow_loads"]
-
-from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
-from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.tests.broker.groups.test_consumer_groups import (
-    PARTITIONS,
-    GroupClient,
-)
 
 
 def test_a_coordinator_that_leads_on_goes_on_when_a_follower_dies(cluster, slow_loads):

@@ -1,6 +1,11 @@
 """A commit of offsets waits while the group's coordinator reads its log. What was right when it
 came may be wrong when it is stepped: its transaction has ended, or its topic is gone."""
 
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
+from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.events import TopicsDeleted, TransactionEnded
+from storage_engine.protocol.messages import offset_commit
+from storage_engine.tests.broker.groups.test_consumer_groups import offsets_partition
 from storage_engine.tests.broker.groups.waiting_commits import (
     assert_nothing_is_open,
     cluster,
@@ -15,15 +20,6 @@ from storage_engine.tests.broker.groups.waiting_commits import (
 )
 
 __all__ = ["cluster", "slow_loads"]
-
-
-from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups.events import TopicsDeleted, TransactionEnded
-from storage_engine.protocol.messages import offset_commit
-from storage_engine.tests.broker.groups.test_consumer_groups import (
-    offsets_partition,
-)
 
 
 def test_offsets_that_wait_for_the_coordinator_are_not_written_behind_their_marker(

@@ -1,15 +1,12 @@
 """Periodic work passes by the replicas that nobody has written to, and finds each that has
 something to do."""
 
-from storage_engine.tests.broker.replicas.test_follower_watches import ALL, TP, cluster, lead
-
-__all__ = ["cluster"]
-
 from dataclasses import replace
 
 from storage_engine.broker.replicas.changed_replicas import ROUND_MS, ChangedReplicas
+from storage_engine.tests.broker.replicas.test_follower_watches import ALL, TP, cluster, lead
 
-RETENTION_CHECK_MS = 20_000
+__all__ = ["cluster"]
 
 
 def test_periodic_work_passes_by_logs_that_nobody_has_written_to(cluster):

@@ -1,5 +1,7 @@
 """A broker tells nobody where a log begins before that is written down (R-LOG9)."""
 
+from storage_engine.core.errors import ErrorCode
+from storage_engine.tests.broker.handlers.test_delete_records import delete
 from storage_engine.tests.broker.replicas.test_replica_failures_shortages import (
     TP,
     cluster,
@@ -8,9 +10,6 @@ from storage_engine.tests.broker.replicas.test_replica_failures_shortages import
 )
 
 __all__ = ["cluster"]
-
-from storage_engine.core.errors import ErrorCode
-from storage_engine.tests.broker.handlers.test_delete_records import delete
 
 
 def test_deleted_records_are_answered_for_only_once_their_end_is_written_down(cluster):

@@ -1,16 +1,6 @@
 """Transactions and producers as clients are told of them: DescribeProducers, DescribeTransactions,
 ListTransactions."""
 
-from storage_engine.tests.broker.transactions.test_transactions import (
-    A,
-    B,
-    cluster,
-    producer,
-    settle,
-)
-
-__all__ = ["cluster"]
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +16,15 @@ from storage_engine.protocol.messages import (
     describe_transactions,
     list_transactions,
 )
+from storage_engine.tests.broker.transactions.test_transactions import (
+    A,
+    B,
+    cluster,
+    producer,
+    settle,
+)
+
+__all__ = ["cluster"]
 
 TP = TopicPartition("a", 0)
 

@@ -9,10 +9,7 @@ import pytest
 
 from storage_engine.broker.cluster.topic_admin import FoundTopic, TopicLookup
 from storage_engine.broker.transactions.marker_sender import MarkerSender
-from storage_engine.broker.transactions.marker_writes import (
-    response_of_codes,
-    targets_of_request,
-)
+from storage_engine.broker.transactions.marker_writes import response_of_codes, targets_of_request
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition

@@ -6,9 +6,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.protocol.messages import (
-    end_txn,
-)
+from storage_engine.protocol.messages import end_txn
 from storage_engine.tests.broker.support import cluster_fixture, refused
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
