@@ -49,16 +49,16 @@ def cluster(make) -> SimulatedCluster:
     return make()
 
 
-def log_of(cluster: SimulatedCluster, broker: int):
-    return cluster[broker].logs.logs[TP]
+def log_of(cluster: SimulatedCluster, broker: int, tp: TopicPartition = TP):
+    return cluster[broker].logs.logs[tp]
 
 
-def segments(cluster: SimulatedCluster, broker: int) -> list[Path]:
-    return sorted(Path(log_of(cluster, broker).directory).glob("*.log"))
+def segments(cluster: SimulatedCluster, broker: int, tp: TopicPartition = TP) -> list[Path]:
+    return sorted(Path(log_of(cluster, broker, tp).directory).glob("*.log"))
 
 
-def contents(cluster: SimulatedCluster, broker: int) -> bytes:
-    return b"".join(path.read_bytes() for path in segments(cluster, broker))
+def contents(cluster: SimulatedCluster, broker: int, tp: TopicPartition = TP) -> bytes:
+    return b"".join(path.read_bytes() for path in segments(cluster, broker, tp))
 
 
 def rot(path: Path, position: int = 100) -> None:

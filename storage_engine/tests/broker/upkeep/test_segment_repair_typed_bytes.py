@@ -3,6 +3,7 @@ an error or the right rows, in every form, and another replica's bytes take its 
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,12 @@ from storage_engine.tests.broker.typed_topics.typed_support import (
     SCHEMA,
     TRIPS,
     columns,
-    create_typed,
-    topic_id_of,
-    typed_batch,
 )
+from storage_engine.tests.broker.upkeep.test_scrubs import segments
+from storage_engine.tests.broker.upkeep.test_scrubs_typed import BATCHES, typed_cluster
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
-BATCHES = 12
 ROWS = 3
-SETTINGS = {
-    "default_replication_factor": "2",
-    "log_scrub_interval_ms": "2000",
-    "log_index_interval_bytes": "200",
-}
 PARTS = 12 if ALL_FAULTS else 1
 SAMPLED_ROUNDS = 4
 """A round changes a byte of each segment but the last; there is a segment a batch."""
@@ -46,28 +40,14 @@ EXPECTED = [
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    cluster = SimulatedCluster(tmp_path_factory.mktemp("healed"), 2, **SETTINGS)
-    create_typed(cluster, segment_bytes="700")
-    leader = cluster.state(TRIPS).leader
-    topic_id = topic_id_of(cluster)
-    for number in range(BATCHES):
-        batch = typed_batch(topic_id, ROWS * number, ROWS, tag=str(number))
-        append = cluster[leader].replicas.get(TRIPS).append(memoryview(batch), acks=-1)
-        assert append.base_offset == ROWS * number
-    cluster.wait_in_sync(TRIPS, 1, 2)
-    cluster.loop.run_for(3000)
-    yield cluster
-    cluster.close()
-
-
-def segments(cluster: SimulatedCluster, broker: int) -> list[Path]:
-    return sorted(Path(cluster[broker].logs.logs[TRIPS].directory).glob("*.log"))
+def cluster(tmp_path_factory) -> Iterator[SimulatedCluster]:
+    folder = tmp_path_factory.mktemp("healed")
+    yield from typed_cluster(folder, ROWS, segment_bytes="700", scrub_ms="2000", tag="{}")
 
 
 def contents(cluster: SimulatedCluster, broker: int) -> bytes:
     try:
-        return b"".join(path.read_bytes() for path in segments(cluster, broker))
+        return b"".join(path.read_bytes() for path in segments(cluster, broker, TRIPS))
     except FileNotFoundError:  # files come and go
         return b""
 
@@ -118,7 +98,7 @@ def rounds(cluster: SimulatedCluster, part: int) -> list[list[tuple[Path, int, i
     """Rounds of changes: of which segment, the first offset of the batch, and where in the file."""
     leader = cluster.state(TRIPS).leader
     of_segments = []
-    for path in segments(cluster, leader)[:-1]:
+    for path in segments(cluster, leader, TRIPS)[:-1]:
         data = path.read_bytes()
         of_segments.append(
             [
