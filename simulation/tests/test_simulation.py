@@ -115,7 +115,7 @@ def failure_of(
 
 
 FOUND = {
-    200523: [8, 19, 20],  # a lost answer about the ISR, test_lost_isr_answer
+    200523: [8, 19, 20],  # a lost answer about the ISR, test_isr_writer
     200529: [1, 18, 22],  # a deletion that the power took back, test_orphaned_logs
     200568: [10, 12, 13, 16],  # a fault of the checker: a log deleted and another made in one event
     200870: [5, 8, 20, 23, 24, 32],  # high watermarks after a loss of power, test_log_dir
