@@ -1,9 +1,19 @@
-"""Batches whose payload is a number: nobody on the way looks into it."""
+"""Batches for the logs of a fake cluster: with records, or with a number that nobody decodes."""
 
 import struct
+from collections.abc import Sequence
 
-from storage_engine.protocol.records.record_batch import HEADER_BYTES, LENGTH_END, BatchHeader, seal
-from storage_engine.protocol.records.record_encoder import EncodedBatch
+import pyarrow as pa
+
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    iter_headers,
+    seal,
+)
+from storage_engine.protocol.records.record_encoder import EncodedBatch, iter_encoded
+from storage_engine.tests.client.fake_cluster import FakeCluster, FakePartition
 
 
 def numbered_batch(
@@ -28,3 +38,28 @@ def numbered_batch(
     )
     seal(data, 0, header)
     return EncodedBatch(data=memoryview(data), record_count=record_count)
+
+
+def append_batches(fake: FakeCluster, count: int = 1, topic: str = "t") -> None:
+    """Appends batches with the numbers from 0 on to the first partition of a topic."""
+    for number in range(count):
+        fake.partition(topic).append(bytes(numbered_batch(number).data))
+
+
+def append_records(
+    fake: FakeCluster, values: Sequence[bytes], topic: str = "t", partition: int = 0
+) -> None:
+    """Appends one batch with a record for each value."""
+    (batch,) = iter_encoded(pa.array(values, pa.binary()))
+    fake.partition(topic, partition).append(bytes(batch.data))
+
+
+def values_of(partition: FakePartition) -> list[int]:
+    """The numbers in the batches of `numbered_batch`, in the order of the log."""
+    return [_value(batch) for batch in partition.batches]
+
+
+def _value(batch: bytes) -> int:
+    (_, header), *rest = iter_headers(batch)
+    assert not rest
+    return int(struct.unpack_from(">q", batch, header.size_in_bytes - 8)[0])

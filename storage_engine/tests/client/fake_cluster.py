@@ -6,7 +6,6 @@ all of them share. A `fault` looks at each request first and says what goes wron
 
 import asyncio
 import enum
-import struct
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ from storage_engine.protocol.apis.current_leaders import LeaderNode
 from storage_engine.protocol.apis.registry import SERVED_RANGES, spec_for
 from storage_engine.protocol.framing import encode_response_frame, parse_request_header
 from storage_engine.protocol.messages import init_producer_id
-from storage_engine.protocol.records.record_batch import iter_headers, patch, read_header
+from storage_engine.protocol.records.record_batch import patch, read_header
 from storage_engine.protocol.typed.projection import WANT_FRAMES
 from storage_engine.tests.protocol.typed.in_memory import project
 
@@ -462,12 +461,18 @@ class FakeCluster:
             forced = forced or ErrorCode.UNKNOWN_TOPIC_ID
         led = forced or self._led(broker_id, name or "", asked.partition)
         if isinstance(led, FakePartition):
-            if asked.current_leader_epoch < led.epoch:
+            if 0 <= asked.current_leader_epoch < led.epoch:
                 led = ErrorCode.FENCED_LEADER_EPOCH
             elif led.divergence(asked) is None and not (
                 led.start_offset <= asked.fetch_offset <= led.end_offset
             ):
-                led = ErrorCode.OFFSET_OUT_OF_RANGE
+                return fetch.FetchPartitionResponse(
+                    asked.topic,
+                    asked.partition,
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    high_watermark=led.high_watermark,
+                    log_start_offset=led.start_offset,
+                )
         if isinstance(led, ErrorCode):
             return fetch.FetchPartitionResponse(asked.topic, asked.partition, led)
         parting = led.divergence(asked)
@@ -488,14 +493,3 @@ class FakeCluster:
             aborted_transactions=led.aborted if message.isolation_level else None,
             records=bytes(found) or None,
         )
-
-
-def values_of(partition: FakePartition) -> list[int]:
-    """The numbers in the batches of `numbered_batch`, in the order of the log."""
-    return [_value(batch) for batch in partition.batches]
-
-
-def _value(batch: bytes) -> int:
-    (_, header), *rest = iter_headers(batch)
-    assert not rest
-    return int(struct.unpack_from(">q", batch, header.size_in_bytes - 8)[0])

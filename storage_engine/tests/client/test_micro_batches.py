@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from storage_engine.client.asking import MAX_REMEMBERED
 from storage_engine.client.connection import NotServedError
 from storage_engine.client.micro_batches import (
     AlreadyCommitted,
@@ -33,9 +32,9 @@ from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from storage_engine.protocol.messages.find_coordinator import FindCoordinatorResponse
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.client.batches import numbered_batch
+from storage_engine.tests.client.coordinators import found_at
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PRODUCER = 77
@@ -50,11 +49,7 @@ def coordinator(fake) -> SimpleNamespace:
 
     def answer(broker_id: int, api: str, message: Any) -> Any:
         if api == "FindCoordinator":
-            host = fake.servers[state.broker]
-            return FindCoordinatorResponse(
-                error_code=0, error_message=None, node_id=state.broker, host="127.0.0.1",
-                port=host.port,
-            )  # fmt: skip
+            return found_at(fake, state.broker)
         state.asked.append((broker_id, api, message))
         code = state.codes.pop(0) if state.codes else ErrorCode.NONE
         if broker_id != state.broker:
@@ -166,29 +161,6 @@ def test_the_identical_request_goes_to_the_next_coordinator(fake, cluster, coord
     commits = [(broker, m) for broker, api, m in coordinator.asked if api == "CommitBatch"]
     assert [broker for broker, _ in commits] == [1, 2, 2]
     assert len({repr(message) for _, message in commits}) == 1
-
-
-def test_the_coordinator_is_looked_up_once_for_all_tasks_until_it_is_another(
-    fake, cluster, coordinator
-):
-    for batch in range(3):
-        member = MicroBatches(cluster, "sink", "query").join(batch)
-        member.enlist([T0])
-        MicroBatches(cluster, "sink", "query").commit(batch, [member.id])
-    assert fake.count("FindCoordinator") == 1
-    coordinator.broker = 2
-    MicroBatches(cluster, "sink", "query").join(3)
-    MicroBatches(cluster, "sink", "query").join(3)
-    assert fake.count("FindCoordinator") == 2
-    assert [broker for broker, _, _ in coordinator.asked[-3:]] == [1, 2, 2]
-    MicroBatches(cluster, "another", "query").join(0)
-    assert fake.count("FindCoordinator") == 3
-
-
-def test_of_many_sinks_the_coordinators_of_some_are_remembered(fake, cluster, coordinator):
-    for number in range(MAX_REMEMBERED + 1):
-        MicroBatches(cluster, f"sink-{number}", "query").join(0)
-    assert len(cluster.coordinators) == MAX_REMEMBERED
 
 
 def test_what_is_committed_already_is_no_failure(cluster, coordinator):

@@ -3,7 +3,6 @@ from brokers that know no typed topics."""
 
 import pytest
 
-from storage_engine.client.admin.schemas import alter_schema
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.typed.ddl import parse_ddl
@@ -71,8 +70,6 @@ def test_another_leader_is_asked_where_one_has_no_answer(typed, cluster):
 def test_brokers_without_typed_topics_have_none(fake, cluster):
     fake.add_topic("t", [1])
     assert TopicSchemas(cluster).get("t") is None
-    with pytest.raises(KafkaError, match="topic 't' is not typed, and can't become so"):
-        alter_schema(cluster, "t", "id INT")
 
 
 def test_a_topic_that_does_not_exist_or_may_not_be_seen_is_an_error_at_once(typed, cluster):
@@ -90,9 +87,3 @@ def test_a_schema_of_a_newer_form_says_that_the_client_is_old(typed, cluster):
     typed.schema = '{"format":2}'
     with pytest.raises(ConfigError, match="the schema of topic 't' can't be read, is this client"):
         TopicSchemas(cluster).get("t")
-
-
-def test_versions_that_two_make_at_once_are_told_to_the_second(typed, cluster):
-    with pytest.raises(KafkaError, match="somebody else has changed the schema of topic 't'"):
-        alter_schema(cluster, "t", "id BIGINT, n BIGINT", based_on=2)
-    assert alter_schema(cluster, "t", "ID BIGINT, n INT", based_on=1) == SCHEMA

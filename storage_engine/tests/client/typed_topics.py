@@ -5,6 +5,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from storage_engine.client.fetching.typed_reading import Selection, TypedReading
+from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import TopicSchema, new_schema
 from storage_engine.protocol.typed.arrow_types import arrow_schema
@@ -14,6 +16,8 @@ from storage_engine.tests.client.fake_cluster import FakeCluster
 SCHEMA = new_schema(parse_ddl("id BIGINT NOT NULL, tag STRING, fare DOUBLE"), [])
 WIDER = SCHEMA.evolved(parse_ddl("id BIGINT NOT NULL, tag STRING, fare DOUBLE, note STRING"))
 ROWS_IN_BATCH = 10
+BATCHES = range(60)
+ROWS = len(BATCHES) * ROWS_IN_BATCH
 
 
 def typed_batch(
@@ -47,3 +51,11 @@ def append_numbered(fake: FakeCluster, topic: str, numbers: Any, partition: int 
     for number in numbers:
         batch = typed_batch(fake.topic_ids[topic], numbered_rows(number))
         fake.partition(topic, partition).append(batch)
+
+
+def reading_of(
+    fake: FakeCluster, columns: list[str] | None = None, where: str | None = None
+) -> TypedReading:
+    """The reading of topic t by its present schema."""
+    known = KnownSchema(fake.topic_ids["t"], fake.schemas["t"])
+    return TypedReading("t", known, Selection.of(columns, where))

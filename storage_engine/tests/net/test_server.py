@@ -12,11 +12,9 @@ from functools import partial
 import pytest
 
 from storage_engine.core.errors import HeadraceError, InvalidRequestError, LogStorageError
-from storage_engine.net.connection import Connection
 from storage_engine.net.server import Server
 from storage_engine.net.serving import ServedListener
 from storage_engine.tests.net.serving import (
-    TIMEOUT_S,
     Client,
     Holder,
     echo,
@@ -264,34 +262,6 @@ def test_unanswered_requests_of_one_connection_are_bounded(loop_thread):
         assert received == payloads
 
 
-def test_unanswered_requests_of_all_connections_are_bounded_but_each_may_have_one(loop_thread):
-    holder = Holder()
-    with serving(loop_thread, holder, queued_max_requests=4) as server:
-        clients = [Client(server.port) for _ in range(3)]
-        for number, client in enumerate(clients):
-            client.send(*[b"%d" % n for n in range(10)])
-            expected = (4, 5, 6)[number]
-            holder.wait_for(expected)
-            assert stays(partial(holder.holds, expected))
-        answered = 0
-        deadline = time.monotonic() + TIMEOUT_S
-        while answered < 30:
-            assert time.monotonic() < deadline, f"only {answered} of 30 are answered"
-
-            def answer_one():
-                if holder.held:
-                    exchange, payload = holder.held.pop(0)
-                    exchange.respond([framed(payload)])
-                    return 1
-                return 0
-
-            answered += loop_thread.call(answer_one)
-        for client in clients:
-            assert [client.receive() for _ in range(10)] == [b"%d" % n for n in range(10)]
-            client.close()
-        assert server.pending == 0
-
-
 @pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\x00\x00\x04\x01"])
 def test_an_impossible_length_closes_that_connection_only(loop_thread, caplog, length):
     with (
@@ -469,29 +439,15 @@ def test_random_bytes_never_stop_the_server(loop_thread):
         assert server.pending == 0
 
 
-def test_a_client_with_much_to_do_keeps_no_other_waiting(loop_thread):
-    """Whoever stops because the turn is over goes on behind those that have not been served."""
-    handled: list[bytes] = []
-
-    def slow(connection: Connection, frame: memoryview) -> None:
-        end_ns = time.perf_counter_ns() + 1_000_000
-        while time.perf_counter_ns() < end_ns:
-            pass
-        handled.append(bytes(frame))
-        if len(handled) == 20:
-            # By this thread: another may get the interpreter's lock a second later.
-            other.send(b"one")
-        connection.begin().respond([framed(b"done")])
-
+def test_an_address_may_have_a_number_of_connections_of_its_own(loop_thread, caplog):
     with (
-        serving(loop_thread, slow) as server,
-        Client(server.port) as busy,
-        Client(server.port) as also_busy,
-        Client(server.port) as other,
+        serving(
+            loop_thread, echo, max_connections_per_ip=0, per_ip_overrides={"127.0.0.1": 1}
+        ) as server,
+        Client(server.port) as first,
     ):
-        other.send(b"before")
-        other.receive()
-        busy.send(*[b"many"] * 600)
-        also_busy.send(*[b"many"] * 600)
-        other.receive()
-        assert handled.index(b"one") < 200
+        first.send(b"x")
+        assert first.receive() == b"x"
+        with Client(server.port) as second:
+            assert second.closed_by_server()
+    assert "max.connections.per.ip=1" in caplog.text

@@ -3,7 +3,6 @@ with a reset."""
 
 import socket
 
-import pyarrow as pa
 import pytest
 
 from storage_engine.client import Consumer
@@ -12,7 +11,7 @@ from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms
-from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.tests.client.batches import append_records
 
 TIMEOUT_MS = 1_500
 T0 = TopicPartition("t", 0)
@@ -42,8 +41,7 @@ def test_brokers_that_do_not_answer_are_an_error_after_the_timeout_and_not_befor
 
 def append(fake, count):
     for number in range(count):
-        (batch,) = encode_batches(pa.array([str(number).encode()], pa.binary()))
-        fake.partition("t").append(bytes(batch.data))
+        append_records(fake, [b"%d" % number])
 
 
 def poll_until(made, there):

@@ -5,7 +5,6 @@ import itertools
 import os
 import signal
 import threading
-import time
 import zlib
 
 import pyarrow as pa
@@ -13,20 +12,13 @@ import pytest
 
 from storage_engine.client import (
     BufferFullError,
-    CommitRefusedError,
-    GroupMetadata,
-    Producer,
-    ProducerClosedError,
     RecordMetadata,
     SerializationError,
-    TopicPartition,
-    TransactionFailedError,
 )
 from storage_engine.client.producer.partition_choice import partition_for_key
-from storage_engine.client.producer.transactions import ProducerTransactions
+from storage_engine.client.producer.producer_errors import TriesExhaustedError
 from storage_engine.core.errors import (
     ConfigError,
-    DeadlineExceededError,
     ErrorCode,
     HeadraceError,
     KafkaError,
@@ -34,41 +26,9 @@ from storage_engine.core.errors import (
 )
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.protocol.records.record_decoder import decode_batches
-from storage_engine.tests.client.fake_cluster import Fault
+from storage_engine.tests.client.producer.written import rows_of
 
 WAIT_S = 30
-
-
-@pytest.fixture
-def produce(fake):
-    """A producer of the fake cluster, with settings as given."""
-    made = []
-
-    def make(settings=None, **others):
-        config = {
-            "bootstrap.servers": fake.bootstrap_servers,
-            "request.timeout.ms": 2000,
-            "delivery.timeout.ms": 20_000,
-            "linger.ms": 0,
-        }
-        made.append(Producer(config | (settings or {}), **others))
-        return made[-1]
-
-    yield make
-    for producer in made:
-        try:
-            producer.close(0)
-        except HeadraceError:
-            continue
-
-
-def rows_of(partition):
-    """(key, value) of each record in the log."""
-    rows: list[tuple[bytes | None, bytes | None]] = []
-    for batch in partition.batches:
-        decoded = decode_batches(batch)
-        rows += zip(decoded.keys.to_pylist(), decoded.values.to_pylist(), strict=True)
-    return rows
 
 
 def test_a_record_is_where_its_future_says(fake, produce):
@@ -118,25 +78,6 @@ def test_records_of_a_partition_keep_their_order_over_batches_and_tables(fake, p
         ]
     assert [future.result().offset for future in futures[:6]] == [0, 0, 1, 1, 2, 2]
     assert len(fake.partition("t", 0).batches) > 5
-
-
-def test_lingering_records_share_a_batch_and_a_flush_ends_the_wait(fake, produce):
-    fake.add_topic("t", [1])
-    producer = produce({"linger.ms": 10_000, "delivery.timeout.ms": 20_000})
-    futures = [producer.send("t", b"v") for _ in range(50)]
-    assert not any(future.done() for future in futures)
-    producer.flush()
-    assert [future.result(0).offset for future in futures] == list(range(50))
-    assert len(fake.partition("t").batches) == 1
-
-
-def test_a_full_batch_goes_before_the_linger_is_over(fake, produce):
-    fake.add_topic("t", [1])
-    producer = produce({"linger.ms": 15_000, "batch.size": 1000})
-    first = producer.send("t", b"v" * 600)
-    producer.send("t", b"v" * 600)
-    assert first.result(WAIT_S).offset == 0
-    assert max(len(batch) for batch in fake.partition("t").batches) <= 1000
 
 
 def test_records_without_a_key_fill_a_batch_before_they_go_elsewhere(fake, produce):
@@ -194,41 +135,6 @@ def test_a_callback_gets_the_metadata_or_the_error(fake, produce):
     assert isinstance(told[1][1], RecordTooLargeError)
 
 
-def test_a_callback_may_send_and_may_not_flush(fake, produce):
-    fake.add_topic("t", [1])
-    producer = produce()
-    later, refused = [], []
-
-    def again(metadata, error):
-        later.append(producer.send("t", b"again"))
-        try:
-            producer.flush()
-        except HeadraceError as failure:
-            refused.append(str(failure))
-
-    producer.send("t", b"first", callback=again).result(WAIT_S)
-    producer.flush()
-    assert later[0].result(WAIT_S).offset == 1
-    assert refused == ["flush can't be called in a callback: it would wait for itself"]
-
-
-@pytest.mark.parametrize("error", [ValueError, SystemExit])
-def test_a_callback_that_raises_costs_no_other_record(fake, produce, error):
-    fake.add_topic("t", [1])
-    producer = produce({"linger.ms": 50})
-    told = []
-
-    def callback(_metadata, _error):
-        told.append(1)
-        raise error
-
-    futures = [producer.send("t", b"x", callback=callback) for _ in range(3)]
-    producer.flush(10_000)
-    assert [future.result(WAIT_S).offset for future in futures] == [0, 1, 2]
-    assert told == [1, 1, 1]
-    assert producer.send("t", b"y").result(WAIT_S).offset == 3
-
-
 def test_a_future_can_be_awaited(fake, produce):
     fake.add_topic("t", [1])
     producer = produce()
@@ -237,42 +143,6 @@ def test_a_future_can_be_awaited(fake, produce):
         return await asyncio.wrap_future(producer.send("t", b"v"))
 
     assert asyncio.run(send()).offset == 0
-
-
-def test_a_batch_that_is_refused_fails_alone_and_what_follows_is_there_once(fake, produce):
-    fake.add_topic("t", [1, 2])
-    fake.partition("t", 0).max_batch_bytes = 1000
-    producer = produce({"linger.ms": 0, "batch.size": 100})
-    futures = []
-    for number in range(60):
-        payload = b"x" * 2000 if number % 10 == 5 else b"%d" % number
-        futures.append(producer.send("t", payload, partition=0))
-        futures.append(producer.send("t", b"%d" % number, partition=1))
-    with pytest.raises(RecordTooLargeError):
-        producer.flush()
-    errors = [future.exception(WAIT_S) for future in futures]
-    assert [type(error) for error in errors if error is not None] == [RecordTooLargeError] * 6
-    kept = [(None, b"%d" % number) for number in range(60) if number % 10 != 5]
-    assert rows_of(fake.partition("t", 0)) == kept
-    assert rows_of(fake.partition("t", 1)) == [(None, b"%d" % number) for number in range(60)]
-    producer.flush()
-
-
-@pytest.mark.parametrize("fault", [Fault.DROP, Fault.DO_AND_DROP])
-def test_lost_connections_neither_lose_nor_double_nor_reorder(fake, produce, fault):
-    fake.add_topic("t", [1, 2])
-
-    def spoil(asked):
-        return fault if asked.api == "Produce" and asked.number in (1, 4, 9, 16) else None
-
-    fake.fault = spoil
-    with produce({"batch.size": 200, "delivery.timeout.ms": 60_000}) as producer:
-        futures = [producer.send("t", b"%d" % n, partition=n % 2) for n in range(200)]
-    for number in (0, 1):
-        assert rows_of(fake.partition("t", number)) == [
-            (None, b"%d" % n) for n in range(number, 200, 2)
-        ]
-    assert all(future.exception(0) is None for future in futures)
 
 
 def test_a_send_waits_for_room_and_fails_with_its_own_error_when_there_is_none(fake, produce):
@@ -294,18 +164,6 @@ def test_a_send_waits_for_room_and_fails_with_its_own_error_when_there_is_none(f
     assert sorted(future.result(0).offset for future in accepted) == list(range(len(accepted)))
 
 
-def test_nothing_delivered_in_time_is_told_by_the_future(fake, produce):
-    fake.add_topic("t", [1])
-    producer = produce({"delivery.timeout.ms": 2000})
-    producer.send("t", b"u").result(WAIT_S)
-    fake.fault = lambda asked: ErrorCode.NOT_ENOUGH_REPLICAS if asked.api == "Produce" else None
-    with pytest.raises(DeadlineExceededError, match="t-0: not delivered within 2000 ms"):
-        producer.send("t", b"v").result(WAIT_S)
-    fake.fault = lambda asked: None
-    assert producer.send("t", b"w").result(WAIT_S).offset == 1
-    assert rows_of(fake.partition("t")) == [(None, b"u"), (None, b"w")]
-
-
 def test_a_final_error_is_told_from_a_retriable_one(fake, produce):
     fake.add_topic("t", [1])
     fake.partition("t").errors.extend(
@@ -317,63 +175,11 @@ def test_a_final_error_is_told_from_a_retriable_one(fake, produce):
     assert not raised.value.retriable
 
 
-def test_a_topic_or_partition_that_does_not_exist_is_named(fake, produce):
-    fake.add_topic("t", [1])
-    producer = produce({"max.block.ms": 1000})
-    with pytest.raises((KafkaError, DeadlineExceededError), match="topic 'nope'"):
-        producer.send("nope", b"")
-    with pytest.raises(KafkaError, match="so there is no partition 1"):
-        producer.send("t", b"", partition=1)
-    assert producer.send("t", b"still alive").result(WAIT_S).offset == 0
-
-
-def test_a_topic_that_appears_late_is_waited_for(fake, produce):
-    producer = produce()
-
-    def appear(asked):
-        if asked.api == "Metadata" and asked.number == 3:
-            fake.add_topic("late", [1])
-
-    fake.fault = appear
-    assert producer.send("late", b"v").result(WAIT_S).offset == 0
-
-
 def test_a_record_above_the_limits_is_refused_at_once(fake, produce):
     fake.add_topic("t", [1])
     producer = produce({"max.request.size": 1000})
     with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
         producer.send("t", b"x" * 1000)
-
-
-def test_a_closed_producer_sends_nothing_and_what_it_dropped_is_told(fake, produce):
-    fake.add_topic("t", [1])
-    fake.fault = lambda asked: Fault.SILENCE if asked.api == "Produce" else None
-    producer = produce()
-    future = producer.send("t", b"v")
-    with pytest.raises(DeadlineExceededError, match="1 batches are not acknowledged"):
-        producer.close(50)
-    with pytest.raises(ProducerClosedError):
-        future.result(WAIT_S)
-    with pytest.raises(ProducerClosedError):
-        producer.send("t", b"v")
-
-
-def test_a_close_with_a_timeout_does_not_wait_for_a_broker_that_hangs(fake, produce):
-    fake.add_topic("t", [1])
-    fake.fault = lambda asked: Fault.SILENCE if asked.api == "InitProducerId" else None
-    producer = produce({"request.timeout.ms": 15_000, "delivery.timeout.ms": 20_000})
-    told = []
-    future = producer.send("t", b"x", callback=lambda _, error: told.append(error))
-    while not fake.count("InitProducerId"):
-        time.sleep(0.01)
-    began_s = time.monotonic()
-    with pytest.raises(DeadlineExceededError, match="1 batches are not acknowledged"):
-        producer.close(100)
-    assert time.monotonic() - began_s < 10
-    assert isinstance(future.exception(0), ProducerClosedError)
-    assert [type(error) for error in told] == [ProducerClosedError]
-    with pytest.raises(ProducerClosedError):
-        producer.send("t", b"y")
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
@@ -430,90 +236,12 @@ def test_weaker_acks_are_taken_at_their_word(fake, produce):
     assert read_header(fake.partition("t").batches[-1]).producer_id == -1
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"bootstrap.server": "x"}, "did you mean 'bootstrap.servers'?"),
-        ({"linger_ms": 3}, "not a setting of the producer; did you mean 'linger.ms'?"),
-        ({"acks": "2"}, "acks is '2'; it must be all (-1), 1 or 0"),
-        ({"compression.type": "rar"}, "it must be one of none, gzip, snappy, lz4, zstd"),
-        ({"batch.size": -1}, "batch.size is -1; it must be a whole number from 1 to"),
-        ({"acks": 1, "enable.idempotence": True}, "enable.idempotence needs acks=all"),
-        ({"acks": 1, "transactional.id": "t"}, "transactional.id needs acks=all"),
-        ({"delivery.timeout.ms": 5, "linger.ms": 5}, "it must be more than linger.ms"),
-        ({"max.in.flight.requests.per.connection": 6}, "at most 5 with enable.idempotence"),
-    ],
-)  # fmt: skip
-def test_a_wrong_setting_is_one_line_with_the_remedy(settings, message):
-    with pytest.raises(ConfigError) as raised:
-        Producer({"bootstrap.servers": "127.0.0.1:1"} | settings)
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_producer_needs_servers():
-    with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing"):
-        Producer({})
-
-
-@pytest.mark.parametrize("is_known", [True, False], ids=["written to before", "only asked for"])
-def test_a_topic_that_is_deleted_fails_its_own_records_alone(fake, produce, is_known):
-    for topic in ("t", "gone"):
-        fake.add_topic(topic, [1])
-    producer = produce({"metadata.max.age.ms": 1})
-    producer.send("t", b"before").result(WAIT_S)
-    if is_known:
-        producer.send("gone", b"before").result(WAIT_S)
-    else:
-        producer.partitions_for("gone")
-    fake.partition("t").errors.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 10_000)
-    del fake.topics["gone"]
-    waits = producer.send("t", b"waits")
-    asked = fake.count("Metadata")
-    while fake.count("Metadata") < asked + 2:
-        # What is known is old, so the client asks, and forgets the topic.
-        producer.partitions_for("gone")
-    with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
-        producer.send("gone", b"lost").result(WAIT_S)
-    assert not waits.done()
-    fake.partition("t").errors.clear()
-    assert waits.result(WAIT_S).offset == 1
-    with pytest.raises(KafkaError, match="topic 'gone' does not exist"):
-        producer.flush()
-
-
-@pytest.mark.parametrize("error", [CommitRefusedError, DeadlineExceededError])
-def test_a_transaction_without_its_offsets_can_only_be_aborted(produce, monkeypatch, error):
-    """Its input would be read again, by whoever has the partitions next."""
-    ended = []
-
-    def refuse(*_args):
-        raise error("refused")
-
-    for name in ("init", "begin"):
-        monkeypatch.setattr(ProducerTransactions, name, lambda _self: None)
-    monkeypatch.setattr(ProducerTransactions, "send_offsets", refuse)
-    monkeypatch.setattr(ProducerTransactions, "end", lambda _self, commits: ended.append(commits))
-    producer = produce({"transactional.id": "t"})
-    producer.init_transactions()
-    producer.begin_transaction()
-    with pytest.raises(error):
-        producer.send_offsets_to_transaction(
-            {TopicPartition("t", 0): 1}, GroupMetadata("g", 1, "m", None)
-        )
-    with pytest.raises(TransactionFailedError, match="abort the transaction: refused"):
-        producer.commit_transaction()
-    producer.abort_transaction()
-    producer.begin_transaction()
-    producer.commit_transaction()
-    assert ended == [False, True]
-
-
-@pytest.mark.parametrize("topic", ["\ud800", "t" * 40_000])
-def test_a_name_that_does_not_fit_a_request_fails_alone(fake, produce, topic):
+def test_a_producer_gives_up_after_its_retries(fake, produce):
     fake.add_topic("t", [1])
-    producer = produce()
-    with pytest.raises(KafkaError, match="does not fit its field in a request Metadata") as failed:
-        producer.send(topic, b"x")
-    assert failed.value.code is ErrorCode.INVALID_REQUEST
-    assert producer.send("t", b"x").result(WAIT_S).offset == 0
+    fake.fault = lambda asked: ErrorCode.NOT_ENOUGH_REPLICAS if asked.api == "Produce" else None
+    producer = produce({"retries": "1"})
+    error = producer.send("t", b"x").exception(WAIT_S)
+    with pytest.raises(HeadraceError):
+        producer.flush()
+    assert isinstance(error, TriesExhaustedError)
+    assert "not delivered in 2 tries (retries=1): NOT_ENOUGH_REPLICAS" in str(error)

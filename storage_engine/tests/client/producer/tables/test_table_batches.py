@@ -73,13 +73,6 @@ def test_rows_go_by_partition_then_key_and_keep_their_order(given_rows):
                 assert partition == partition_for_key(key, 4)
 
 
-def test_rows_without_a_key_are_spread_in_runs():
-    table = pa.table({"value": [b"x" * 40] * 1000})
-    found = rows_by_partition(table, 4, batch_bytes=2000)
-    assert set(found) == {0, 1, 2, 3}
-    assert max(map(len, found.values())) < 300
-
-
 def test_texts_chunks_and_timestamps_are_taken_as_they_come():
     chunk = pa.table({"value": ["ä"], "timestamp": pa.array([1_500_000], pa.timestamp("us"))})
     ((partition, batch),) = batches(pa.concat_tables([chunk, chunk]), 1)
@@ -108,30 +101,11 @@ def test_an_empty_table_makes_no_batch():
     assert list(batches(pa.table({"value": pa.array([], pa.binary())}), 3)) == []
 
 
-@pytest.mark.parametrize("run", [1, 400, 600, 10_000])
-def test_runs_short_and_long_keep_the_order(run):
-    """Short ones are sorted, long ones are slices."""
-    count = 10_000
-    table = pa.table(
-        {
-            "value": [b"%d" % number for number in range(count)],
-            "partition": [number // run % 3 for number in range(count)],
-        }
-    )
-    found = rows_by_partition(table, 3, batch_bytes=4_000)
-    for partition, rows in found.items():
-        wanted = [number for number in range(count) if number // run % 3 == partition]
-        assert [int(value) for _, value in rows] == wanted
-    assert sum(map(len, found.values())) == count
-
-
 @pytest.mark.parametrize(
     "column",
     [
         pa.array(["a", None, "x" * 40], pa.string_view()),
-        pa.array([b"a", None, b"x" * 40], pa.binary_view()),
         pa.array(["a", None, "x"]).dictionary_encode(),
-        pa.RunEndEncodedArray.from_arrays(pa.array([1, 3], pa.int32()), pa.array(["a", None])),
         pa.array([b"ab", None, b"cd"], pa.binary(2)),
         pa.array(["{}", None, "1"], pa.json_(pa.string())),
     ],

@@ -1,0 +1,22 @@
+"""The settings of a consumer: each wrong one in one line."""
+
+import pytest
+
+from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({}, "bootstrap.servers is missing"),
+        ({"bootstrap.servers": "x:1", "group.instance.id": "i"}, "needs a group.id"),
+        ({"bootstrap.servers": "x:1", "enable.auto.commit": True}, "needs a group.id"),
+        ({"bootstrap.servers": "x:1", "auto.offset.reset": "first"}, "one of earliest, latest"),
+        ({"bootstrap.servers": "x:1", "group.ids": "g"}, "did you mean 'group.id'"),
+        ({"bootstrap.servers": "x:1", "heartbeat.interval.ms": 60_000}, "less than session"),
+    ],
+)
+def test_a_wrong_setting_is_told_in_one_line(settings, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        ConsumerConfig.of(settings)
