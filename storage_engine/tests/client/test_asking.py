@@ -12,7 +12,7 @@ from storage_engine.client.asking import (
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.protocol.messages.find_coordinator import FindCoordinatorResponse
 from storage_engine.protocol.messages.heartbeat import API, HeartbeatRequest, HeartbeatResponse
-from storage_engine.tests.client.coordinators import found_at
+from storage_engine.tests.client.support.coordinators import found_at
 
 
 class Coordinator:

@@ -9,7 +9,7 @@ from storage_engine.client.metadata import Leader
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.current_leaders import LeaderNode
-from storage_engine.tests.client.batches import append_batches, numbered_batch, values_of
+from storage_engine.tests.client.support.batches import append_batches, numbered_batch, values_of
 
 T0 = TopicPartition("t", 0)
 

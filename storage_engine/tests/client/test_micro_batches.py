@@ -33,8 +33,8 @@ from storage_engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from storage_engine.protocol.records.record_batch import read_header
-from storage_engine.tests.client.batches import numbered_batch
-from storage_engine.tests.client.coordinators import found_at
+from storage_engine.tests.client.support.batches import numbered_batch
+from storage_engine.tests.client.support.coordinators import found_at
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PRODUCER = 77

@@ -16,7 +16,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.tests.client.fake_cluster import Fault
+from storage_engine.tests.client.support.fake_cluster import Fault
 
 T0 = TopicPartition("t", 0)
 

@@ -4,7 +4,7 @@ import pytest
 
 from storage_engine.client.admin.schemas import alter_schema
 from storage_engine.core.errors import KafkaError
-from storage_engine.tests.client.typed_topics import SCHEMA, add_typed_topic
+from storage_engine.tests.client.support.typed_topics import SCHEMA, add_typed_topic
 
 
 def test_versions_that_two_make_at_once_are_told_to_the_second(fake, cluster):

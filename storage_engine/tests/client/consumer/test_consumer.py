@@ -4,7 +4,7 @@ import pytest
 
 from storage_engine.client import ConfigError, Consumer, TopicPartition
 from storage_engine.core.errors import OffsetOutOfRangeError
-from storage_engine.tests.client.batches import append_records
+from storage_engine.tests.client.support.batches import append_records
 
 GOOD, BAD = TopicPartition("t", 0), TopicPartition("t", 1)
 BEYOND = 999

@@ -11,7 +11,7 @@ from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms
-from storage_engine.tests.client.batches import append_records
+from storage_engine.tests.client.support.batches import append_records
 
 TIMEOUT_MS = 1_500
 T0 = TopicPartition("t", 0)

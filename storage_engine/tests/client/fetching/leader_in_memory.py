@@ -24,7 +24,7 @@ from storage_engine.protocol.records.record_batch import (
     read_header,
     seal,
 )
-from storage_engine.tests.client.batches import numbered_batch
+from storage_engine.tests.client.support.batches import numbered_batch
 
 
 class MemoryLog:

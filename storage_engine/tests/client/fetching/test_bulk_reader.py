@@ -9,7 +9,7 @@ from storage_engine.core.errors import (
     HeadraceError,
 )
 from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
-from storage_engine.tests.client.typed_topics import (
+from storage_engine.tests.client.support.typed_topics import (
     ROWS,
     WIDER,
     typed_batch,

@@ -5,7 +5,7 @@ import pytest
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.client.batches import append_batches
+from storage_engine.tests.client.support.batches import append_batches
 
 T0 = TopicPartition("t", 0)
 POLLS = 12

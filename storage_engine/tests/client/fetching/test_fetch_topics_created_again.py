@@ -10,8 +10,8 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.source import MirrorSource, is_gone
-from storage_engine.tests.client.batches import append_batches
 from storage_engine.tests.client.fetching.ranges import read_range
+from storage_engine.tests.client.support.batches import append_batches
 
 T0 = TopicPartition("t", 0)
 POLLS = 20

@@ -12,7 +12,7 @@ from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded
-from storage_engine.tests.client.typed_topics import (
+from storage_engine.tests.client.support.typed_topics import (
     SCHEMA,
     typed_batch,
 )

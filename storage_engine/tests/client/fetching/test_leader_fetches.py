@@ -10,9 +10,9 @@ from storage_engine.client.fetching.fetch_window import FetchWindow
 from storage_engine.core.errors import UnsupportedVersionError
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
 from storage_engine.protocol.apis import describe_schemas
-from storage_engine.tests.client.batches import append_batches
 from storage_engine.tests.client.fetching.ranges import read_range
-from storage_engine.tests.client.typed_topics import ROWS, reading_of
+from storage_engine.tests.client.support.batches import append_batches
+from storage_engine.tests.client.support.typed_topics import ROWS, reading_of
 
 T0 = TopicPartition("t", 0)
 

@@ -12,9 +12,9 @@ from storage_engine.core.errors import (
     LogTruncatedError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.client.fake_cluster import FakePartition
 from storage_engine.tests.client.fetching.ranges import read_range
-from storage_engine.tests.client.typed_topics import (
+from storage_engine.tests.client.support.fake_cluster import FakePartition
+from storage_engine.tests.client.support.typed_topics import (
     BATCHES,
     ROWS,
     ROWS_IN_BATCH,

@@ -9,7 +9,7 @@ from storage_engine.client.groups.committed_offsets import OffsetCommitter
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
-from storage_engine.tests.client.coordinators import found_at
+from storage_engine.tests.client.support.coordinators import found_at
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

@@ -11,7 +11,7 @@ import pytest
 from storage_engine.client import Producer, ProducerClosedError
 from storage_engine.client.producer.record_future import RecordFuture
 from storage_engine.protocol.records.record_decoder import decode_batches
-from storage_engine.tests.client.interruptions import Interruption
+from storage_engine.tests.client.support.interruptions import Interruption
 from storage_engine.tests.sampling import ALL_FAULTS
 
 TIME_MS = 30_000

@@ -1,0 +1,1 @@
+"""What the tests of clients share: a fake cluster, and what is in its logs."""
