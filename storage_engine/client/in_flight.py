@@ -1,5 +1,7 @@
-"""The requests in flight on one connection to a leader, which answers them in the order in which
-they were sent, so that an answer is that of the oldest.
+"""The requests in flight on one connection to a leader.
+
+A leader answers requests in the order in which they were sent: the next answer always belongs to
+the oldest request.
 """
 
 import time
@@ -15,7 +17,7 @@ Part = TypeVar("Part")
 
 
 class InFlight(Generic[Part]):
-    """A request to a leader: what it is for each of its partitions."""
+    """A request to a leader. `parts` has what it fetches from, or writes to, each partition."""
 
     __slots__ = ("begun_ns", "deadline", "parts", "silent_at_ms")
 
@@ -35,7 +37,7 @@ class InFlight(Generic[Part]):
 
 
 class LeaderRequests(Generic[Part]):
-    """The requests to one leader; `sent` has the oldest first, the only one waited for."""
+    """The requests to one leader. `sent` has them in their order; only the first is waited for."""
 
     def __init__(self, broker_id: int, connection: BrokerConnection) -> None:
         self.broker_id = broker_id
@@ -44,7 +46,7 @@ class LeaderRequests(Generic[Part]):
         self._checked_at_ms = 0
 
     def problem(self, cluster: Cluster) -> str | None:
-        """Why no answer is to be waited for any more; None while one is."""
+        """Return why it is useless to wait longer for an answer; None while it is not."""
         if not self.sent:
             return None
         oldest, now_ms = self.sent[0], monotonic_ms()

@@ -65,8 +65,8 @@ class ConnectionPool:
         return BrokerConnection.open(address, self._client_id, limit, self._memory, self._sockets)
 
     def take_any(self, known: Sequence[Address], deadline: Deadline) -> BrokerConnection:
-        """A connection to some broker: known ones first, then those of the source, each from a
-        random start; those that did not answer lately come last.
+        """Return a connection to some broker. The brokers in `known` are tried first, then the
+        brokers of the source, both in random order; brokers that did not answer lately come last.
 
         KafkaError(BROKER_NOT_AVAILABLE) that names every address when none answers until the
         deadline. AuthenticationError at once: each further attempt would look like an attack.

@@ -58,11 +58,19 @@ class ServedListener(Generic[ConnectionT]):
 
 
 class Served(Protocol):
-    def resume(self) -> None: ...
+    """A connection, as far as `Serving` uses it."""
 
-    def go_on(self) -> None: ...
+    def resume(self) -> None:
+        """Read again, after a limit has stopped it."""
+        ...
 
-    def flush_released(self) -> None: ...
+    def go_on(self) -> None:
+        """Take up the requests at which a turn of the loop has ended."""
+        ...
+
+    def flush_released(self) -> None:
+        """Send the answers that were made outside of its own run of requests."""
+        ...
 
 
 ServedT = TypeVar("ServedT", bound=Served)
@@ -120,7 +128,8 @@ class Serving(Generic[ServedT]):
         return True
 
     def received(self, size: int) -> None:
-        """Release the room of a large request: it has arrived, or its client is gone."""
+        """Release the room of a large request, which has arrived or whose client is gone; and let
+        the connections that wait for room go on."""
         self.receiving_bytes -= size
         waiting, self.short_of_memory = self.short_of_memory, {}
         for connection in waiting:

@@ -78,10 +78,10 @@ def describe_log_dirs(
 def alter_replica_log_dirs(
     cluster: Cluster, broker_id: int, targets: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Move replicas of one broker to other log dirs, given as its `log.dirs` name them. Those that
-    did not begin, with the reason: REPLICA_NOT_AVAILABLE where there is no such replica yet, which
-    will be made in that log dir. `describe_log_dirs` shows how far the others are. KafkaError or
-    DeadlineExceededError where the broker does not answer."""
+    """Begin to move replicas of one broker to other log dirs, which are named as in its `log.dirs`.
+    Returns the error of each move that did not begin. REPLICA_NOT_AVAILABLE: the broker has no such
+    replica yet, and will make it in that log dir. `describe_log_dirs` shows how far the other moves
+    are. KafkaError or DeadlineExceededError where the broker does not answer."""
     log_dir = AlterReplicaLogDirsRequest.AlterReplicaLogDir
     by_path: dict[str, list[TopicPartition]] = {}
     for tp, path in targets.items():

@@ -55,11 +55,12 @@ def reset_offsets(
     shift_by: int | None = None,
     dry_run: bool = False,
 ) -> list[OffsetReset]:
-    """Let a group without members go on elsewhere in all partitions of `topics` (none: in those it
-    has offsets of): `at_ms`, the first record from that time on, EARLIEST or LATEST; at `offset`;
-    or `shift_by` so many on, negative for back. Kept within what there is. What was done, by
-    partition, or with `dry_run` would be. Errors as `set_offsets`; ConfigError where there is
-    nothing to move, or to move from."""
+    """Commit other offsets for a group without members, in all partitions of `topics` (none: in the
+    partitions that the group has offsets of). Exactly one argument says which: `at_ms`, the first
+    record from that time on, or EARLIEST or LATEST; `offset` itself; or `shift_by`, added to the
+    present offset. An offset outside of a log becomes the nearest one within it. Returns the
+    changes by partition; `dry_run` changes nothing. Errors as `set_offsets`; ConfigError where
+    there is no partition, or no offset to shift."""
     if sum(each is not None for each in (at_ms, offset, shift_by)) != 1:
         raise ConfigError(
             "give exactly one of at_ms, offset and shift_by: it says where the group continues"

@@ -21,8 +21,9 @@ ALL = -1
 def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Delete all records below these offsets (-1: all that are committed); where each partition
-    begins now, on all its live replicas. OffsetOutOfRangeError beyond the high watermark."""
+    """Delete all records below these offsets (-1: all committed records). Returns the first offset
+    that each partition has now, on all its live replicas. OffsetOutOfRangeError for an offset
+    beyond the high watermark."""
 
     def ask(
         broker_id: int, asked: list[TopicPartition]

@@ -43,8 +43,9 @@ class TakenBatch(NamedTuple):
 
 
 class Piece:
-    """A fetch of one partition, decoded group by group. Invariant: `index` <= `count`, the rows of
-    the present group; with `index` == `count` nothing is left of the piece."""
+    """The batches of one fetch of a partition, decoded in groups of rows, one group at a time.
+    Invariant: `index` <= `count`. The present group has `count` rows, of which the first `index`
+    were handed out."""
 
     __slots__ = (
         "_error",
@@ -127,7 +128,7 @@ class Piece:
 
 
 class RecordBuffer:
-    """The fetched pieces, and the positions, of the partitions in `positions`."""
+    """The fetched pieces of all partitions, and the position of each partition."""
 
     def __init__(self) -> None:
         self._pieces: deque[Piece] = deque()

@@ -40,14 +40,15 @@ class TopicCounts:
         self._looked_ms: int | None = None
 
     def subscribe(self, subscription: Subscription, now_ms: int) -> frozenset[str]:
-        """The topics, as they are now. KafkaError or DeadlineExceededError when no broker
-        answers."""
+        """Return the topics of the subscription, as they are now. KafkaError or
+        DeadlineExceededError when no broker answers."""
         self._subscription, self._others = subscription, frozenset()
         self._known = self._refresh(now_ms)
         return frozenset(self._known)
 
     def watch(self, topics: Collection[str], now_ms: int) -> dict[str, int]:
-        """The counts of partitions of these too, which other members want."""
+        """Watch these topics, too, which other members want. Returns the number of partitions of
+        every topic that is watched."""
         self._others = frozenset(topics)
         self._known = self._refresh(now_ms)
         return self._known

@@ -1,8 +1,8 @@
 """The fetches on one connection to a leader.
 
-A fetch names its topics by their ids, where both sides can and the reader wants certain topics,
-else by their names. The columns and rows that it wants of topics with a schema are sent only to
-brokers that know of schemas.
+A fetch names its topics by their ids where the reader has given them and the broker understands
+ids, else by their names. A wish for columns of a topic with a schema is sent only to a broker that
+serves schemas.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,9 +61,9 @@ class LeaderFetches(LeaderRequests[Ask]):
         self._names = {each: name for name, each in self._ids.items()}
 
     def send(self, asks: Sequence[Ask]) -> None:
-        """Raises KafkaError and DeadlineExceededError; UnsupportedVersionError where columns are
-        asked for and the broker knows none: it would answer with records, which nobody could tell
-        from columns."""
+        """Send one request for all of `asks`. KafkaError or DeadlineExceededError where that fails;
+        UnsupportedVersionError where columns are wanted and the broker serves no schemas: it would
+        answer with records, which the reader could not tell from columns."""
         if any(ask.cursor.typed_want is not None for ask in asks):
             self.connection.version_for(DESCRIBE_SCHEMAS)
         ids = self._ids if self.names_by_id else None
@@ -94,7 +94,8 @@ class LeaderFetches(LeaderRequests[Ask]):
             ask.cursor.add(ask)
 
     def receive(self) -> tuple[InFlight[Ask], FetchResponse]:
-        """The oldest, and its answer, with names in it. KafkaError and DeadlineExceededError."""
+        """Return the oldest fetch and its answer, in which topics have their names again.
+        KafkaError or DeadlineExceededError."""
         response: FetchResponse = self.connection.receive(Deadline.after(self._timeout_ms))
         fetch = self.sent.popleft()
         if self.sent:

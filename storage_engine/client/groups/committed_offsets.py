@@ -58,7 +58,8 @@ class _Topic(Protocol):
 
 
 def worst_error(group: str, code: int, topics: Iterable[_Topic]) -> KafkaError | None:
-    """The error of the whole answer, else the first of a partition."""
+    """Return the error of the whole answer, else the first error of a partition; None without
+    one."""
     rows = (row.error_code for topic in topics for row in topic.partitions)
     return error_from(code or next(filter(None, rows), 0), what=f"group '{group}'")
 
@@ -73,9 +74,9 @@ class OffsetCommitter:
         self._deadline_ms = deadline_ms
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits the next offset to read of each partition. Raises KafkaError for the first
-        partition that is refused for good; the others are committed all the same. A group that has
-        members refuses all."""
+        """Commits the next offset to read of each partition. KafkaError for the first partition
+        whose offset the coordinator refuses for good; the other offsets are committed all the same.
+        A group that has members refuses every offset."""
         if not offsets:
             return
         request = commit_request(self.group, _NO_MEMBER, offsets)

@@ -212,7 +212,7 @@ class PartitionQueue:
         return not one_at_a_time and distance < IN_FLIGHT_PER_PARTITION
 
     def start_first(self, broker_id: int) -> PendingBatch:
-        """The first batch that waits is now in flight."""
+        """Take the first batch that waits, which is in flight from now on."""
         batch = self.waiting.popleft()
         self.in_flight.append(batch)
         self.broker_id = broker_id
@@ -235,7 +235,8 @@ class PartitionQueue:
         return batch if batch is not None and batch.expires_at_ms <= now_ms else None
 
     def given_up(self, batch: PendingBatch) -> None:
-        """The batches are not sent again. Later batches begin a new sequence."""
+        """Drop the batch: it is not sent again. Later batches begin a new sequence under another
+        producer id."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         else:
@@ -251,7 +252,9 @@ class PartitionQueue:
         perhaps_appended: bool,
         leader_is_known: bool = False,
     ) -> None:
-        """Queues the batches to be sent again."""
+        """Set the batch aside, to be sent again once everything in flight is answered.
+        `perhaps_appended`: the leader may have it. `leader_is_known`: the error came with the new
+        leader, so that no pause is needed."""
         self._leader_is_known |= leader_is_known
         self.in_flight.remove(batch)
         batch.perhaps_appended |= perhaps_appended

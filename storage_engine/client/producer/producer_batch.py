@@ -91,8 +91,8 @@ class ProducerBatch:
         return batch
 
     def future_of(self, record: Record, index: int) -> RecordFuture:
-        """The future of a record that was added, at `index` or, by a signal handler's doing, behind
-        it."""
+        """The future of a record that was added at `index`; or behind it, where a signal handler
+        has added others just then."""
         records = self.records
         while records[index] is not record:
             index += 1

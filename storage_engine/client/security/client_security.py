@@ -41,10 +41,12 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSettings:
-    """Where the token of OAUTHBEARER comes from: an endpoint, a file, or, unsigned, from here."""
+    """The source of the token of OAUTHBEARER: an endpoint, a file, or these settings themselves,
+    whose token has no signature."""
 
     endpoint_url: str | None = None
-    """`http:` and `https:` ask for one by client credentials (RFC 6749), `file:` names a file."""
+    """`http:` and `https:` ask an endpoint for a token by client credentials (RFC 6749), `file:`
+    names the file that has the token."""
     client_id: str | None = None
     client_secret: Secret | None = None
     scope: str | None = None

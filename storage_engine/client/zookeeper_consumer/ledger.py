@@ -25,7 +25,8 @@ class SessionLease(Protocol):
 
 
 class Claim:
-    """A partition from when it is given until it is taken away; given again it is another one."""
+    """The right of a stream to read a partition, from when the partition is given to it until it is
+    taken away. A partition that is given again has a new claim."""
 
     __slots__ = ("consumed_to", "handed_out_to", "tp")
 
@@ -47,7 +48,7 @@ class StreamLedger:
         self._handed_out: list[Claim] = []
         """Claims with a `handed_out_to`."""
         self._reader = 0
-        """The id of the thread that has asked last; 0: none."""
+        """The id of the thread that has asked for messages last; 0: none has."""
         self._addresses = ""
         self._closed = False
         self._error: HeadraceError | None = None
@@ -59,7 +60,7 @@ class StreamLedger:
             self._addresses = addresses
 
     def give(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        """Partitions, with what is committed of each."""
+        """Give partitions to the stream, with the committed offset of each; None without one."""
         with self._lock:
             for tp, offset in offsets.items():
                 self._claims[tp] = Claim(tp, offset)
@@ -105,8 +106,8 @@ class StreamLedger:
         return self._addresses
 
     def begin(self) -> dict[TopicPartition, Claim] | None:
-        """The reader asks for more: what it got counts as consumed. What it may read now; None when
-        it is closed. Raises why it was closed."""
+        """The reader asks for more, so the messages that it got count as consumed. Returns what it
+        may read now; None when the stream is closed. Raises the error that has closed it."""
         with self._lock:
             self._reader = threading.get_ident()
             self._consume()
@@ -115,7 +116,7 @@ class StreamLedger:
             return None if self._closed else dict(self._claims)
 
     def settle(self) -> None:
-        """The thread that calls commits: what it got itself counts as consumed."""
+        """The calling thread commits: the messages that it got itself count as consumed."""
         with self._lock:
             if self._reader == threading.get_ident():
                 self._consume()
@@ -128,8 +129,8 @@ class StreamLedger:
     def found(
         self, positions: Mapping[TopicPartition, int], claims: Mapping[TopicPartition, Claim]
     ) -> None:
-        """Sets the reader's position with nothing returned to the caller; it also skips offsets
-        that the log leaves out."""
+        """Move the consumed offsets to the reader's positions while it has no message in hand:
+        positions also pass offsets that the log leaves out."""
         with self._lock:
             assert not self._handed_out, "what was handed out is consumed first"
             for tp, offset in positions.items():
@@ -141,8 +142,9 @@ class StreamLedger:
         return monotonic_with_sleep_ms() < self._session.lease_end_monotonic_ms
 
     def hand_out(self, claim: Claim, next_offset: int, *, consumes: bool = False) -> bool:
-        """Whether the reader may have the records of `claim` below `next_offset`. With `consumes`
-        what it got before counts as consumed."""
+        """Return whether the reader may have the records of `claim` below `next_offset`; if so,
+        they are noted as handed out. `consumes`: the messages that it got before count as
+        consumed."""
         with self._lock:
             if consumes:
                 self._reader = threading.get_ident()

@@ -1,17 +1,18 @@
-"""The TLS connections of a server that are not open yet: a client is let in when its first message
-is there, and only some in each turn of the loop.
+"""The TLS connections of a server whose handshake is not over. A handshake begins when the client's
+first message is there, whole; only a few begin in each turn of the loop.
 
     accepted -> waits for a record's head, then for all of it -> its turn -> the handshake
              -> no TLS, gone, or silent for too long          -> closed
 
-To answer a first message the server signs, which takes up to some milliseconds: a thousand that
-come at once must not be one turn. Whoever says nothing has cost a descriptor and a timer. The bytes
-stay in the socket, which becomes readable when enough of them are there (SO_RCVLOWAT).
+To answer a first message the server signs, which takes up to some milliseconds: a thousand clients
+that come at once must not be served in one turn. A client that says nothing has cost a descriptor
+and a timer. Its bytes stay in the socket, which becomes readable when enough of them are there
+(SO_RCVLOWAT).
 
-They count as connections, for `max.connections` as for `max.connections.per.ip`; together they are
-at most half of the former, so that those who never get further do not take the places of others.
-Each step has its time. Failures of one reason are told in one line each 10 s, with the number of
-the others. Source: RFC 8446, section 5.1.
+Connections in their handshakes count for `max.connections` and `max.connections.per.ip`; together
+they are at most half of `max.connections`, so that clients that never get further leave places for
+others. Each step has a time limit. Failures with the same reason are logged in one line each 10 s,
+with the number of the failures that have no line. Source: RFC 8446, section 5.1.
 """
 
 import asyncio
@@ -251,7 +252,8 @@ class Handshakes:
         ending: "_Ending",
         error: ssl.SSLError,
     ) -> None:
-        """Called when the loop sends an alert; until the client closes, its handshake counts on."""
+        """Called when the loop sends an alert. The client keeps its place among the handshakes
+        until it closes."""
         if sock not in self._peers:
             # The server closes, and it has been given up.
             return

@@ -39,9 +39,9 @@ def rows_by_partition(
     batch_rows: int,
     named_column: str = "partition",
 ) -> tuple[Iterable[tuple[int, Rows]], int]:
-    """Partitions with their rows, and where the next rows without key go. `named`: the column of
-    partitions, `keys` that of keys, None where there is none; `turn`: where rows that have neither
-    begin; `batch_rows`: about as many as a batch has."""
+    """Return partitions with their rows, and the `turn` for the next table. `named`, `keys`: the
+    columns of partitions and of keys, None where the table has none. `turn`: the partition that the
+    first row with neither goes to. `batch_rows`: the number of rows in a batch, about."""
     if named is None and keys is None:
         run = _run_rows(rows, partition_count, batch_rows)
         runs = [
@@ -64,8 +64,8 @@ def rows_by_partition(
 
 
 def _run_rows(rows: int, partition_count: int, batch_rows: int) -> int:
-    """The number of `rows` rows without key that go to one partition before the next: those of a
-    batch, or more, because batches that are encoded together cost less."""
+    """Return how many rows without a key go to one partition before the next partition has its
+    turn: a batch of them, or more, because batches that are encoded together cost less."""
     return max(1, batch_rows, -(-rows // partition_count))
 
 
