@@ -11,7 +11,8 @@ offset was handed out, and the offset is not before the last that was said to be
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from simulation.world.clock import ProcessLoop, SimulatedLoop
 from simulation.world.processes import (
@@ -34,6 +35,8 @@ from storage_engine.core.ids import BrokerId, ControllerEpoch, LeaderEpoch, Topi
 from storage_engine.zookeeper.consumer_znodes import ConsumerGroupPaths
 from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
+
+Seen = TypeVar("Seen")
 
 GROUP = "g"
 SESSION_MS = 600
@@ -108,6 +111,19 @@ class World:
             state = PartitionStateZNode.decode(topic, partition, data)
             found.append(LedPartition(state.leader, partition))
         return found
+
+    def session(self) -> SimulatedSession:
+        """A connected session of somebody who is no member."""
+        made = SimulatedSession(self.server, ProcessLoop(self.loop), timeout_ms=SESSION_MS)
+        self.loop.run_until(lambda: made.session_id != 0)
+        return made
+
+    def settled(self, look: Callable[[], Seen]) -> Seen:
+        """What a look says once all that it asks for is read, step by step."""
+        for _ in range(5):
+            look()
+            self.loop.run_for(100)
+        return look()
 
     # --- the members ---
 
