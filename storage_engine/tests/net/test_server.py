@@ -323,30 +323,28 @@ def _resident_bytes() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_a_connection_above_max_connections_is_closed(loop_thread, caplog):
-    with (
-        serving(loop_thread, echo, max_connections=1) as server,
-        Client(server.port) as first,
-    ):
+@pytest.mark.parametrize(
+    ("limits", "setting"),
+    [
+        ({"max_connections": 1}, "max.connections=1"),
+        ({"max_connections_per_ip": 1}, "max.connections.per.ip=1"),
+        (
+            {"max_connections_per_ip": 0, "per_ip_overrides": {"127.0.0.1": 1}},
+            "max.connections.per.ip=1",
+        ),
+    ],
+)
+def test_a_connection_above_a_limit_is_closed_and_the_others_go_on(
+    loop_thread, caplog, limits, setting
+):
+    with serving(loop_thread, echo, **limits) as server, Client(server.port) as first:
         first.send(b"x")
         first.receive()
         with Client(server.port) as second:
             assert second.closed_by_server()
         first.send(b"y")
         assert first.receive() == b"y"
-    assert "max.connections=1" in caplog.text
-
-
-def test_a_connection_above_max_connections_per_ip_is_closed(loop_thread, caplog):
-    with (
-        serving(loop_thread, echo, max_connections_per_ip=1) as server,
-        Client(server.port) as first,
-    ):
-        first.send(b"x")
-        first.receive()
-        with Client(server.port) as second:
-            assert second.closed_by_server()
-    assert "max.connections.per.ip=1" in caplog.text
+    assert setting in caplog.text
 
 
 def test_an_idle_connection_is_closed_but_not_one_that_waits_for_an_answer(loop_thread):
@@ -437,17 +435,3 @@ def test_random_bytes_never_stop_the_server(loop_thread):
             assert client.receive() == b"alive"
         eventually(lambda: len(server.connections) == 0)
         assert server.pending == 0
-
-
-def test_an_address_may_have_a_number_of_connections_of_its_own(loop_thread, caplog):
-    with (
-        serving(
-            loop_thread, echo, max_connections_per_ip=0, per_ip_overrides={"127.0.0.1": 1}
-        ) as server,
-        Client(server.port) as first,
-    ):
-        first.send(b"x")
-        assert first.receive() == b"x"
-        with Client(server.port) as second:
-            assert second.closed_by_server()
-    assert "max.connections.per.ip=1" in caplog.text
