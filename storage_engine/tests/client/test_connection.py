@@ -3,11 +3,7 @@
 import pytest
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    KafkaError,
-    UnsupportedVersionError,
-)
+from storage_engine.core.errors import DeadlineExceededError, KafkaError, UnsupportedVersionError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import wait_readable
 from storage_engine.net.deadline import Deadline

@@ -8,10 +8,7 @@ import time
 import pytest
 
 from storage_engine.client.cluster import LATEST, Cluster
-from storage_engine.core.errors import (
-    ErrorCode,
-    KafkaError,
-)
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.metadata import API as METADATA

@@ -1,4 +1,5 @@
-"""Which event loop a broker gets."""
+"""The loop of a broker, and its background threads: one of a lower priority that waits for a
+processor would hold the interpreter's lock meanwhile."""
 
 import asyncio
 import os

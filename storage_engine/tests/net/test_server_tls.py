@@ -30,11 +30,7 @@ from storage_engine.tests.net.tls.certificates import (
     profile_of,
     shaken,
 )
-from storage_engine.tests.net.tls.tls_clients import (
-    TlsClient,
-    asking_for_certificates,
-    serving_tls,
-)
+from storage_engine.tests.net.tls.tls_clients import TlsClient, asking_for_certificates, serving_tls
 
 SEED = int(os.environ.get("HEADRACE_SEED", "15"))
 DAMAGED = 300

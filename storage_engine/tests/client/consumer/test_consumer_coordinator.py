@@ -1,5 +1,5 @@
-"""A consumer that was not polled in time hands out nothing from the moment on in which it leaves
-its group, though the coordinator may be slow to take its leave (R-CLI2)."""
+"""A consumer that was not polled in time hands out nothing once it leaves its group, and commits on
+their way are bounded (R-CLI2)."""
 
 import threading
 

@@ -12,11 +12,7 @@ from storage_engine.client.metadata import Leader
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.metrics import ClientFigures
-from storage_engine.protocol.apis.fetch import (
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchResponse,
-)
+from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
 from storage_engine.protocol.records.record_batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,

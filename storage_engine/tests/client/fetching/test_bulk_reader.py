@@ -4,16 +4,9 @@ import pyarrow as pa
 import pytest
 
 from storage_engine.client.fetching.bulk_reader import BulkReader
-from storage_engine.core.errors import (
-    ConfigError,
-    HeadraceError,
-)
+from storage_engine.core.errors import ConfigError, HeadraceError
 from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
-from storage_engine.tests.client.support.typed_topics import (
-    ROWS,
-    WIDER,
-    typed_batch,
-)
+from storage_engine.tests.client.support.typed_topics import ROWS, WIDER, typed_batch
 
 
 def bulk(fake) -> BulkReader:

@@ -12,10 +12,7 @@ from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded
-from storage_engine.tests.client.support.typed_topics import (
-    SCHEMA,
-    typed_batch,
-)
+from storage_engine.tests.client.support.typed_topics import SCHEMA, typed_batch
 from storage_engine.tests.protocol.typed.in_memory import project
 
 TOPIC_ID = UUID(int=9)

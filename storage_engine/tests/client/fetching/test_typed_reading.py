@@ -7,10 +7,7 @@ import threading
 import pytest
 
 from storage_engine.client.fetching.fetch import BatchFetcher
-from storage_engine.core.errors import (
-    CorruptRecordError,
-    LogTruncatedError,
-)
+from storage_engine.core.errors import CorruptRecordError, LogTruncatedError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.client.fetching.ranges import read_range
 from storage_engine.tests.client.support.fake_cluster import FakePartition
@@ -127,9 +124,3 @@ def test_damaged_frames_end_the_reading_and_give_no_row(
     )
     with pytest.raises(CorruptRecordError, match=r"frame at byte \d+ of an answer with columns"):
         list(chunks)
-
-
-# --- splits ---
-
-
-# --- transactions ---

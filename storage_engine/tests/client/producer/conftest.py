@@ -2,12 +2,8 @@
 
 import pytest
 
-from storage_engine.client import (
-    Producer,
-)
-from storage_engine.core.errors import (
-    HeadraceError,
-)
+from storage_engine.client import Producer
+from storage_engine.core.errors import HeadraceError
 
 
 @pytest.fixture

@@ -6,10 +6,7 @@ import time
 import pytest
 
 from storage_engine.client.producer.produce import BatchWriter
-from storage_engine.core.errors import (
-    ErrorCode,
-    KafkaError,
-)
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.client.producer.written import T0, write

@@ -10,11 +10,7 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from storage_engine.client import (
-    BufferFullError,
-    RecordMetadata,
-    SerializationError,
-)
+from storage_engine.client import BufferFullError, RecordMetadata, SerializationError
 from storage_engine.client.producer.partition_choice import partition_for_key
 from storage_engine.client.producer.producer_errors import TriesExhaustedError
 from storage_engine.core.errors import (

@@ -4,9 +4,7 @@ import time
 
 import pytest
 
-from storage_engine.client import (
-    ProducerClosedError,
-)
+from storage_engine.client import ProducerClosedError
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,

@@ -2,11 +2,7 @@
 
 import pytest
 
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-    ErrorCode,
-    KafkaError,
-)
+from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 
 WAIT_S = 30
 

@@ -1,4 +1,4 @@
-"""Transactions of a producer."""
+"""A transaction of a producer that has lost its offsets."""
 
 import pytest
 
@@ -9,9 +9,7 @@ from storage_engine.client import (
     TransactionFailedError,
 )
 from storage_engine.client.producer.transactions import ProducerTransactions
-from storage_engine.core.errors import (
-    DeadlineExceededError,
-)
+from storage_engine.core.errors import DeadlineExceededError
 
 
 @pytest.mark.parametrize("error", [CommitRefusedError, DeadlineExceededError])

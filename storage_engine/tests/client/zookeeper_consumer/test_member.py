@@ -1,5 +1,4 @@
-"""R-CLI3: groups that meet in ZooKeeper, without one: assignment, znodes, and members of a
-simulated ZooKeeper in which everything goes wrong."""
+"""R-CLI3: members of a group in a simulated ZooKeeper in which everything goes wrong."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

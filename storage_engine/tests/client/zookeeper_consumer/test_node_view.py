@@ -3,10 +3,7 @@
 import pytest
 
 from storage_engine.client.zookeeper_consumer.node_view import ABSENT, NodeView
-from storage_engine.tests.client.zookeeper_consumer.zookeeper_group_world import (
-    SESSION_MS,
-    World,
-)
+from storage_engine.tests.client.zookeeper_consumer.zookeeper_group_world import SESSION_MS, World
 from storage_engine.zookeeper.consumer_znodes import OffsetZNode
 
 

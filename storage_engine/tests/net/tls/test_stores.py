@@ -12,10 +12,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.security_protocol import Secret
-from storage_engine.net.tls.contexts import (
-    TlsOptions,
-    server_context,
-)
+from storage_engine.net.tls.contexts import TlsOptions, server_context
 from storage_engine.net.tls.stores import (
     KeyStore,
     KeyStoreSettings,
