@@ -53,7 +53,7 @@ def test_a_broken_log_dir_is_shown_and_a_refusal_is_an_error(fake, cluster):
 
 
 def test_moves_are_sent_by_their_log_dir_and_those_that_did_not_begin_are_told(fake, cluster):
-    asked = []
+    asked: list[tuple] = []
     code = ErrorCode.REPLICA_NOT_AVAILABLE
 
     def answer(broker_id, _api, message):

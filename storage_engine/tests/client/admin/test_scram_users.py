@@ -17,7 +17,7 @@ from storage_engine.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 
-SHA_256, SHA_512 = ScramMechanism.of_code(1), ScramMechanism.of_code(2)
+SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512
 Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 
 

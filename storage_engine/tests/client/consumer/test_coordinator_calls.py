@@ -44,7 +44,7 @@ def received(calls, done):
 
 
 def test_a_call_that_waits_holds_up_no_other(fake, calls):
-    ended = []
+    ended: list[object] = []
     calls.send(heartbeat(), LONG_MS, lambda *_: ended.append("waits"))
     calls.send(heartbeat(), LONG_MS, lambda answer, error: ended.append((answer.error_code, error)))
     received(calls, lambda: ended)

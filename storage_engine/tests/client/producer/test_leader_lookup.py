@@ -38,7 +38,8 @@ def test_a_second_refresh_waits_for_its_time(fake, lookup):
 
 
 def test_a_topic_that_stays_unknown_is_gone_after_a_while(fake, lookup):
-    gone, tries = [], 0
+    gone: list[str] = []
+    tries = 0
     while not gone:
         lookup.doubt("t")
         gone = refreshed(lookup)

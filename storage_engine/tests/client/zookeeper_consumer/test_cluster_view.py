@@ -43,6 +43,7 @@ def test_the_plan_is_none_until_all_is_read_and_follows_the_members(world, view)
 @pytest.mark.parametrize("consumer", ["none", "c"])
 def test_a_member_whose_znode_does_not_say_what_it_wants_has_no_plan(world, view, consumer):
     assert world.settled(lambda: view.plan(consumer, {"t": 1})) is None
+    assert (view.plan(consumer, {}) is None) is (consumer == "none")
 
 
 def test_a_member_with_a_znode_that_can_not_be_read_is_left_out(world, view):

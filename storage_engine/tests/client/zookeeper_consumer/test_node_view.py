@@ -3,7 +3,7 @@
 import pytest
 
 from storage_engine.client.zookeeper_consumer.node_view import ABSENT, NodeView
-from storage_engine.tests.client.zookeeper_consumer.zookeeper_group_world import SESSION_MS, World
+from storage_engine.tests.client.zookeeper_consumer.zookeeper_group_world import World
 from storage_engine.zookeeper.consumer_znodes import OffsetZNode
 
 
@@ -11,7 +11,7 @@ class CountedView(NodeView):
     """A view of what is in `world`, with the numbers of its reads and of its news."""
 
     def __init__(self, world):
-        self.world, self.session = world, world.session()
+        self.session = world.session()
         self.reads = self.news = 0
         super().__init__(self.session, world.loop, self._count_news)
         for name in ("get", "children"):
@@ -72,15 +72,3 @@ def test_what_another_wrote_amiss_is_nothing_and_told_once(world, view, caplog):
     assert len(caplog.messages) == 1 and "/a" in caplog.text
     world.server.put("/a", b"7")
     assert world.settled(read) == (True, 7)
-
-
-def test_nothing_is_known_any_more_when_the_session_is_lost(world, view):
-    world.server.put("/a", b"1")
-    world.settled(lambda: view.data("/a"))
-    view.session.cut_off()
-    world.loop.run_for(3 * SESSION_MS)
-    view.session.reconnect()
-    world.loop.run_for(100)
-    reads = view.reads
-    assert world.settled(lambda: view.data("/a")).data == b"1"
-    assert view.reads > reads
