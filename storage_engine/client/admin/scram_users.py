@@ -72,7 +72,7 @@ def remove_user(cluster: Cluster, user: str, mechanisms: Iterable[ScramMechanism
     row = AlterUserScramCredentialsRequest.ScramCredentialDeletion
     rows = [row(name=user, mechanism=mechanism.code) for mechanism in mechanisms]
     if not rows:
-        raise ConfigError(f"user '{user}' has no credentials")
+        raise ConfigError(f"no mechanism of user '{user}' is given; give those to be removed")
     _alter(cluster, AlterUserScramCredentialsRequest(deletions=rows))
 
 

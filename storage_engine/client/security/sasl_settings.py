@@ -57,7 +57,9 @@ def sasl_of(given: Given) -> ClientSasl:
             if key in given:
                 raise ConfigError(f"{key} and {_JAAS} are both given; leave one of them out")
         if jaas.options.get("tokenauth", "false").lower() == "true":
-            raise ConfigError(f"{_JAAS} has tokenauth=true; delegation tokens are not supported")
+            raise ConfigError(
+                f"{_JAAS} has tokenauth=true, but delegation tokens are not supported; leave it out"
+            )
         username = jaas.options.get("username")
         secret = jaas.options.get("password")
         password = None if secret is None else Secret(secret)
@@ -199,7 +201,7 @@ def _claims(given: Given, options: Mapping[str, str]) -> tuple[tuple[str, ClaimV
     if given.get("enable.sasl.oauthbearer.unsecure.jwt") is False:
         raise ConfigError(
             "sasl.oauthbearer.config makes a token without a signature, which "
-            "enable.sasl.oauthbearer.unsecure.jwt=false forbids"
+            "enable.sasl.oauthbearer.unsecure.jwt=false forbids; leave one of the two out"
         )
     if "principal" not in pairs:
         raise ConfigError("sasl.oauthbearer.config must have principal=<name>")
@@ -225,7 +227,10 @@ def _claim(kind: str, name: str, text: str) -> ClaimValue:
 def _lifetime_s(given: Given, options: Mapping[str, str]) -> int:
     text = options.get("unsecuredLoginLifetimeSeconds") or _pairs(given).get("lifeSeconds", "3600")
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 10**9):
-        raise ConfigError("the lifetime of the token must be a whole number of seconds")
+        raise ConfigError(
+            f"unsecuredLoginLifetimeSeconds in {_JAAS}, or lifeSeconds in sasl.oauthbearer.config, "
+            f"is '{text}'; it must be a whole number of seconds"
+        )
     return int(text)
 
 

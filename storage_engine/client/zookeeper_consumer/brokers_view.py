@@ -115,7 +115,7 @@ class AskedBrokers:
             try:
                 view = self._cluster.metadata()
             except HeadraceError as error:
-                log.warning("brokers not asked for topics: %s", error)
+                log.warning("brokers can't be asked for topics, tried again soon: %s", error)
             else:
                 loop.call_soon(partial(self._learn, view, on_change))
             ask_later()

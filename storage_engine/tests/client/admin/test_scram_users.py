@@ -49,8 +49,8 @@ def test_a_password_is_sent_as_salted_hashes_with_a_salt_each(cluster, changes):
     assert "secret" not in repr(message)
 
 
-def test_a_user_without_credentials_can_not_be_removed(cluster, changes):
-    with pytest.raises(ConfigError, match="user 'u' has no credentials"):
+def test_a_removal_names_the_mechanisms(cluster, changes):
+    with pytest.raises(ConfigError, match="no mechanism of user 'u' is given"):
         remove_user(cluster, "u", [])
     assert changes == []
     remove_user(cluster, "u", [SHA_512])

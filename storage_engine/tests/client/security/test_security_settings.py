@@ -103,6 +103,14 @@ def test_tls_of_java_and_of_librdkafka():
             },
             "needs a client id and its secret",
         ),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.config": "principal=alice lifeSeconds=0",
+            },
+            "lifeSeconds in sasl.oauthbearer.config, is '0'; it must be a whole number",
+        ),
         ({"sasl.pasword": "hidden-pw"}, "did you mean 'sasl.password'"),
         ({**LOG_IN, "sasl.password": 12345}, r"sasl.password is \[hidden\]; it must be a text"),
         ({**LOG_IN, "sasl.password": ""}, r"sasl.password is \[hidden\]"),
