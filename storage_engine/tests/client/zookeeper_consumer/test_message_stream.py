@@ -65,6 +65,16 @@ def test_nothing_is_handed_out_of_a_partition_that_was_taken_away(ledger, stream
     assert stream.partitions == {B}
 
 
+def test_a_partition_that_is_given_again_is_read_from_its_new_offset(ledger, stream):
+    """Also by turns: what was buffered under the old claim is of no use."""
+    ledger.give({A: 0})
+    assert next(stream).offset == 0
+    ledger.revoke([A])
+    ledger.give({A: 7})
+    assert [record.offset for record in stream.poll(LONG_MS, max_records=1)] == [7]
+    assert next(stream).offset == 8
+
+
 def test_a_paused_partition_stays_the_streams_and_a_foreign_one_is_refused(ledger, stream):
     ledger.give({A: 0, B: 0})
     stream.poll(LONG_MS, max_records=1)
