@@ -81,7 +81,7 @@ def test_a_cluster_without_a_coordinator_is_an_error_that_names_the_group(fake, 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     fake.admin = lambda *_: FindCoordinatorResponse(error_code=int(code))
     with pytest.raises(DeadlineExceededError, match="there is no coordinator for group 'g'"):
-        ask(cluster, deadline_ms=100)
+        ask(cluster, deadline_ms=1_000)
 
 
 def test_a_final_error_is_raised_at_once(cluster, coordinator):

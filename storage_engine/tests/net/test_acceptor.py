@@ -65,6 +65,7 @@ def test_without_descriptors_it_pauses_says_so_once_and_goes_on(accepting, monke
     caplog.set_level(logging.ERROR, "storage_engine.net.acceptor")
     monkeypatch.setattr(socket.socket, "accept", failing)
     with socket.create_connection(address), socket.create_connection(address):
+        eventually(lambda: bool(caplog.messages))
         # Some pauses pass.
         assert stays(lambda: not taken, 0.35)
         (line,) = caplog.messages

@@ -2,6 +2,7 @@
 
 import pytest
 
+from storage_engine.client.consumer import coordinator_calls
 from storage_engine.client.consumer.coordinator_calls import CoordinatorCalls, code_of
 from storage_engine.client.groups.group_requests import GroupRequest
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
@@ -15,7 +16,7 @@ TURNS = 200
 
 
 @pytest.fixture
-def calls(fake, cluster):
+def calls(fake, cluster, monkeypatch):
     """Of brokers of which the second coordinates, and does not answer the first heartbeat."""
 
     def answer(_broker_id, api, _message):
@@ -25,6 +26,7 @@ def calls(fake, cluster):
     fake.fault = lambda asked: (
         Fault.SILENCE if (asked.api, asked.number) == ("Heartbeat", 1) else None
     )
+    monkeypatch.setattr(coordinator_calls, "LOOKUP_MS", LONG_MS)
     made = CoordinatorCalls(cluster, "g")
     yield made
     made.close()
@@ -56,7 +58,7 @@ def test_a_call_that_waits_holds_up_no_other(fake, calls):
 
 def test_a_call_without_an_answer_ends_with_an_error_when_its_time_is_over(calls):
     errors = []
-    calls.send(heartbeat(), 200, lambda _answer, error: errors.append(error))
+    calls.send(heartbeat(), 1_000, lambda _answer, error: errors.append(error))
     received(calls, lambda: errors)
     assert [type(error) for error in errors] == [DeadlineExceededError]
     assert calls.sockets() == []

@@ -29,7 +29,7 @@ def consumer(filled):
 
 def test_it_begins_where_it_is_told_each_time(consumer):
     for _ in range(2):
-        found = consumer.fetch(("t", 0), 7)
+        found = consumer.fetch(("t", 0), 7, max_wait_ms=60_000)
         assert [message.value for message in found.messages] == [b"7", b"8", b"9"]
         assert (found.next_offset, found.high_watermark) == (10, 10)
 
@@ -37,7 +37,7 @@ def test_it_begins_where_it_is_told_each_time(consumer):
 def test_the_end_of_a_log_is_nothing_yet_and_beyond_it_is_an_error(consumer):
     assert consumer.fetch(T0, 10, max_wait_ms=100)[:2] == ([], 10)
     with pytest.raises(OffsetOutOfRangeError, match=r"0 to 10"):
-        consumer.fetch(T0, 11)
+        consumer.fetch(T0, 11, max_wait_ms=60_000)
     with pytest.raises(ConfigError, match="t-0: the offset -1 is negative"):
         consumer.fetch(T0, -1)
 

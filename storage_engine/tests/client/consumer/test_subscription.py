@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from storage_engine.client.consumer import subscription
 from storage_engine.client.consumer.subscription import (
     MISSING_TOPIC_REFRESH_MS,
     Subscription,
@@ -15,7 +16,8 @@ MAX_AGE_MS = 60_000
 
 
 @pytest.fixture
-def counts(cluster):
+def counts(cluster, monkeypatch):
+    monkeypatch.setattr(subscription, "REFRESH_MS", 10_000)
     return TopicCounts(cluster, max_age_ms=MAX_AGE_MS)
 
 
@@ -44,10 +46,11 @@ def test_a_missing_topic_is_looked_for_often_until_it_is_there(fake, counts):
     assert not counts.changed(2 * MAX_AGE_MS), "that is no topic of the subscription"
 
 
-def test_a_request_that_fails_counts_for_the_next_ones_time(fake, counts):
+def test_a_request_that_fails_counts_for_the_next_ones_time(fake, counts, monkeypatch):
     counts.subscribe(Subscription(frozenset({"t"})), 0)
     for broker_id in (1, 2, 3):
         fake.stop_broker(broker_id)
+    monkeypatch.setattr(subscription, "REFRESH_MS", 200)
     with pytest.raises(HeadraceError):
         counts.changed(MISSING_TOPIC_REFRESH_MS)
     assert counts.due_ms() == 2 * MISSING_TOPIC_REFRESH_MS
