@@ -1,6 +1,5 @@
 """Connections to brokers: found, kept for the next request, replaced when closed (R-CLI1)."""
 
-import os
 import socket
 import threading
 import time
@@ -14,6 +13,7 @@ from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.tests.client.support.fake_cluster import Fault
+from storage_engine.tests.forked import forked
 
 T0 = TopicPartition("t", 0)
 
@@ -72,15 +72,7 @@ def test_a_connection_that_the_broker_has_closed_meanwhile_is_replaced(fake, clu
 def test_a_forked_child_opens_its_own_connections(fake, cluster):
     fake.add_topic("t", [1])
     cluster.metadata()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            status = 0 if list(cluster.metadata().topics) == ["t"] else 2
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert forked(lambda: list(cluster.metadata().topics) == ["t"])
     assert list(cluster.metadata().topics) == ["t"]
 
 

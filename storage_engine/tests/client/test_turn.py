@@ -1,12 +1,12 @@
 """One call at a time is in a client; its end is always possible."""
 
-import os
 import threading
 
 import pytest
 
 from storage_engine.client.turn import ClientInUseError, Turn, in_turn, steps_in_turn
 from storage_engine.core.errors import HeadraceError
+from storage_engine.tests.forked import forked
 
 LONG_S = 60
 
@@ -115,15 +115,11 @@ def test_between_the_steps_of_a_generator_other_calls_may_come(client):
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_child_of_a_fork_neither_uses_nor_ends_the_client(client):
-    child = os.fork()
-    if not child:
-        status = 1
-        try:
-            client.end()
+    def uses():
+        client.end()
+        with pytest.raises(HeadraceError, match="made before a fork; make one in each process"):
             client.call()
-        except HeadraceError as error:
-            status = 0 if "made before a fork" in str(error) and not client.ends else 2
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        return client.ends == []
+
+    assert forked(uses)
     assert client.call(lambda: 1) == 1

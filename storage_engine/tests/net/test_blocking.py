@@ -1,6 +1,5 @@
 """The client's blocking connection: exact frames, deadlines, no sharing with a forked child."""
 
-import os
 import random
 import socket
 import struct
@@ -12,6 +11,7 @@ import pytest
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.net.blocking import BlockingConnection, wait_readable
 from storage_engine.net.deadline import Deadline
+from storage_engine.tests.forked import forked
 from storage_engine.tests.net.serving import Holder, echo, framed, running_loop, serving
 
 
@@ -110,20 +110,16 @@ def test_a_server_of_another_protocol_is_recognised():
         server.join(60)
 
 
+def is_refused(connection: BlockingConnection) -> bool:
+    with pytest.raises(KafkaError):
+        connection.send([framed(b"from the child")], soon())
+    return not connection.usable
+
+
 def test_a_forked_child_does_not_use_its_parents_connection(thread):
     with serving(thread, echo) as server:
         connection = connect(server.port)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                connection.send([framed(b"from the child")], soon())
-            except KafkaError:
-                status = 0 if not connection.usable else 2
-            finally:
-                os._exit(status)
-        _, status = os.waitpid(child, 0)
-        assert os.waitstatus_to_exitcode(status) == 0
+        assert forked(lambda: is_refused(connection))
         connection.send([framed(b"from the parent")], soon())
         assert bytes(connection.receive(soon())) == b"from the parent"
         connection.close()

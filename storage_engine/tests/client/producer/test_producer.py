@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-import os
-import signal
 import threading
 import zlib
 
@@ -23,6 +21,7 @@ from storage_engine.core.errors import (
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.tests.client.producer.written import rows_of
+from storage_engine.tests.forked import forked
 
 WAIT_S = 30
 
@@ -183,15 +182,15 @@ def test_a_child_of_a_fork_is_told_that_the_producer_is_its_parents(fake, produc
     fake.add_topic("t", [1])
     producer = produce({"linger.ms": 10_000})
     waits = producer.send("t", b"x")
-    child = os.fork()
-    if not child:
-        signal.alarm(WAIT_S)
+
+    def uses():
         for call in (lambda: producer.send("t", b"y"), producer.flush, producer.init_transactions):
             with pytest.raises(HeadraceError):
                 call()
         producer.close()
-        os._exit(17)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+        return True
+
+    assert forked(uses)
     producer.flush()
     assert waits.result(0).offset == 0
 

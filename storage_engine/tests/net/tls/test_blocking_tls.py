@@ -1,6 +1,5 @@
 """The client's connection over TLS: the same promises as in the clear, and whom it trusts."""
 
-import os
 import random
 import socket
 import ssl
@@ -19,7 +18,9 @@ from storage_engine.core.errors import (
 from storage_engine.net.blocking import BlockingConnection, wait_readable
 from storage_engine.net.deadline import Deadline
 from storage_engine.net.tls.blocking_tls import TlsConnection
+from storage_engine.tests.forked import forked
 from storage_engine.tests.net.serving import framed
+from storage_engine.tests.net.test_blocking import is_refused
 from storage_engine.tests.net.tls_serving import Authority, echo_frames, frame, tls_serving
 
 
@@ -139,14 +140,7 @@ def test_the_end_of_the_stream_is_readable_and_an_error(authority):
 def test_a_forked_child_cannot_use_its_parents_connection(authority, echo_port):
     connection = connect(echo_port, authority.client_context())
     connection.send([framed(b"before")], soon())
-    child = os.fork()
-    if child == 0:
-        try:
-            connection.send([framed(b"child")], soon())
-        except KafkaError:
-            os._exit(0 if not connection.usable else 2)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert forked(lambda: is_refused(connection))
     connection.send([framed(b"after")], soon())
     assert [bytes(connection.receive(soon())) for _ in range(2)] == [b"before", b"after"]
     connection.close()
