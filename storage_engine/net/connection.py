@@ -131,7 +131,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
 
     @property
     def unanswered(self) -> int:
-        """Requests that wait for their response, or for that of one before them."""
+        """The number of requests without a response, or whose response waits for an earlier one."""
         return len(self._responses.exchanges)
 
     def begin(self) -> Exchange:
@@ -157,7 +157,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         self.divert(partial(self.listener.handle, self), self._server.limits.request_max_bytes)
 
     def hold(self) -> None:
-        """Takes no request after the present one until `release` was called as often as this."""
+        """Take no later request until `release` was called as often as `hold` was."""
         self._holds += 1
         self._stop_reading()
 
@@ -222,8 +222,8 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
             self.on_lost = None
 
     def eof_received(self) -> bool:
-        """The client is gone, as far as a server can know: what waits for an answer waits in
-        vain."""
+        """The client has closed its side. A server can't tell that from a client that is gone, so
+        answers to what it has asked are of no use."""
         self.shut()
         # With TLS the other direction is closed in any case.
         return not self.idle and self.listener.tls is None

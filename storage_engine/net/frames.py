@@ -162,14 +162,14 @@ class ResponseWriter:
 
     @property
     def has_more(self) -> bool:
-        """Whether the next turn of the loop is to send the rest that this one left."""
+        """Whether this turn of the loop has left something for the next turn to send."""
         return bool(self.pieces) and self._may_write()
 
     def _may_write(self) -> bool:
         return not self.is_paused and not self._transport.is_closing()
 
     def _write_some(self) -> int:
-        """Offer up to WRITE_PIECE_BYTES to the socket, without copying them; the bytes offered."""
+        """Offer up to WRITE_PIECE_BYTES to the socket, uncopied. Return the number offered."""
         views, count, rest = gather(self.pieces)
         offered = sum(map(len, views))
         self.pieces[:count] = rest
@@ -204,7 +204,7 @@ class EncryptedWriter(ResponseWriter):
     __slots__ = ()
 
     def _write_some(self) -> int:
-        """Encrypt up to TLS_WRITE_BYTES, and give them to the transport; the bytes taken."""
+        """Encrypt up to TLS_WRITE_BYTES for the transport. Return the number of bytes taken."""
         chunk: list[Buffer] = []
         room = TLS_WRITE_BYTES
         pieces = self.pieces
@@ -359,7 +359,7 @@ class FrameCutter:
         raise NotImplementedError
 
     def _frame_too_large(self, size: int) -> None:
-        """Called with a length above the limit; a negative length is read as one."""
+        """Called with a length above the limit; a negative length counts as one above it."""
         raise NotImplementedError
 
 
@@ -410,13 +410,13 @@ class Responses:
         self._connection: Owner | None = connection
         """None when the client is gone, so that nothing keeps the connection."""
         self.exchanges: deque[Exchange] = deque()
-        """The requests that wait for their response, or for that of one before them."""
+        """Requests without a response, or whose response waits for an earlier one."""
         self.writer: ResponseWriter
         """Set once the connection has a transport."""
         self.in_run = False
         """True while a run of requests is delivered: responses made now go out with the run."""
         self.is_flush_due = False
-        """True while `flush_soon` was asked for and has not come."""
+        """True from a call of `flush_soon` until the flush."""
 
     @property
     def closed(self) -> bool:

@@ -286,8 +286,8 @@ class _Channel:
             connection.abort()
 
     def _failed(self, reason: str) -> None:
-        """The connection could not be made, or broke before its first answer: wait longer before
-        the next."""
+        """The connection could not be made, or broke before its first answer: double the pause
+        before the next attempt."""
         backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, RECONNECT_BACKOFF_MS << min(self._failures, 10))
         self._failures += 1
         self._retry_at_s = self._loop.time() + backoff_ms / 1000
@@ -296,7 +296,7 @@ class _Channel:
     # Answers.
 
     def received(self, frame: memoryview) -> None:
-        """Handle an answer to the oldest request in flight, or without one to the log-in."""
+        """Handle an answer: to the oldest request in flight, or to the log-in where none is."""
         if not self._in_flight and self._log_in is not None:
             self._log_in.received(frame)
             return
@@ -318,7 +318,7 @@ class _Channel:
         self._reply(request, message)
 
     def lost(self, connection: "_PeerConnection", error: Exception | None) -> None:
-        """The connection is gone; whether what was in flight had its effect is unknown."""
+        """The connection is gone. Requests in flight may have been carried out, or not."""
         if self._connection is not connection:
             return
         self._connection = None

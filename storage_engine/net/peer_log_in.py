@@ -59,7 +59,7 @@ class PeerLogIn:
         """Negative: requests' correlation ids begin at 1."""
         self._is_closed = False
         self._asked: AnyApi | None = None
-        """The API whose answer is expected; None: none is."""
+        """The API whose answer is expected; None while no answer is."""
         self._timer = loop.call_later(
             TIMEOUT_MS / 1000, self._fail, f"it was not done within {TIMEOUT_MS} ms"
         )
