@@ -17,7 +17,7 @@ from connector.source.record_reader import read_records
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_encoder import encode_batches
-from storage_engine.tests.client.support.fake_cluster import FakeCluster, Fault
+from storage_engine.tests.client.fake_cluster import FakeCluster, Fault
 
 PARTITIONS = 6
 RECORDS = 100

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from storage_engine.client.cluster import Cluster
-from storage_engine.tests.client.support.fake_cluster import FakeCluster
+from storage_engine.tests.client.fake_cluster import FakeCluster
 
 
 @pytest.fixture

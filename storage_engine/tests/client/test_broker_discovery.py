@@ -13,7 +13,7 @@ from storage_engine.client.broker_discovery import ZooKeeperBrokers
 from storage_engine.client.producer.producer import Producer
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.net.deadline import Deadline
-from storage_engine.tests.client.support.fake_cluster import FakeCluster
+from storage_engine.tests.client.fake_cluster import FakeCluster
 from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
 from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode

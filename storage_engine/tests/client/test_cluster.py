@@ -8,8 +8,8 @@ from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.connection import BrokerConnection
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.support.batches import numbered_batch
-from storage_engine.tests.client.support.fake_cluster import Fault
 
 T0 = TopicPartition("t", 0)
 

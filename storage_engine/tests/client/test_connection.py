@@ -12,7 +12,7 @@ from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, List
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.protocol.apis.spec import VersionRange
-from storage_engine.tests.client.support.fake_cluster import Fault
+from storage_engine.tests.client.fake_cluster import Fault
 
 T0 = TopicPartition("t", 0)
 

@@ -8,9 +8,9 @@ from storage_engine.client import in_flight
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.fetching.ranges import read_range
 from storage_engine.tests.client.support.batches import append_batches, numbered_batch, values_of
-from storage_engine.tests.client.support.fake_cluster import Fault
 
 T0 = TopicPartition("t", 0)
 

@@ -12,7 +12,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.metadata import API as METADATA
 from storage_engine.protocol.apis.metadata import MetadataRequest
-from storage_engine.tests.client.support.fake_cluster import Fault
+from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.forked import forked
 
 T0 = TopicPartition("t", 0)

@@ -12,7 +12,7 @@ from storage_engine.protocol.apis.describe_schemas import (
     DescribedSchema,
     DescribeSchemasResponse,
 )
-from storage_engine.tests.client.support.fake_cluster import Fault
+from storage_engine.tests.client.fake_cluster import Fault
 
 SCHEMA = new_schema(parse_ddl("id BIGINT, n INT"), ["id"])
 

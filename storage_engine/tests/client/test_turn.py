@@ -1,9 +1,10 @@
-"""One call at a time is in a client; its end is always possible."""
+"""One call at a time is in a client; its end is always possible, and that of a `with` block."""
 
 import threading
 
 import pytest
 
+from storage_engine.client.closing import Closing
 from storage_engine.client.turn import ClientInUseError, Turn, in_turn, steps_in_turn
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tests.forked import forked
@@ -123,3 +124,29 @@ def test_a_child_of_a_fork_neither_uses_nor_ends_the_client(client):
 
     assert forked(uses)
     assert client.call(lambda: 1) == 1
+
+
+class Closed(Closing):
+    def __init__(self, error=None):
+        self.closed = 0
+        self._error = error
+
+    def close(self):
+        self.closed += 1
+        if self._error is not None:
+            raise self._error
+
+
+def test_the_end_of_a_block_closes_and_tells_what_went_wrong_then():
+    with Closed() as client:
+        pass
+    assert client.closed == 1
+    with pytest.raises(HeadraceError, match="of the close"), Closed(HeadraceError("of the close")):
+        pass
+
+
+def test_the_error_of_a_block_is_not_hidden_by_that_of_the_close():
+    client = Closed(HeadraceError("of the close"))
+    with pytest.raises(ZeroDivisionError), client:
+        raise ZeroDivisionError
+    assert client.closed == 1

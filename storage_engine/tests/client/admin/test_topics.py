@@ -8,7 +8,7 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
 from storage_engine.protocol.messages.create_topics import CreateTopicsResponse
 from storage_engine.protocol.messages.delete_topics import DeleteTopicsResponse
-from storage_engine.tests.client.support.fake_cluster import FakeCluster, Fault
+from storage_engine.tests.client.fake_cluster import FakeCluster, Fault
 
 
 class Controller:

@@ -12,8 +12,8 @@ from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.apis import describe_schemas
 from storage_engine.protocol.typed.frames import FIXED_AT, frame_bounds
+from storage_engine.tests.client.fake_cluster import FakePartition
 from storage_engine.tests.client.support.batches import append_records
-from storage_engine.tests.client.support.fake_cluster import FakePartition
 from storage_engine.tests.client.support.typed_topics import (
     ROWS_IN_BATCH,
     WIDER,

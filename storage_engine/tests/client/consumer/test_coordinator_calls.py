@@ -8,8 +8,8 @@ from storage_engine.client.groups.group_requests import GroupRequest
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.net.blocking import wait_readable
 from storage_engine.protocol.messages.heartbeat import API, HeartbeatRequest, HeartbeatResponse
+from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.support.coordinators import found_at
-from storage_engine.tests.client.support.fake_cluster import Fault
 
 LONG_MS = 30_000
 TURNS = 200

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.tests.client.support.fake_cluster import FakeCluster
+from storage_engine.tests.client.fake_cluster import FakeCluster
 from storage_engine.tests.client.support.typed_topics import (
     BATCHES,
     add_typed_topic,

@@ -20,9 +20,9 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import iter_headers
+from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.fetching.ranges import read_range, read_ranges
 from storage_engine.tests.client.support.batches import numbered_batch
-from storage_engine.tests.client.support.fake_cluster import Fault
 
 T0 = TopicPartition("t", 0)
 

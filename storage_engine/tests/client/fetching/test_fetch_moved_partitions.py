@@ -7,8 +7,8 @@ import pytest
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.client.fake_cluster import FakeCluster
 from storage_engine.tests.client.support.batches import numbered_batch
-from storage_engine.tests.client.support.fake_cluster import FakeCluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BATCHES = 20

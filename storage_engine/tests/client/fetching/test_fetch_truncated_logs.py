@@ -12,9 +12,9 @@ from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.errors import LogTruncatedError, OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.source import MirrorSource, SourceShrunkError
+from storage_engine.tests.client.fake_cluster import FakeCluster
 from storage_engine.tests.client.fetching.ranges import read_range
 from storage_engine.tests.client.support.batches import append_records
-from storage_engine.tests.client.support.fake_cluster import FakeCluster
 
 T0 = TopicPartition("t", 0)
 LOST_FROM = 30

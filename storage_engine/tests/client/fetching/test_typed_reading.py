@@ -9,8 +9,8 @@ import pytest
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.errors import CorruptRecordError, LogTruncatedError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.client.fake_cluster import FakePartition
 from storage_engine.tests.client.fetching.ranges import read_range
-from storage_engine.tests.client.support.fake_cluster import FakePartition
 from storage_engine.tests.client.support.typed_topics import (
     BATCHES,
     ROWS,

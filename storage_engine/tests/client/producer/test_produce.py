@@ -20,9 +20,9 @@ from storage_engine.core.errors import (
 )
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import read_header
+from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.producer.written import T0, on_produce, write
 from storage_engine.tests.client.support.batches import numbered_batch, values_of
-from storage_engine.tests.client.support.fake_cluster import Fault
 
 
 def test_batches_of_many_partitions_and_leaders_arrive_in_order(fake, cluster):

@@ -9,9 +9,9 @@ from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import read_header
+from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.producer.written import T0, write
 from storage_engine.tests.client.support.batches import numbered_batch, values_of
-from storage_engine.tests.client.support.fake_cluster import Fault
 
 
 def test_without_idempotence_order_holds_and_one_batch_at_a_time_is_in_flight(fake, cluster):

@@ -12,8 +12,8 @@ from storage_engine.core.errors import (
     KafkaError,
     RecordTooLargeError,
 )
+from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.producer.written import rows_of
-from storage_engine.tests.client.support.fake_cluster import Fault
 
 WAIT_S = 30
 

@@ -6,8 +6,8 @@ from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.tests.client.fake_cluster import Asked, FakePartition, Fault
 from storage_engine.tests.client.support.batches import numbered_batch
-from storage_engine.tests.client.support.fake_cluster import Asked, FakePartition, Fault
 
 T0 = TopicPartition("t", 0)
 

@@ -1,1 +1,1 @@
-"""What the tests of clients share: a fake cluster, and what is in its logs."""
+"""What the tests of clients share beside the fake cluster: what its logs have, and coordinators."""

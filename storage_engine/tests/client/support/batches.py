@@ -13,7 +13,7 @@ from storage_engine.protocol.records.record_batch import (
     seal,
 )
 from storage_engine.protocol.records.record_encoder import EncodedBatch, iter_encoded
-from storage_engine.tests.client.support.fake_cluster import FakeCluster, FakePartition
+from storage_engine.tests.client.fake_cluster import FakeCluster, FakePartition
 
 
 def numbered_batch(

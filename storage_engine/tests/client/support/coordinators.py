@@ -1,7 +1,7 @@
 """Where the brokers of a fake cluster say that a coordinator is."""
 
 from storage_engine.protocol.messages.find_coordinator import FindCoordinatorResponse
-from storage_engine.tests.client.support.fake_cluster import FakeCluster
+from storage_engine.tests.client.fake_cluster import FakeCluster
 
 
 def found_at(fake: FakeCluster, broker_id: int) -> FindCoordinatorResponse:

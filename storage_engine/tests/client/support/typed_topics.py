@@ -11,7 +11,7 @@ from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import TopicSchema, new_schema
 from storage_engine.protocol.typed.arrow_types import arrow_schema
 from storage_engine.protocol.typed.typed_encoder import iter_typed
-from storage_engine.tests.client.support.fake_cluster import FakeCluster
+from storage_engine.tests.client.fake_cluster import FakeCluster
 
 SCHEMA = new_schema(parse_ddl("id BIGINT NOT NULL, tag STRING, fare DOUBLE"), [])
 WIDER = SCHEMA.evolved(parse_ddl("id BIGINT NOT NULL, tag STRING, fare DOUBLE, note STRING"))
