@@ -17,6 +17,7 @@ SERVERS = {"bootstrap.servers": "h:1"}
         (SERVERS | {"acks": "2"}, "acks is '2'; it must be all (-1), 1 or 0"),
         (SERVERS | {"compression.type": "rar"}, "it must be one of none, gzip, snappy, lz4, zstd"),
         (SERVERS | {"batch.size": -1}, "batch.size is -1; it must be a whole number from 1 to"),
+        (SERVERS | {"retries": -1}, "retries is -1; it must be a whole number"),
         (SERVERS | {"retries": "many"}, "retries is 'many'; it must be a whole number"),
         (SERVERS | {"acks": 1, "enable.idempotence": True}, "enable.idempotence needs acks=all"),
         (SERVERS | {"acks": 1, "transactional.id": "t"}, "transactional.id needs acks=all"),
