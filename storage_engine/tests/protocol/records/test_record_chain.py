@@ -1,5 +1,7 @@
 """Finding records without following the chain, against following it."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,21 @@ from storage_engine.protocol.records.record_chain import (
     RecordRegions,
     find_records,
 )
-from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_record, varint
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.tests.protocol.naive_codec import (
+    NaiveRecord,
+    encode_batch,
+    encode_record,
+    varint,
+    wrap,
+)
+from storage_engine.tests.protocol.records.damaged_records import (
+    TOO_LONG,
+    assert_damage,
+    body_of,
+    record,
+    rejected,
+)
 from storage_engine.tests.sampling import examples
 
 FILLER = st.one_of(
@@ -135,3 +151,65 @@ def test_counts_that_are_wrong_in_each_batch_but_right_in_all_are_found():
     with pytest.raises(BrokenChainError) as failure:
         find_records(source, regions)
     assert failure.value.region == 0
+
+
+@pytest.mark.parametrize(
+    "payload_of",
+    [
+        lambda: bytes(1 << 20),
+        lambda: b"\x0c\x00" * (1 << 19),
+        lambda: b"\x0e\x00\x00\x00\x01\x01\x00\x00" * (1 << 17),
+        lambda: b"\x80\x01\x00" * (1 << 18),
+        lambda: b"\xfe\xff\x03\x00" * (1 << 18),
+        lambda: encode_batch([NaiveRecord(i, 0, None, b"inner") for i in range(40_000)]),
+    ],
+    ids=["zeros", "short lengths", "inner records", "lengths", "far lengths", "a batch within"],
+)
+@pytest.mark.parametrize("records", [1, 100])
+def test_values_that_look_like_records_are_still_values(payload_of, records):
+    """Every few bytes a false start; the work stays linear and the chain is right."""
+    payload = payload_of()
+    size = len(payload) // records
+    parts = [payload[i * size : i * size + size - i] for i in range(records)]
+    blob = encode_batch([NaiveRecord(i, 0, None, part) for i, part in enumerate(parts)])
+    started = time.monotonic()
+    assert decode_batches(blob).values.to_pylist() == parts
+    assert time.monotonic() - started < 30
+
+
+def test_record_chain_of_a_hostile_batch_takes_linear_time():
+    """A chain that almost holds: the last length is wrong, so every shortcut fails."""
+    records = b"".join(record(body_of(offset=varint(i), value=b"\x02v")) for i in range(60_000))
+    blob = wrap(records + varint(500) + body_of(), count=60_001)
+    started = time.monotonic()
+    assert "record 60000: its length is 500" in rejected(blob)
+    assert time.monotonic() - started < 30
+
+
+def test_regions_that_touch_do_not_run_into_each_other():
+    """The last record of one region claims the first of the next."""
+    inner = record(body_of())
+    source = np.frombuffer(varint(2 * len(inner)) + inner[1:] + inner + inner, np.uint8)
+    regions = RecordRegions(
+        np.array([0, len(source) - len(inner)]),
+        np.array([len(source) - len(inner), len(source)]),
+        np.array([1, 1]),
+    )
+    with pytest.raises(ValueError, match="its length is"):
+        find_records(source, regions)
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"),
+    [
+        (record(b"\x00" * 5) + b"\x00\x00", "its length is 5"),
+        (varint(-1) + b"\x00" * 10, "its length is -1"),
+        (varint(1 << 33) + b"\x00" * 10, "its length is 8589934592, 10 bytes are left"),
+        (varint(200) + body_of(), "its length is 200, 7 bytes are left"),
+        (TOO_LONG + body_of(), "its length is cut off or too long"),
+        (b"\x80" * 9, "its length is cut off or too long"),
+        (b"", "1 records can't fit into 0 bytes"),
+    ],
+)
+def test_a_length_that_leads_nowhere_is_named(records, reason):
+    assert_damage(records, reason)

@@ -1,14 +1,12 @@
-"""What group coordinators keep, as bytes: Kafka's own forms, damage, transactions in the
-log."""
+"""What group coordinators keep, as bytes: Kafka's own forms, and damage."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.groups.group import subscribed_topics
 from storage_engine.core.groups.records import (
-    GroupContent,
     GroupKey,
     GroupMemberRecord,
     GroupRecord,
@@ -16,9 +14,6 @@ from storage_engine.core.groups.records import (
     OffsetRecord,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.retained.producer_table import TransactionMarker
-from storage_engine.protocol.records.control_record import encode_marker
-from storage_engine.protocol.records.record_batch import patch, patch_producer
 from storage_engine.protocol.state.group_batches import encode_entries, new_content, replay
 from storage_engine.protocol.state.group_records import (
     GENERATION_MAX,
@@ -27,17 +22,25 @@ from storage_engine.protocol.state.group_records import (
     encode_key,
     encode_record,
 )
-from storage_engine.tests.core.groups.group_bench import content_of, subscription
-from storage_engine.tests.sampling import examples
+from storage_engine.tests.core.groups.group_bench import subscription
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
+
 names = st.text(max_size=20)
+
+
 int32s = st.integers(-(2**31), 2**31 - 1)
+
+
 int64s = st.integers(-(2**63), 2**63 - 1)
+
+
 offsets = st.builds(
     OffsetRecord, offset=int64s, leader_epoch=int32s, metadata=names, commit_ms=int64s
 )
+
+
 members = st.builds(
     GroupMemberRecord,
     member_id=names,
@@ -49,6 +52,8 @@ members = st.builds(
     subscription=st.binary(max_size=20),
     assignment=st.binary(max_size=20),
 )
+
+
 groups = st.builds(
     GroupRecord,
     protocol_type=names,
@@ -65,6 +70,8 @@ groups = st.builds(
         ),
     ).map(tuple),
 )
+
+
 entries = st.one_of(
     st.tuples(st.builds(GroupKey, names), groups),
     st.tuples(st.builds(OffsetKey, names, st.builds(TopicPartition, names, int32s)), offsets),
@@ -168,54 +175,3 @@ def test_topics_of_a_subscription_that_is_damaged_are_not_known():
     for end in range(len(subscription("t", "other")) - 4):
         assert subscribed_topics(raw[:end]) is None
     assert subscribed_topics(b"\x00\x00\x00\x00\x00\x01\xff\xff") is None
-
-
-steps = st.lists(
-    st.one_of(
-        st.tuples(
-            st.sampled_from([T0, T1]), st.integers(0, 99) | st.none(), st.sampled_from([-1, 1, 2])
-        ),
-        st.tuples(st.sampled_from([1, 2]), st.booleans()),
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(steps, st.randoms(use_true_random=False))
-def test_a_log_with_transactions_is_read_in_pieces_as_at_once(history, random):
-    log, model = [], []
-    for number, step in enumerate(history):
-        if len(step) == 2:
-            producer_id, commits = step
-            batch = encode_marker(producer_id, 0, TransactionMarker(commits, 0), timestamp_ms=0)
-            model.append(step)
-        else:
-            tp, offset, producer_id = step
-            if offset is None:
-                producer_id = -1  # tombstones are written outside transactions
-            record = None if offset is None else OffsetRecord(offset=offset, commit_ms=0)
-            key = OffsetKey("g", tp)
-            ((_, batch),) = encode_entries([(key, record)], now_ms=0, part_bytes=1 << 20)
-            if producer_id > 0:
-                patch_producer(
-                    batch,
-                    0,
-                    producer_id=producer_id,
-                    producer_epoch=0,
-                    base_sequence=0,
-                    transactional=True,
-                )
-            model.append((key, record, producer_id if producer_id > 0 else None))
-        patch(batch, 0, base_offset=number, leader_epoch=0)
-        log.append(bytes(batch))
-    at_once, in_pieces = new_content(), new_content()
-    replay(b"".join(log), at_once)
-    position = 0
-    while position < len(log):
-        end = random.randint(position + 1, len(log))
-        replay(b"".join(log[position:end]), in_pieces)
-        position = end
-    expected: GroupContent = content_of(model)
-    assert at_once == in_pieces == expected

@@ -1,6 +1,8 @@
 """The header of a batch and a leader's checks."""
 
 import struct
+import subprocess
+import sys
 
 import pytest
 
@@ -229,3 +231,15 @@ def test_batch_without_sequence_has_no_last_sequence():
 
 def test_header_constant_is_where_the_records_begin():
     assert wrap(b"records", count=1)[HEADER_BYTES:] == b"records"
+
+
+def test_broker_side_header_module_loads_neither_numpy_nor_pyarrow():
+    program = (
+        "import sys, storage_engine.protocol.records.record_batch;"
+        "import storage_engine.protocol.records.compression;"
+        "print([name for name in ('numpy', 'pyarrow', 'kafka') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"

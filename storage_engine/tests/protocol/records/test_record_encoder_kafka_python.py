@@ -1,4 +1,4 @@
-"""Another implementation of the format judges ours, both ways, for every codec."""
+"""kafka-python reads what we write, and we read what it writes, for every codec."""
 
 import numpy as np
 import pyarrow as pa

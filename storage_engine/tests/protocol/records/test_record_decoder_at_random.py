@@ -1,104 +1,19 @@
-"""Property tests: the vectorised codec and the naive one read each other's batches."""
-
-from collections.abc import Sequence
+"""Batches of random records, gaps and ranges, against the naive codec."""
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.protocol.records.record_batch import Codec, iter_headers
+from storage_engine.protocol.records.record_batch import Codec
 from storage_engine.protocol.records.record_decoder import (
     LogPiece,
     decode_batches,
     iter_decoded,
     iter_decoded_logs,
 )
-from storage_engine.protocol.records.record_encoder import encode_batches
-from storage_engine.protocol.records.record_headers import HEADERS_TYPE
-from storage_engine.tests.protocol.naive_codec import NaiveRecord, decode_batch, encode_batch
+from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_batch
+from storage_engine.tests.protocol.records.random_records import ROWS, decoded_records, records_of
 from storage_engine.tests.sampling import examples
-
-# Bytes that look like lengths and attributes, so that false record starts abound.
-TRICKY = st.sampled_from(
-    [b"", b"\x00", b"\x0c\x00", b"\x80\x01\x00", b"\x0e\x00\x00\x00\x01\x01\x00"]
-)
-BLOB = st.one_of(
-    st.binary(max_size=12),
-    st.lists(TRICKY, max_size=8).map(b"".join),
-    st.integers(0, 400).map(bytes),
-    st.integers(60, 70).map(lambda size: b"x" * size),
-)
-NULLABLE = st.none() | BLOB
-HEADERS = st.lists(st.tuples(st.text(max_size=5), NULLABLE), max_size=4)
-TIMESTAMP = st.integers(-1, 1 << 45) | st.integers(1_700_000_000_000, 1_700_000_010_000)
-RECORD = st.tuples(NULLABLE, NULLABLE, HEADERS, TIMESTAMP)
-ROWS = st.lists(RECORD, min_size=1, max_size=150)
-
-
-def records_of(rows: Sequence[tuple], offsets: Sequence[int]) -> list[NaiveRecord]:
-    return [
-        NaiveRecord(offset, timestamp, key, value, headers)
-        for (key, value, headers, timestamp), offset in zip(rows, offsets, strict=True)
-    ]
-
-
-def decoded_records(blob, **options) -> list[NaiveRecord]:
-    decoded = decode_batches(blob, include_headers=True, **options)
-    decoded.headers.validate(full=True)
-    decoded.values.validate(full=True)
-    decoded.keys.validate(full=True)
-    columns = (
-        decoded.offsets,
-        decoded.timestamps_ms,
-        decoded.keys,
-        decoded.values,
-        decoded.headers,
-    )
-    return [
-        NaiveRecord(
-            offset,
-            timestamp,
-            key,
-            value,
-            [(header["key"], header["value"]) for header in headers or []],
-        )
-        for offset, timestamp, key, value, headers in zip(
-            *(column.to_pylist() for column in columns), strict=True
-        )
-    ]
-
-
-def patched(batches) -> bytes:
-    """The batches with the base offsets that a log would give them."""
-    blob = bytearray()
-    offset = 0
-    for batch in batches:
-        data = bytearray(batch.data)
-        data[:8] = offset.to_bytes(8, "big")
-        offset += batch.record_count
-        blob += data
-    return bytes(blob)
-
-
-@given(ROWS, st.sampled_from(list(Codec)), st.sampled_from([1, 300, 2000, 1 << 20]))
-@settings(deadline=None)
-def test_the_naive_decoder_reads_what_the_encoder_writes(rows, codec, batch_bytes):
-    keys, values, headers, timestamps = zip(*rows, strict=True)
-    batches = encode_batches(
-        pa.array(values, pa.binary()),
-        pa.array(keys, pa.binary()),
-        pa.array(headers, HEADERS_TYPE),
-        pa.array(timestamps, pa.int64()),
-        compression=codec.name.lower(),
-        batch_bytes=batch_bytes,
-    )
-    blob = patched(batches)
-    found = []
-    for position, header in iter_headers(blob):
-        assert header.last_offset_delta == header.records_count - 1
-        found += decode_batch(blob[position : position + header.size_in_bytes])
-    assert found == records_of(rows, range(len(rows)))
-    assert decoded_records(blob) == found
 
 
 @given(
