@@ -33,7 +33,7 @@ from storage_engine.client import Consumer, Producer, TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.typed.arrow_types import arrow_schema
-from storage_engine.tests.protocol.typed.test_json import parsed, plain_json, same
+from storage_engine.tests.protocol.typed.json_support import parsed, plain_json, same
 
 DDL = (
     "writer STRING NOT NULL, number BIGINT NOT NULL, fare DECIMAL(12,2), ratio DOUBLE,"

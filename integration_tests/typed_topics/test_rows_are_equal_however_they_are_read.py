@@ -20,10 +20,9 @@ from storage_engine.client import Consumer, Producer, TopicPartition
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema, new_schema
 from storage_engine.protocol.typed.arrow_types import arrow_type
-from storage_engine.tests.protocol.typed.same_values import comparable
-from storage_engine.tests.protocol.typed.test_json import parsed, plain_json, same
+from storage_engine.tests.protocol.typed.json_support import parsed, plain_json, same
 from storage_engine.tests.protocol.typed.test_specification import documented_reader
-from storage_engine.tests.protocol.typed.typed_values import rows_of, schemas
+from storage_engine.tests.protocol.typed.typed_values import comparable, rows_of, schemas
 from storage_engine.tests.sampling import ALL_FAULTS
 
 FRAMES = 60 if ALL_FAULTS else 3

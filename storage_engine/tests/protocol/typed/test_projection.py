@@ -3,13 +3,14 @@
 from itertools import pairwise
 
 import pytest
-from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError, InvalidRequestError
 from storage_engine.core.retained.producer_table import TransactionMarker
+from storage_engine.core.typed import column_types as types
 from storage_engine.core.typed.comparisons import Comparison, Operator
+from storage_engine.core.typed.topic_schema import ColumnSpec
 from storage_engine.protocol.records.control_record import encode_marker
 from storage_engine.protocol.records.record_batch import (
     empty_batch,
@@ -17,7 +18,6 @@ from storage_engine.protocol.records.record_batch import (
     patch,
     read_header,
 )
-from storage_engine.protocol.typed.crc_join import joined_crc
 from storage_engine.protocol.typed.frames import PROJECTED, SKIPPED, WHOLE, iter_frames
 from storage_engine.protocol.typed.projection import (
     WANT_FRAMES,
@@ -32,6 +32,7 @@ from storage_engine.tests.protocol.typed.logs import (
     decoded,
     encoded,
     frames_of,
+    log_of,
     rows_from,
     schema_of,
     table_of,
@@ -149,13 +150,6 @@ def test_a_damaged_directory_is_noticed_by_the_broker():
         project(memoryview(log), want(1), SCHEMA, limit_bytes=1 << 20)
 
 
-@settings(max_examples=examples(100), deadline=None)
-@given(st.lists(st.tuples(st.binary(max_size=300), st.integers(1, 400)), max_size=6))
-def test_joined_crcs_are_those_of_the_joined_bytes(parts):
-    blobs = [data * count for data, count in parts]
-    assert joined_crc((crc32c(blob), len(blob)) for blob in blobs) == crc32c(b"".join(blobs))
-
-
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -199,6 +193,28 @@ def test_frames_need_no_schema_to_be_followed():
     )
 
 
-def test_crcs_of_long_bytes_are_joined_too():
-    blobs = [bytes([n]) * size for n, size in enumerate((4096, 4097, 70_000, 1, 1 << 20, 300))]
-    assert joined_crc((crc32c(blob), len(blob)) for blob in blobs) == crc32c(b"".join(blobs))
+def test_batches_that_can_not_match_are_not_sent():
+    schema = schema_of("id BIGINT, text STRING")
+    rows = rows_from(schema, [{"id": n, "text": "x" * 100} for n in range(1000)])
+    log = log_of(encoded(rows, schema, batch_bytes=5000))
+    batches = len(list(iter_headers(log)))
+    read_plan = plan(schema, filter=[Comparison(1, Operator.IN, (500, 510))])
+    data = frames_of(log, read_plan, schema)
+    frames = list(iter_frames(data))
+    assert [frame.kind for frame in frames] == [SKIPPED, PROJECTED, SKIPPED] and batches > 10
+    assert len(data) < len(log) / 8
+    assert frames[0].next_offset == frames[1].base_offset
+    assert frames[-1].next_offset == 1000 and frames[-1].leader_epoch == 3
+    found = table_of(decoded(data, schema, read_plan, framed=True), read_plan)
+    assert found.column("id").to_pylist() == [500, 510]
+
+
+def test_batches_of_a_version_that_the_broker_does_not_know_yet_are_sent():
+    schema = schema_of("id BIGINT")
+    later = schema.evolved(
+        [ColumnSpec("id", types.IntegerColumn(64)), ColumnSpec("n", types.StringColumn())]
+    )
+    log = log_of(encoded(rows_from(later, [{"id": 1}]), later))
+    read_plan = plan(later, filter=[Comparison(1, Operator.EQ, (2,))])
+    assert [frame.kind for frame in iter_frames(frames_of(log, read_plan, schema))] == [PROJECTED]
+    assert [frame.kind for frame in iter_frames(frames_of(log, read_plan, later))] == [SKIPPED]

@@ -1,6 +1,7 @@
-"""Random schemas, and rows that fit them."""
+"""Random schemas, rows that fit them, and filters on them."""
 
 import decimal
+import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from storage_engine.core.typed import column_types as types
+from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.core.typed.topic_schema import ColumnSpec, new_schema
 from storage_engine.protocol.typed.arrow_types import arrow_type
 
@@ -138,3 +140,31 @@ def rows_of(draw, schema, count):
         cells = st.lists(maybe(column.type, column.nullable), min_size=count, max_size=count)
         arrays.append(pa.array(draw(cells), arrow_type(column.type)))
     return pa.RecordBatch.from_arrays(arrays, [c.name for c in schema.latest.visible])
+
+
+def comparable(value):
+    """The value with something in place of NaN that equals itself, and -0.0 other than 0.0."""
+    match value:
+        case float() if math.isnan(value):
+            return "NaN"
+        case float():
+            return (value, math.copysign(1.0, value))
+        case dict():
+            return {key: comparable(each) for key, each in value.items()}
+        case list() | tuple():
+            return [comparable(each) for each in value]
+        case _:
+            return value
+
+
+TEXTS = st.text("ab\U00010000\uffff", max_size=3) | st.just("a" * 40) | st.just("a" * 40 + "\uffff")
+
+
+@st.composite
+def comparisons(draw, literals, column_id=1):
+    operator = draw(st.sampled_from(list(Operator)))
+    if operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
+        return Comparison(column_id, operator)
+    if operator is Operator.IN:
+        return Comparison(column_id, operator, tuple(draw(st.lists(literals, max_size=3))))
+    return Comparison(column_id, operator, (draw(literals),))

@@ -1,24 +1,17 @@
-"""Rows become typed batches and rows again."""
+"""Typed batches become rows: ranges, pieces, versions, metadata columns."""
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage_engine.core.errors import InvalidRecordError, UnsupportedCompressionError
+from storage_engine.core.errors import ConfigError, InvalidRecordError
+from storage_engine.core.typed import column_types as types
+from storage_engine.core.typed.comparisons import Comparison, Operator
 from storage_engine.core.typed.ddl import parse_ddl
-from storage_engine.core.typed.topic_schema import UnknownSchemaVersionError
-from storage_engine.protocol.records.record_batch import (
-    Codec,
-    crc_matches,
-    iter_headers,
-    patch_log_append_time,
-    read_header,
-)
+from storage_engine.core.typed.topic_schema import ColumnSpec, UnknownSchemaVersionError
+from storage_engine.protocol.records.record_batch import Codec, patch_log_append_time, read_header
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
-from storage_engine.protocol.typed.arrays.row_fit import fitting_columns
-from storage_engine.protocol.typed.directory import DICTIONARY, read_directory
-from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.protocol.typed.typed_decoder import plan
 from storage_engine.tests.protocol.typed.logs import (
     NOW,
@@ -30,9 +23,19 @@ from storage_engine.tests.protocol.typed.logs import (
     schema_of,
     table_of,
 )
-from storage_engine.tests.protocol.typed.same_values import comparable
-from storage_engine.tests.protocol.typed.typed_values import schemas_and_rows
+from storage_engine.tests.protocol.typed.typed_values import comparable, schemas_and_rows
 from storage_engine.tests.sampling import examples
+
+SCHEMA = schema_of("id BIGINT NOT NULL, s STRING, d DOUBLE, a ARRAY<STRING>, p DECIMAL(9,2)")
+
+
+def test_a_column_that_is_given_and_compared_is_loaded_once():
+    read_plan = plan(SCHEMA, ["id", "d"], filter=[Comparison(3, Operator.GE, (0.5,))] * 2)
+    assert [each.column.name for each in read_plan.loaded] == ["id", "d"]
+    rows = rows_from(SCHEMA, [{"id": n, "d": float(n)} for n in range(3)])
+    (piece,) = decoded(log_of(encoded(rows, SCHEMA)), SCHEMA, read_plan)
+    assert piece.batch.to_pylist() == [{"id": 1, "d": 1.0}, {"id": 2, "d": 2.0}]
+
 
 CODECS = st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD])
 
@@ -68,65 +71,6 @@ def test_a_projection_gives_the_named_columns_in_their_order(data):
     assert comparable(found.select(names).to_pylist()) == comparable(
         [{name: row[name] for name in names} for row in rows.to_pylist()]
     )
-
-
-def test_a_batch_keeps_to_its_size_and_its_offsets_follow_each_other():
-    schema = schema_of("id BIGINT NOT NULL, text STRING")
-    rows = rows_from(schema, [{"id": n, "text": "x" * (n % 700)} for n in range(3000)])
-    batches = encoded(rows, schema, batch_bytes=20_000)
-    assert max(map(len, batches)) <= 20_000
-    assert min(map(len, batches[:-1])) > 8_000
-    log = log_of(batches)
-    expected = 0
-    for position, header in iter_headers(log):
-        assert header.base_offset == expected and header.records_count == (
-            header.last_offset_delta + 1
-        )
-        assert crc_matches(log, position, header.size_in_bytes)
-        expected = header.next_offset
-    assert expected == 3000
-
-
-def test_a_sequence_goes_on_from_batch_to_batch():
-    schema = schema_of("id BIGINT")
-    rows = rows_from(schema, [{"id": n} for n in range(500)])
-    batches = encoded(
-        rows,
-        schema,
-        batch_bytes=2000,
-        producer_id=9,
-        producer_epoch=2,
-        base_sequence=40,
-        transactional=True,
-    )
-    headers = [read_header(batch.data) for batch in batches]
-    assert len(headers) > 1 and all(header.is_transactional for header in headers)
-    assert [header.base_sequence for header in headers] == [
-        40 + sum(batch.record_count for batch in batches[:n]) for n in range(len(batches))
-    ]
-
-
-def test_strings_with_few_values_are_stored_with_a_dictionary_and_others_are_not():
-    schema = schema_of("city STRING, note STRING, code STRING")
-    rows = rows_from(
-        schema,
-        [
-            {"city": f"city number {n % 5}" if n % 9 else None, "note": f"note {n}", "code": "x"}
-            for n in range(1000)
-        ],
-    )
-    (batch,) = encoded(rows, schema)
-    encodings = [entry.encoding for entry in read_directory(batch.data[61:]).entries]
-    assert encodings == [DICTIONARY, 0, 0]
-    assert table_of(decoded(log_of([batch]), schema), plan(schema)).to_pylist() == rows.to_pylist()
-
-
-def test_empty_lists_that_are_cut_from_a_large_table_are_stored_without_the_rest():
-    schema = schema_of("tags ARRAY<STRING>")
-    rows = rows_from(schema, [{"tags": ["airport", "toll"]}] * 1_000 + [{"tags": []}])
-    (batch,) = encoded(rows.slice(1_000), schema)
-    assert len(batch.data) < 600
-    assert decoded(log_of([batch]), schema)[0].batch.to_pylist() == [{"tags": []}]
 
 
 def test_times_headers_and_tombstones_come_back():
@@ -214,64 +158,37 @@ def test_a_running_reader_keeps_its_version_and_asks_for_later_ones():
         decoded(log, later, plan(schema))
 
 
+def test_a_filter_goes_by_columns_that_are_not_read():
+    schema = schema_of("id BIGINT, text STRING")
+    rows = rows_from(schema, [{"id": n, "text": str(n)} for n in range(100)])
+    log = log_of(encoded(rows, schema))
+    read_plan = plan(schema, ["text"], filter=[Comparison(1, Operator.GE, (98,))])
+    assert set(read_plan.column_ids) == {1, 2}
+    (piece,) = decoded(frames_of(log, read_plan, schema), schema, read_plan, framed=True)
+    assert piece.batch.to_pydict() == {"text": ["98", "99"]}
+
+
+def test_columns_added_later_are_null_in_old_batches_for_filters_too():
+    schema = schema_of("id BIGINT")
+    later = schema.evolved(
+        [ColumnSpec("id", types.IntegerColumn(64)), ColumnSpec("n", types.StringColumn())]
+    )
+    log = log_of(encoded(rows_from(schema, [{"id": 1}]), schema))
+    for operator, expected in ((Operator.IS_NULL, [1]), (Operator.IS_NOT_NULL, [])):
+        read_plan = plan(later, ["id"], filter=[Comparison(2, operator)])
+        pieces = decoded(frames_of(log, read_plan, later), later, read_plan, framed=True)
+        assert [n for p in pieces for n in p.batch.column("id").to_pylist()] == expected
+
+
 @pytest.mark.parametrize(
-    ("rows", "row", "message"),
+    ("names", "metadata", "wanted", "message"),
     [
-        (pa.table({"id": [1, None]}), 1, r"row 1 has null in the column 'id', which is NOT NULL"),
-        (pa.table({"n": pa.array([1], pa.int32())}), -1, "no column 'id', which is NOT NULL"),
-        (pa.table({"id": [1], "m": [1]}), -1, "no column 'm': drop or rename it"),
-        (pa.table({"id": pa.array([1], pa.int32())}), -1, "'id' has the Arrow type int32"),
-        (pa.table({"id": [1], "ID": [2]}), -1, "'ID' twice"),
-        (
-            pa.table({"id": [1, 2], "a": pa.array([[1], [2, None]], pa.list_(pa.int32()))}),
-            1,
-            r"row 1 has null inside the column 'a' of type ARRAY<INT NOT NULL>",
-        ),
-        (
-            pa.table(
-                {
-                    "id": [1],
-                    "s": pa.Array.from_buffers(
-                        pa.string(),
-                        1,
-                        [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")],
-                    ),
-                }
-            ),
-            -1,
-            "'s' is no valid Arrow array",
-        ),
+        (["idd"], [], [], "id"),
+        (["id", "ID"], [], [], "named twice"),
+        (None, ["_offst"], [], "'_offst' is no metadata column: use _offset, _timestamp"),
+        (None, [], [Comparison(9, Operator.IS_NULL)], "the column 9, which the schema's version 1"),
     ],
 )
-def test_rows_that_do_not_fit_are_named(rows, row, message):
-    schema = schema_of("id BIGINT NOT NULL, n INT, a ARRAY<INT NOT NULL>, s STRING")
-    with pytest.raises(RowsDoNotFitError, match=message) as found:
-        encoded(rows.to_batches()[0], schema)
-    assert found.value.row == row
-
-
-def test_nulls_deep_inside_are_found_in_their_row():
-    schema = schema_of("m MAP<STRING, ARRAY<STRUCT<x: INT NOT NULL>>>")
-    good = {"m": [("a", [{"x": 1}, None]), ("b", None)]}
-    bad = {"m": [("a", []), ("b", [{"x": 1}, {"x": None}])]}
-    rows = rows_from(schema, [{"m": None}, good, good, bad])
-    with pytest.raises(RowsDoNotFitError, match="row 3 has null inside"):
-        encoded(rows, schema)
-    assert len(encoded(rows.slice(0, 3), schema)) == 1
-
-
-def test_a_few_rows_of_a_large_table_are_checked_without_the_rest():
-    schema = schema_of("a ARRAY<STRUCT<x: STRING NOT NULL>>, m MAP<STRING, INT>")
-    rows = rows_from(schema, [{"a": [{"x": f"{n}"}, None], "m": [("k", n)]} for n in range(2_000)])
-    few = rows.slice(1_000, 2)
-    for _, array in fitting_columns(few, schema, schema.latest):
-        assert array.get_total_buffer_size() < 1000
-    assert table_of(decoded(log_of(encoded(few, schema)), schema), plan(schema)).to_pylist() == (
-        few.to_pylist()
-    )
-
-
-def test_a_codec_that_columns_do_not_have_is_refused():
-    schema = schema_of("id BIGINT")
-    with pytest.raises(UnsupportedCompressionError, match="by gzip: use none, lz4 or zstd"):
-        encoded(rows_from(schema, [{"id": 1}]), schema, compression=Codec.GZIP)
+def test_a_plan_for_what_does_not_exist_is_refused(names, metadata, wanted, message):
+    with pytest.raises(ConfigError, match=message):
+        plan(schema_of("id BIGINT"), names, metadata, wanted)

@@ -1,0 +1,1 @@
+"""Tests of the arrays of typed columns, and of their JSON."""
