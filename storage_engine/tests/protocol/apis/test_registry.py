@@ -13,7 +13,6 @@ from storage_engine.protocol.apis.registry import (
     name_of,
     spec_for,
 )
-from storage_engine.protocol.apis.spec import VersionRange, newest_common_version
 
 
 @pytest.mark.parametrize("key", APIS, ids=name_of)
@@ -25,7 +24,8 @@ def test_each_module_says_of_itself_what_the_table_says(key: int) -> None:
 
 
 def test_what_clients_are_told_leaves_out_what_brokers_say_to_each_other() -> None:
-    assert set(INTERNAL_RANGES) == {4, 5, 6, 7}
+    internal = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown"}
+    assert {key: name_of(key) for key in INTERNAL_RANGES} == internal
     assert not set(SERVED_RANGES) & set(INTERNAL_RANGES)
     assert not set(OWN_RANGES) & (set(SERVED_RANGES) | set(INTERNAL_RANGES))
     assert min(OWN_RANGES) > 10_000 > max(SERVED_RANGES), "Kafka's keys will grow"
@@ -36,21 +36,6 @@ def test_an_unknown_api_key_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         spec_for(999)
     assert name_of(999) == "api key 999"
-
-
-@pytest.mark.parametrize(
-    ("served", "expected"), [((0, 3), None), ((0, 4), 4), ((11, 20), 18), ((19, 20), None)]
-)
-def test_the_newest_common_version_is_within_both_ranges(
-    served: tuple[int, int], expected: int | None
-) -> None:
-    assert newest_common_version(spec_for(1), served) == expected
-
-
-def test_a_range_contains_both_of_its_ends() -> None:
-    versions = VersionRange(4, 12)
-    assert [version in versions for version in (3, 4, 12, 13)] == [False, True, True, False]
-    assert str(versions) == "4-12"
 
 
 def test_an_api_is_imported_on_first_use() -> None:

@@ -1,20 +1,17 @@
-"""What a fetch wants of typed batches, and the records for which a batch is refused."""
+"""Fetch beyond what kio says of it: null records, followers, columns that are wanted."""
 
 import struct
 
 import pytest
+from kafka.protocol.consumer import FetchResponse as ForeignFetchResponse
 
 from storage_engine.core.errors import InvalidRequestError
 from storage_engine.core.ports import SlicedRecords
 from storage_engine.core.typed.comparisons import Comparison, Operator
-from storage_engine.protocol.apis import fetch, produce
+from storage_engine.protocol.apis import fetch
 from storage_engine.protocol.apis.fetch import FetchPartition, FetchRequest
-from storage_engine.protocol.apis.registry import spec_for
 from storage_engine.protocol.apis.spec import LongMessageError
 from storage_engine.protocol.apis.wire import uvarint
-from storage_engine.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-)
 from storage_engine.protocol.typed.projection import (
     WANT_FRAMES,
     WANT_STORED,
@@ -22,6 +19,35 @@ from storage_engine.protocol.typed.projection import (
     TypedWant,
     encode_want,
 )
+from storage_engine.tests.protocol.apis.buffers import joined
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_null_records_are_read_as_none_and_none_is_written_as_no_bytes(version: int) -> None:
+    response = fetch.FetchResponse([fetch.FetchPartitionResponse("a", 0, 6)])
+    data = joined(fetch.encode_response(version, response))
+    theirs = ForeignFetchResponse.decode(data, version=version)
+    assert theirs.responses[0].partitions[0].records == b""
+    null = data[:-4] + b"\x00\x00\x00\x00" if version >= 12 else data[:-4] + b"\xff\xff\xff\xff"
+    (partition,) = fetch.API.decode_response(version, memoryview(null)).partitions
+    assert partition.records is None
+
+
+def test_the_incarnation_of_a_follower_travels_where_kafka_15_has_it() -> None:
+    request = fetch.FetchRequest(
+        max_wait_ms=500, min_bytes=1, max_bytes=9, partitions=[], replica_id=3, replica_epoch=77
+    )
+    data = joined(fetch.encode_request(12, request))
+    assert data.endswith(b"\x01\x01\x0d" + struct.pack(">iqb", 3, 77, 0))
+    assert fetch.API.decode_request(12, memoryview(data)) == request._replace(forgotten=[])
+
+
+def test_the_order_of_fetched_partitions_is_kept_even_when_topics_alternate() -> None:
+    partitions = [fetch.FetchPartition(topic, index, 0, 9) for index in (0, 1) for topic in "ab"]
+    request = fetch.FetchRequest(1, 1, 1, partitions)
+    data = joined(fetch.encode_request(11, request))
+    assert fetch.API.decode_request(11, memoryview(data)).partitions == partitions
+
 
 WANTS = [
     None,
@@ -99,19 +125,6 @@ def test_tagged_fields_of_a_followers_state_count_as_items_of_the_request():
     assert fetch.API.decode_request(12, changed).replica_epoch == 7
 
 
-def test_null_arrays_give_no_item_back():
-    topic, api = AlterPartitionReassignmentsRequest.ReassignableTopic, spec_for(45)
-    partitions = [
-        topic.ReassignablePartition(partition_index=number, replicas=None) for number in range(300)
-    ]
-    topics = [topic(name=name, partitions=partitions) for name in ("t", "u")]
-    request = AlterPartitionReassignmentsRequest(topics=topics)
-    frame = memoryview(b"".join(api.encode_request(0, request)))
-    with pytest.raises(LongMessageError):
-        api.decode_request(0, frame, 500)
-    assert len(api.decode_request(0, frame, 700).topics) == 2
-
-
 def test_records_in_several_pieces_are_sent_as_one():
     records = SlicedRecords([b"one", memoryview(b"two"), bytearray(b"three")])
     answers = [
@@ -122,23 +135,3 @@ def test_records_in_several_pieces_are_sent_as_one():
         for answer in answers
     )
     assert one == other
-
-
-@pytest.mark.parametrize("version", range(3, 13))
-@pytest.mark.parametrize("message", [None, "no"])
-def test_the_records_for_which_a_batch_is_refused_are_named_from_version_8_on(version, message):
-    bad = produce.ProducePartitionResponse(
-        "t", 1, 87, -1, -1, -1, message, [(7, "column 'id' is null"), (9, None)]
-    )
-    good = produce.ProducePartitionResponse("t", 2, 0, 70, -1, 5 if version >= 5 else -1)
-    for rows in ([bad], [bad, good]):
-        (encoded_answer,) = produce.encode_response(version, produce.ProduceResponse(rows))
-        answer, *others = produce.API.decode_response(
-            version, memoryview(encoded_answer)
-        ).partitions
-        assert others == rows[1:]
-        if version < 8:
-            assert (answer.error_message, answer.record_errors) == (None, ())
-        else:
-            assert list(answer.record_errors) == [(7, "column 'id' is null"), (9, None)]
-            assert answer.error_message == message

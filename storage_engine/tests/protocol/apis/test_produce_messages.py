@@ -1,20 +1,10 @@
-"""What kio cannot say about Produce, Fetch and Metadata: records, old versions, special fields."""
-
-import struct
-from uuid import UUID
+"""Produce beyond what kio says of it: old versions, records, errors of records."""
 
 import pytest
-from kafka.protocol.consumer import FetchResponse as ForeignFetchResponse
 from kafka.protocol.producer import ProduceRequest as ForeignProduceRequest
 from kafka.protocol.producer import ProduceResponse as ForeignProduceResponse
 
-from storage_engine.protocol.apis import (
-    current_leaders,
-    fetch,
-    metadata,
-    produce,
-    wire,
-)
+from storage_engine.protocol.apis import current_leaders, produce, wire
 from storage_engine.tests.protocol.apis.buffers import joined
 
 
@@ -106,33 +96,6 @@ def test_a_topic_name_as_long_as_names_get_is_read(version: int) -> None:
     assert produce.API.decode_request(version, data) == request
 
 
-@pytest.mark.parametrize("version", range(4, 13))
-def test_null_records_are_read_as_none_and_none_is_written_as_no_bytes(version: int) -> None:
-    response = fetch.FetchResponse([fetch.FetchPartitionResponse("a", 0, 6)])
-    data = joined(fetch.encode_response(version, response))
-    theirs = ForeignFetchResponse.decode(data, version=version)
-    assert theirs.responses[0].partitions[0].records == b""
-    null = data[:-4] + b"\x00\x00\x00\x00" if version >= 12 else data[:-4] + b"\xff\xff\xff\xff"
-    (partition,) = fetch.API.decode_response(version, memoryview(null)).partitions
-    assert partition.records is None
-
-
-def test_the_incarnation_of_a_follower_travels_where_kafka_15_has_it() -> None:
-    request = fetch.FetchRequest(
-        max_wait_ms=500, min_bytes=1, max_bytes=9, partitions=[], replica_id=3, replica_epoch=77
-    )
-    data = joined(fetch.encode_request(12, request))
-    assert data.endswith(b"\x01\x01\x0d" + struct.pack(">iqb", 3, 77, 0))
-    assert fetch.API.decode_request(12, memoryview(data)) == request._replace(forgotten=[])
-
-
-def test_the_order_of_fetched_partitions_is_kept_even_when_topics_alternate() -> None:
-    partitions = [fetch.FetchPartition(topic, index, 0, 9) for index in (0, 1) for topic in "ab"]
-    request = fetch.FetchRequest(1, 1, 1, partitions)
-    data = joined(fetch.encode_request(11, request))
-    assert fetch.API.decode_request(11, memoryview(data)).partitions == partitions
-
-
 def test_topics_that_alternate_are_written_once_in_produce() -> None:
     partitions = [produce.ProducePartition(topic, i, b"x") for i in (0, 1) for topic in "ab"]
     assert [topic for topic, _ in wire.group_by_topic(partitions)] == ["a", "b"]
@@ -141,26 +104,21 @@ def test_topics_that_alternate_are_written_once_in_produce() -> None:
     assert [topic.name for topic in theirs.topic_data] == ["a", "b"]
 
 
-def test_metadata_0_asks_for_all_topics_with_an_empty_list_and_later_ones_with_null() -> None:
-    everything = metadata.MetadataRequest(topics=None)
-    nothing = metadata.MetadataRequest(topics=[])
-    assert joined(metadata.API.encode_request(0, everything)) == struct.pack(">i", 0)
-    assert joined(metadata.API.encode_request(1, everything)) == struct.pack(">i", -1)
-    assert joined(metadata.API.encode_request(1, nothing)) == struct.pack(">i", 0)
-    assert metadata.API.decode_request(0, memoryview(bytes(4))).topics is None
-    assert metadata.API.decode_request(1, memoryview(bytes(4))).topics == []
-    with pytest.raises(ValueError, match="can't ask for no topics"):
-        metadata.API.encode_request(0, nothing)
-
-
-def test_metadata_by_topic_id_needs_version_12() -> None:
-    request = metadata.MetadataRequest(topics=[], topic_ids=[UUID(int=5)])
-    with pytest.raises(ValueError, match="can't ask for topics by id"):
-        metadata.API.encode_request(11, request)
-    data = memoryview(joined(metadata.API.encode_request(12, request)))
-    assert metadata.API.decode_request(12, data).topic_ids == [UUID(int=5)]
-
-
-def test_a_name_of_more_than_32_kib_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(ValueError, match="32768 bytes does not fit"):
-        metadata.API.encode_request(1, metadata.MetadataRequest(topics=["n" * 32_768]))
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("message", [None, "no"])
+def test_the_records_for_which_a_batch_is_refused_are_named_from_version_8_on(version, message):
+    bad = produce.ProducePartitionResponse(
+        "t", 1, 87, -1, -1, -1, message, [(7, "column 'id' is null"), (9, None)]
+    )
+    good = produce.ProducePartitionResponse("t", 2, 0, 70, -1, 5 if version >= 5 else -1)
+    for rows in ([bad], [bad, good]):
+        (encoded_answer,) = produce.encode_response(version, produce.ProduceResponse(rows))
+        answer, *others = produce.API.decode_response(
+            version, memoryview(encoded_answer)
+        ).partitions
+        assert others == rows[1:]
+        if version < 8:
+            assert (answer.error_message, answer.record_errors) == (None, ())
+        else:
+            assert list(answer.record_errors) == [(7, "column 'id' is null"), (9, None)]
+            assert answer.error_message == message

@@ -1,0 +1,1 @@
+"""Tests of the messages that brokers send each other."""
