@@ -24,13 +24,10 @@ from storage_engine.tests.sampling import ALL_FAULTS
 MESSAGES = 3 if ALL_FAULTS else 1
 """Random ones, of each kind and version."""
 
-
 CHANGES = 60 if ALL_FAULTS else 20
 """Of each message: cuts, or bytes."""
 
-
 KINDS = ("request", "response")
-
 
 SERVED = [
     (key, version, kind)
@@ -38,7 +35,6 @@ SERVED = [
     for version in kio_messages.versions_in_kio(spec_for(key))
     for kind in KINDS
 ]
-
 
 EVERY_VERSION = [
     (key, version, kind)
@@ -48,7 +44,6 @@ EVERY_VERSION = [
     for kind in KINDS
 ]
 
-
 FLEXIBLE = [
     (key, version, kind)
     for key in SERVED_RANGES
@@ -56,7 +51,6 @@ FLEXIBLE = [
     if spec_for(key).is_flexible(version)
     for kind in KINDS
 ]
-
 
 TAGGED = (
     "cluster_id",

@@ -12,7 +12,6 @@ TRICKY = st.sampled_from(
     [b"", b"\x00", b"\x0c\x00", b"\x80\x01\x00", b"\x0e\x00\x00\x00\x01\x01\x00"]
 )
 
-
 BLOB = st.one_of(
     st.binary(max_size=12),
     st.lists(TRICKY, max_size=8).map(b"".join),
@@ -20,19 +19,10 @@ BLOB = st.one_of(
     st.integers(60, 70).map(lambda size: b"x" * size),
 )
 
-
 NULLABLE = st.none() | BLOB
-
-
 HEADERS = st.lists(st.tuples(st.text(max_size=5), NULLABLE), max_size=4)
-
-
 TIMESTAMP = st.integers(-1, 1 << 45) | st.integers(1_700_000_000_000, 1_700_000_010_000)
-
-
 RECORD = st.tuples(NULLABLE, NULLABLE, HEADERS, TIMESTAMP)
-
-
 ROWS = st.lists(RECORD, min_size=1, max_size=150)
 
 

@@ -14,7 +14,6 @@ from storage_engine.tests.sampling import examples
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
-
 steps = st.lists(
     st.one_of(
         st.tuples(

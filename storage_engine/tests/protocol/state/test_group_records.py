@@ -25,21 +25,13 @@ from storage_engine.protocol.state.group_records import (
 from storage_engine.tests.core.groups.group_bench import subscription
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
 names = st.text(max_size=20)
-
-
 int32s = st.integers(-(2**31), 2**31 - 1)
-
-
 int64s = st.integers(-(2**63), 2**63 - 1)
-
 
 offsets = st.builds(
     OffsetRecord, offset=int64s, leader_epoch=int32s, metadata=names, commit_ms=int64s
 )
-
 
 members = st.builds(
     GroupMemberRecord,
@@ -52,7 +44,6 @@ members = st.builds(
     subscription=st.binary(max_size=20),
     assignment=st.binary(max_size=20),
 )
-
 
 groups = st.builds(
     GroupRecord,
@@ -70,7 +61,6 @@ groups = st.builds(
         ),
     ).map(tuple),
 )
-
 
 entries = st.one_of(
     st.tuples(st.builds(GroupKey, names), groups),

@@ -35,14 +35,8 @@ from storage_engine.tests.protocol.typed.typed_values import comparable
 from storage_engine.tests.sampling import examples
 
 SCHEMA = schema_of("id BIGINT NOT NULL, s STRING, d DOUBLE, a ARRAY<STRUCT<x: STRING>>", ["id"])
-
-
 METADATA = ["_offset", "_timestamp", "_headers", "_deleted"]
-
-
 PLAN = plan(SCHEMA, metadata=METADATA)
-
-
 ONE_COLUMN = plan(SCHEMA, ["s"], ["_offset"], [Comparison(3, Operator.GE, (0.0,))])
 
 

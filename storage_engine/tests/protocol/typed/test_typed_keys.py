@@ -16,8 +16,6 @@ from storage_engine.tests.protocol.typed.typed_values import rows_of
 from storage_engine.tests.sampling import examples
 
 KEY_TYPES = ["BOOLEAN", "TINYINT", "BIGINT", "DECIMAL(12,3)", "STRING", "BINARY", "DATE"]
-
-
 KEY_TYPES += ["TIMESTAMP", "TIMESTAMP_NTZ"]
 
 

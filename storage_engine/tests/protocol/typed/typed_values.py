@@ -73,7 +73,6 @@ STRINGS = st.one_of(
     st.text('ab\\"{', min_size=30, max_size=40),
 )
 
-
 WHOLE = {
     types.BooleanColumn(): st.booleans(),
     types.StringColumn(): STRINGS,

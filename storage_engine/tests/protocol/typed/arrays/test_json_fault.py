@@ -12,7 +12,6 @@ from storage_engine.tests.protocol.typed.logs import schema_of
 
 GOOD = '{"id": 1}'
 
-
 BAD_VALUES = {
     '{"id": 1': "no JSON object",
     "": "no JSON object",

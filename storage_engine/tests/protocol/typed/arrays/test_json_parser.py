@@ -48,8 +48,6 @@ def test_json_that_fits_is_read(value, expected):
 
 
 LARGE = 16 << 20
-
-
 SCHEMA = schema_of("id BIGINT, s STRING, a ARRAY<INT>, m MAP<STRING, INT>")
 
 

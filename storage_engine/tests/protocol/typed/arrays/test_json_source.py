@@ -14,8 +14,6 @@ from storage_engine.tests.protocol.typed.typed_values import comparable, values
 from storage_engine.tests.sampling import examples
 
 NESTED_DDL = "m MAP<STRING, MAP<STRING, ARRAY<STRUCT<m: MAP<STRING, DOUBLE>, x: STRING>>>>"
-
-
 NESTED = schema_of(NESTED_DDL)
 
 

@@ -42,7 +42,6 @@ NUMBERS = [
     pa.decimal128(38, 3),
 ]
 
-
 OTHERS = [
     pa.bool_(),
     pa.string(),

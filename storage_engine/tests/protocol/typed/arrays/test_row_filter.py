@@ -20,10 +20,7 @@ from storage_engine.tests.protocol.typed.typed_values import TEXTS, comparisons
 from storage_engine.tests.sampling import examples
 
 FLOATS = st.floats(-2, 2) | st.sampled_from([math.nan, math.inf, -math.inf, 0.5, -0.0])
-
-
 BOUNDED = st.integers(-3, 3) | st.sampled_from([(1 << 63) - 1, -(1 << 63)])
-
 
 COLUMNS = {
     types.IntegerColumn(8): (st.integers(-3, 3), st.integers(-3, 3)),
