@@ -9,14 +9,13 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamReader,
-    InputPartition,
 )
 from pyspark.sql.types import StringType, StructField, StructType
 
 import pyspark_headrace
 from connector import log_once
 from connector.data_source import HeadraceDataSource
-from connector.errors import ConnectorError, OptionError
+from connector.errors import OptionError
 from connector.spark_classes import DataSourceStreamArrowWriter
 
 SOURCE = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
@@ -51,32 +50,6 @@ def test_spark_calls_the_stream_writer_by_keyword():
 def test_headers_are_a_column_only_when_asked_for():
     assert "headers" not in _source(SOURCE).schema().names
     assert "headers" in _source(SOURCE | {"includeHeaders": "true"}).schema().names
-
-
-def test_a_read_without_ranges_reads_nothing_also_with_spark_4_0_which_passes_no_partition():
-    source = _source(SOURCE)
-    reader = source.reader(source.schema())
-    assert [list(reader.read(each)) for each in (None, InputPartition(None))] == [[], []]
-
-
-@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_a_batch_read_that_can_hold_nothing_is_refused(option):
-    word = {"startingOffsets": "latest", "endingOffsets": "earliest"}[option]
-    source = _source(SOURCE | {option: word})
-    with pytest.raises(OptionError, match=f"'{option}' can't be {word} "):
-        source.reader(source.schema())
-
-
-def test_the_errors_of_what_spark_calls_have_a_traceback_of_one_frame():
-    with pytest.raises(ConnectorError) as raised:
-        _source({}).schema()
-    frames = 0
-    traceback = raised.value.__traceback__
-    while traceback is not None:
-        frames += 1
-        traceback = traceback.tb_next
-    # The test's own frame, and the wrapper's.
-    assert frames == 2
 
 
 def test_a_log_cannot_be_overwritten():

@@ -1,11 +1,9 @@
-"""Which versions of Spark the format takes, and what it says to others."""
+"""The versions of Spark that the format takes, and what it says to others."""
 
 import logging
-from types import SimpleNamespace
 
 import pyspark
 import pytest
-from pyspark.errors import AnalysisException
 
 from connector import log_once, register, spark_version
 from connector.data_source import HeadraceDataSource
@@ -39,31 +37,3 @@ def test_a_tested_version_is_taken_silently(monkeypatch, caplog, version):
     with caplog.at_level(logging.WARNING):
         spark_version.check_spark_version()
     assert caplog.records == []
-
-
-class Refused(AnalysisException):
-    def __init__(self, condition: str) -> None:
-        super().__init__("refused")
-        self._condition = condition
-
-    def getCondition(self) -> str:
-        return self._condition
-
-
-def refusing(condition: str) -> SimpleNamespace:
-    """A session that registers nothing."""
-
-    def refuse(_: type) -> None:
-        raise Refused(condition)
-
-    context = SimpleNamespace(master="yarn", pythonExec="python3", _python_includes=[])
-    return SimpleNamespace(sparkContext=context, dataSource=SimpleNamespace(register=refuse))
-
-
-def test_a_format_that_spark_has_found_may_be_registered_again_also_on_4_0():
-    register(refusing("DATA_SOURCE_ALREADY_EXISTS"))
-
-
-def test_another_error_of_the_registration_is_raised():
-    with pytest.raises(AnalysisException):
-        register(refusing("DATA_SOURCE_NOT_FOUND"))

@@ -1,5 +1,6 @@
 """What is done to a Python process of Spark, and to no other."""
 
+import gc
 import socket
 import sys
 import types
@@ -8,7 +9,7 @@ import pyspark
 import pytest
 
 from connector import spark_workers
-from connector.spark_workers import prepare_worker
+from connector.spark_workers import freeze_modules, prepare_worker
 
 
 @pytest.fixture
@@ -55,3 +56,35 @@ def test_other_descriptors_are_left_as_they_are(connection, monkeypatch, tmp_pat
         file.write("x")
         assert datagram.fileno() >= 0
     assert sends_at_once(connection)
+
+
+class Freezes(list):
+    """The number of modules at each freeze."""
+
+    def freeze(self):
+        self.append(len(sys.modules))
+
+
+@pytest.fixture
+def freezes(monkeypatch):
+    """As if in a worker that was called for nothing before."""
+    monkeypatch.setattr(spark_workers, "_frozen_modules", None)
+    freezes = Freezes()
+    monkeypatch.setattr(spark_workers, "gc", freezes)
+    return freezes
+
+
+def test_the_second_task_freezes_and_later_ones_do_not(freezes):
+    freeze_modules()
+    assert freezes == []
+    for _ in range(3):
+        freeze_modules()
+    assert freezes == [len(sys.modules)]
+
+
+def test_a_task_freezes_what_was_loaded_since(freezes, monkeypatch):
+    freeze_modules()
+    freeze_modules()
+    monkeypatch.setitem(sys.modules, "loaded_by_the_user", gc)
+    freeze_modules()
+    assert [count - freezes[0] for count in freezes] == [0, 1]

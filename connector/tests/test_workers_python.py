@@ -7,10 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pyspark import SparkFiles
 
-from connector import workers_python
-from connector.registration import _own_archives, _this_python
 from connector.workers_python import use_this_python
 
 CHOOSING = ["PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"]
@@ -123,35 +120,3 @@ def test_where_spark_runs_already_a_line_says_what_to_do(environment, system, mo
     assert _first() == str(system)
     (record,) = caplog.records
     assert "call connector.register(spark), or import connector" in record.getMessage()
-
-
-@pytest.mark.parametrize(
-    ("master", "chosen", "expected"),
-    [
-        ("local[2]", None, "environment/python"),
-        ("spark://h:7077", None, "python3"),
-        ("local[2]", "/opt/python", "python3"),
-    ],
-)
-def test_a_registered_format_is_run_by_this_python_where_none_was_chosen(
-    environment, monkeypatch, master, chosen, expected
-):
-    if chosen is not None:
-        monkeypatch.setenv("PYSPARK_PYTHON", chosen)
-    context = SimpleNamespace(master=master, pythonExec="python3")
-    with _this_python(SimpleNamespace(sparkContext=context)):
-        assert context.pythonExec.endswith(expected)
-    assert context.pythonExec == "python3"
-    assert workers_python.is_default() is False
-
-
-@pytest.mark.parametrize("before", [{}, {"PYTHONPATH": "/own"}])
-def test_a_registered_format_names_the_archives_of_the_job_to_the_planner_of_streams(
-    monkeypatch, before
-):
-    monkeypatch.setattr(SparkFiles, "get", "/files/{}".format)
-    context = SimpleNamespace(_python_includes=["a.zip", "b.egg"], environment=dict(before))
-    with _own_archives(SimpleNamespace(sparkContext=context)):
-        found = context.environment["PYTHONPATH"].split(os.pathsep)
-        assert found == ["/files/a.zip", "/files/b.egg", *before.values()]
-    assert context.environment == before

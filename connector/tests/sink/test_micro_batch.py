@@ -1,7 +1,6 @@
 """The id of a micro-batch."""
 
-import pickle
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pyspark
 import pytest
@@ -14,40 +13,14 @@ from connector.sink.micro_batch import (
     streaming_micro_batch,
     with_streaming_query,
 )
-from connector.sink.writers import HeadraceBatchWriter
+from connector.tests.sink.task_context import RUN, Context
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.transactions.transaction_state import ONCE_PREFIX, named_write
 from storage_engine.tests.core.transactions.coordinator_bench import CoordinatorBench, error
 
-RUN = UUID("d81e25c5-1cd4-4a19-9f47-1f8ff46f182c")
-
 
 def _options(**options):
     return parse_sink_options({"bootstrap.servers": "h:1", "topic": "t"} | options)
-
-
-class Context:
-    """Stands for TaskContext, in a task of a streaming query."""
-
-    group = str(RUN)
-    description = f"a name\nid = query\nrunId = {RUN}\nbatch = 7"
-    application, started, execution = "local-1", "1700000000000", "30"
-
-    @classmethod
-    def get(cls):
-        return cls()
-
-    def getLocalProperty(self, name):
-        properties = {
-            "sql.streaming.queryId": "query",
-            "streaming.sql.batchId": "7",
-            "spark.jobGroup.id": self.group,
-            "spark.job.description": self.description,
-            "spark.app.id": self.application,
-            "spark.app.startTime": self.started,
-            "spark.sql.execution.root.id": self.execution,
-        }
-        return properties.get(name)
 
 
 def test_a_streaming_query_is_its_own_sink_unless_that_has_a_name(monkeypatch):
@@ -57,24 +30,6 @@ def test_a_streaming_query_is_its_own_sink_unless_that_has_a_name(monkeypatch):
     )
     named = streaming_micro_batch(_options(sinkId="s"))
     assert named == MicroBatchId(sink="s", query="query", batch=7, run=RUN)
-
-
-def test_the_run_is_what_spark_says_of_this_batch_and_no_job_group(monkeypatch):
-    monkeypatch.setattr(pyspark, "TaskContext", Context)
-    monkeypatch.setattr(Context, "group", str(uuid4()))
-    assert streaming_micro_batch(_options()).run == RUN, "a group of the user's hides nothing"
-    for description in (
-        None,
-        "",
-        "two tables",
-        f"id = another\nrunId = {RUN}\nbatch = 7",
-        f"id = query\nrunId = {RUN}\nbatch = 8",
-        "id = query\nrunId = 12\nbatch = 7",
-    ):
-        monkeypatch.setattr(Context, "description", description)
-        assert streaming_micro_batch(_options()).run is None, description
-    monkeypatch.setattr(Context, "description", f"id = x\n\nid = query\nrunId = {RUN}\nbatch = 7")
-    assert streaming_micro_batch(_options()).run == RUN, "whatever the query is called"
 
 
 def test_jobs_of_two_groups_in_one_batch_do_not_refuse_each_other(monkeypatch):
@@ -165,8 +120,3 @@ def test_a_note_of_moved_origins_may_be_forgotten_and_is_found_again_by_a_repeti
     assert first.query == second.query != batch_write_id(options).query
     assert first.query.startswith(ONCE_PREFIX)
     assert first.claim.write != second.claim.write
-
-
-def test_the_tasks_and_the_commit_of_a_job_write_the_same_batch():
-    writer = HeadraceBatchWriter(_options())
-    assert pickle.loads(pickle.dumps(writer))._batch == writer._batch

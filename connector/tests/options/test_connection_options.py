@@ -7,6 +7,8 @@ import pytest
 from connector.errors import OptionError
 from connector.options.sink_options import parse_sink_options
 from connector.options.source_options import parse_source_options
+from connector.tests.options.parsed import SERVERS, assert_refused
+from connector.tests.options.parsed import source as parsed_source
 from storage_engine.core.security.security_protocol import SecurityProtocol
 
 PLACE = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
@@ -109,3 +111,22 @@ def test_the_file_is_checked_with_the_options(file):
     file.write_text("security.protocol=SSL\nssl.trustore.location=/x\n")
     with pytest.raises(OptionError, match=r"'client\.config\.file': .*did you mean"):
         source(**{"client.config.file": str(file)})
+
+
+def test_missing_servers_and_a_missing_subscription_are_named():
+    with pytest.raises(OptionError, match=r"'kafka\.bootstrap\.servers' must be set"):
+        parse_source_options({"subscribe": "t"})
+    with pytest.raises(OptionError, match="not none"):
+        parse_source_options(SERVERS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kafka.bootstrap.servers": "localhost"}, "must be host:port"),
+        ({"kafka.bootstrap.servers": "h:0"}, "must be host:port"),
+        ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
+    ],
+)
+def test_a_connection_that_is_not_possible_is_one_line(options, message):
+    assert_refused(parsed_source, options, message)
