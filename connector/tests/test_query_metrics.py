@@ -1,12 +1,11 @@
 """What a console hears of streaming queries, from the events that Spark passes to a listener."""
 
 import json
-import tempfile
 from types import SimpleNamespace
 
 import pytest
 
-from connector import query_metrics
+from connector import commit_notes, query_metrics
 from connector.commit_notes import SinkCommit, tell_commit
 from connector.query_metrics import QueryMetrics, what_is_read
 from connector.tests.console_in_memory import console_in_memory
@@ -14,7 +13,7 @@ from connector.tests.console_in_memory import console_in_memory
 
 @pytest.fixture
 def console(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(commit_notes, "notes_folder", lambda: tmp_path / "notes")
     with console_in_memory() as made:
         yield made
 

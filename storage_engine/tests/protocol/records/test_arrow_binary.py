@@ -7,7 +7,7 @@ import pytest
 from storage_engine.core.errors import InvalidRecordError
 from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.records.record_encoder import encode_batches
-from storage_engine.tests.protocol.records.one_batch import one_batch, values_of
+from storage_engine.tests.protocol.records.made_records import one_batch, values_of
 
 
 def test_null_and_empty_stay_apart():

@@ -12,7 +12,7 @@ from storage_engine.protocol.records.record_decoder import decode_batches, iter_
 from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_batch, wrap
-from storage_engine.tests.protocol.records.one_batch import NOW, one_batch, values_of
+from storage_engine.tests.protocol.records.made_records import NOW, one_batch, values_of
 
 RECORD_SCHEMA = pa.schema(
     [

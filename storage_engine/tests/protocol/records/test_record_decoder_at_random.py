@@ -12,7 +12,7 @@ from storage_engine.protocol.records.record_decoder import (
     iter_decoded_logs,
 )
 from storage_engine.tests.protocol.naive_codec import NaiveRecord, encode_batch
-from storage_engine.tests.protocol.records.random_records import ROWS, decoded_records, records_of
+from storage_engine.tests.protocol.records.made_records import ROWS, decoded_records, records_of
 from storage_engine.tests.sampling import examples
 
 

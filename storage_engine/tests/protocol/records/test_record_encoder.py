@@ -19,8 +19,14 @@ from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.records.record_encoder import encode_batches, iter_encoded
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.tests.protocol.naive_codec import decode_batch
-from storage_engine.tests.protocol.records.one_batch import NOW, one_batch, values_of
-from storage_engine.tests.protocol.records.random_records import ROWS, decoded_records, records_of
+from storage_engine.tests.protocol.records.made_records import (
+    NOW,
+    ROWS,
+    decoded_records,
+    one_batch,
+    records_of,
+    values_of,
+)
 
 
 def test_zero_rows_make_no_batch():

@@ -16,7 +16,7 @@ from storage_engine.tests.protocol.records.damaged_records import (
     record,
     rejected,
 )
-from storage_engine.tests.protocol.records.one_batch import one_batch
+from storage_engine.tests.protocol.records.made_records import one_batch
 
 
 def test_headers_keep_order_repetition_nulls_and_empties():

@@ -1,10 +1,11 @@
-"""Random records, and decoded ones in the form of the naive codec."""
+"""Records and batches that tests make, and the rows of batches in a plain form."""
 
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
 from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.protocol.naive_codec import NaiveRecord
 
 # Bytes that look like lengths and attributes, so that false record starts abound.
@@ -57,3 +58,15 @@ def decoded_records(blob, **options) -> list[NaiveRecord]:
             *(column.to_pylist() for column in columns), strict=True
         )
     ]
+
+
+NOW = 1_700_000_000_000
+
+
+def one_batch(values, **options):
+    (batch,) = encode_batches(values, now_ms=NOW, **options)
+    return batch
+
+
+def values_of(blob, **options):
+    return decode_batches(blob, **options).values.to_pylist()

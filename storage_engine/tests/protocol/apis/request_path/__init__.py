@@ -1,0 +1,1 @@
+"""Tests of the messages on the request path."""
