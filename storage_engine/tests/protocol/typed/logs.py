@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from storage_engine.core.errors import KafkaError
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import TopicSchema, new_schema
 from storage_engine.protocol.records.record_batch import Codec, patch, read_header
@@ -62,3 +63,23 @@ def table_of(pieces, read_plan):
     """The rows of all pieces as one pa.Table."""
     batches = [piece.batch for piece in pieces]
     return pa.Table.from_batches(batches, read_plan.arrow_schema).combine_chunks()
+
+
+OUTSIDE_CRC = {*range(8), *range(12, 16)}
+"""The places of a batch's base offset and leader epoch, which the leader sets, as in Kafka."""
+
+
+def check_flipped_bytes(data, read, positions, *, is_stored=False):
+    """`read` gives the same table of the data with a bit changed at any of the positions, or raises
+    an error of ours. `is_stored`: the data are a batch of a log. Where its length grew it is cut
+    off, and left out, as everywhere."""
+    expected = read(data)
+    for position in positions:
+        changed = bytearray(data)
+        changed[position] ^= 1 << position % 8
+        try:
+            found = read(memoryview(changed))
+        except KafkaError:
+            continue
+        is_cut_off = is_stored and 8 <= position < 12 and not found.num_rows
+        assert found.equals(expected) or is_cut_off, position
