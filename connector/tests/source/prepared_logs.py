@@ -13,8 +13,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 class Logs:
     """Stands for the cluster: begin and end of each partition."""
 
-    def __init__(self, **ends):
-        self.ends = {T0: (0, 0)}
+    def __init__(self, ends=None):
+        self.ends = ends or {T0: (0, 0)}
         self.ids = {"t": UUID(int=1)}
         self.at: dict[int, int] = {}
         """The first offsets at timestamps."""

@@ -77,9 +77,7 @@ class Query:
 
 
 def _logs(**ends):
-    logs = Logs()
-    logs.ends = {T0: (0, ends.get("t0", 0))} | ({T1: (0, ends["t1"])} if "t1" in ends else {})
-    return logs
+    return Logs({T0: (0, ends.get("t0", 0))} | ({T1: (0, ends["t1"])} if "t1" in ends else {}))
 
 
 def test_a_query_reads_each_record_once():

@@ -220,8 +220,3 @@ def test_a_broker_that_does_not_know_the_id_yet_only_delays(log, monkeypatch):
     log.fail_once_at = 10
     log.error = KafkaError("unknown", ErrorCode.UNKNOWN_TOPIC_ID)
     assert _read_with_id() == 20
-
-
-def test_a_range_of_the_same_topic_is_read(log, monkeypatch):
-    Topics(monkeypatch, UUID(int=1))
-    assert _read_with_id() == 20

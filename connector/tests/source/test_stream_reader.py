@@ -34,6 +34,12 @@ def _reader(logs, **options):
     return reader
 
 
+def _latest(reader, start=None):
+    """The end of the next micro-batch without a limit. None: of the first one."""
+    start = reader.initialOffset() if start is None else start
+    return reader.latestOffset(start, ReadAllAvailable())
+
+
 def _planned(reader, start, end):
     return [each for task in reader.partitions(start, end) for each in task.value]
 
@@ -48,23 +54,21 @@ def _range(topic_partition, start_offset, end_offset, topic_id=1):
 
 
 def test_a_driver_killed_in_batch_0_with_latest_reads_what_came_meanwhile():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs)
-    logged = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logged = _latest(reader)
     logs.ends = {T0: (0, 50)}
     # Restarted on the checkpoint: the same end, a start that is asked for again.
     reader = _reader(logs)
     assert _planned(reader, reader.initialOffset(), logged) == []
-    following = reader.latestOffset(logged, ReadAllAvailable())
+    following = _latest(reader, logged)
     assert _planned(reader, logged, following) == [_range(T0, 5, 50)]
 
 
 def test_a_driver_killed_in_batch_0_with_earliest_reads_the_same_batch_again():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs, startingOffsets="earliest")
-    logged = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    logged = _latest(reader)
     logs.ends = {T0: (0, 50)}
     assert _planned(reader, reader.initialOffset(), logged) == [_range(T0, 0, 5)]
 
@@ -77,39 +81,36 @@ def test_a_driver_killed_in_batch_0_with_earliest_reads_the_same_batch_again():
     ],
 )
 def test_a_driver_killed_in_batch_0_needs_no_options_that_fit_an_added_partition(options):
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     logs.at = {7: 1}
-    logged = _reader(logs, **options).latestOffset({}, ReadAllAvailable())
+    logged = _latest(_reader(logs, **options), {})
     logs.ends = {T0: (0, 50), T1: (0, 3)}
     reader = _reader(logs, **options)
     assert _planned(reader, reader.initialOffset(), logged) == [_range(T0, 1, 5)]
-    following = reader.latestOffset(logged, ReadAllAvailable())
+    following = _latest(reader, logged)
     assert _planned(reader, logged, following) == [_range(T0, 5, 50), _range(T1, 0, 3)]
     with pytest.raises(OptionError, match="must name every partition that is read, and lacks t-1"):
-        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        _latest(reader)
 
 
 def test_nothing_new_returns_the_very_same_offset():
     logs = Logs()
     reader = _reader(logs)
-    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert reader.latestOffset(start, ReadAllAvailable()) is start
+    start = _latest(reader)
+    assert _latest(reader, start) is start
 
 
 def test_a_limit_is_kept_and_all_available_ignores_it():
-    logs = Logs()
-    logs.ends = {T0: (0, 100), T1: (0, 100)}
+    logs = Logs({T0: (0, 100), T1: (0, 100)})
     reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="10")
     assert reader.getDefaultReadLimit() == ReadMaxRows(10)
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadMaxRows(10))["t"] == {"0": 5, "1": 5}
-    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 100, "1": 100}
+    assert _latest(reader, start)["t"] == {"0": 100, "1": 100}
 
 
 def test_available_now_reads_up_to_what_was_there_and_ends():
-    logs = Logs()
-    logs.ends = {T0: (0, 25)}
+    logs = Logs({T0: (0, 25)})
     reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="10")
     reader.prepareForTriggerAvailableNow()
     logs.ends = {T0: (0, 99), T1: (0, 7)}
@@ -122,33 +123,30 @@ def test_available_now_reads_up_to_what_was_there_and_ends():
 
 
 def test_a_small_backlog_waits_for_the_minimum():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs, minOffsetsPerTrigger="10", startingOffsets="earliest")
     assert reader.getDefaultReadLimit() == ReadMinRows(10)
     start = reader.latestOffset(reader.initialOffset(), ReadMinRows(10))
     logs.ends = {T0: (0, 9)}
     assert reader.latestOffset(start, ReadMinRows(10)) is start
-    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 9}
+    assert _latest(reader, start)["t"] == {"0": 9}
     logs.ends = {T0: (0, 15)}
     assert reader.latestOffset(start, ReadMinRows(10))["t"] == {"0": 15}
 
 
 def test_an_added_partition_is_read_from_its_first_record():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs)
-    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    start = _latest(reader)
     logs.ends = {T0: (0, 5), T1: (0, 3)}
-    end = reader.latestOffset(start, ReadAllAvailable())
+    end = _latest(reader, start)
     assert _planned(reader, start, end) == [_range(T1, 0, 3)]
 
 
 def test_records_that_are_gone_stop_the_query_or_are_stepped_over():
-    logs = Logs()
-    logs.ends = {T0: (0, 20)}
+    logs = Logs({T0: (0, 20)})
     start = {"t": {"0": 5}, "@from": {"t": {"0": 0}}}
-    end = _reader(logs).latestOffset(start, ReadAllAvailable())
+    end = _latest(_reader(logs), start)
     logs.ends = {T0: (12, 20)}
     with pytest.raises(DataLossError, match="offset 5 of t-0 is wanted, but the log begins at 12"):
         _reader(logs).partitions(start, end)
@@ -158,8 +156,7 @@ def test_records_that_are_gone_stop_the_query_or_are_stepped_over():
 
 def test_a_limit_does_not_count_records_that_are_gone():
     """A query that was down for longer than records are kept."""
-    logs = Logs()
-    logs.ends = {T0: (1_000_000, 1_000_020), T1: (0, 5)}
+    logs = Logs({T0: (1_000_000, 1_000_020), T1: (0, 5)})
     reader = _reader(logs, failOnDataLoss="false", maxOffsetsPerTrigger="10")
     offset = {"t": {"0": 5, "1": 5}, "@from": {"t": {"0": 0, "1": 0}}, "@ids": {"t": f"{1:032x}"}}
     read = []
@@ -172,42 +169,39 @@ def test_a_limit_does_not_count_records_that_are_gone():
 
 
 def test_a_topic_created_again_stops_the_query_or_is_read_from_its_first_record():
-    logs = Logs()
-    logs.ends = {T0: (0, 20)}
+    logs = Logs({T0: (0, 20)})
     start = {"t": {"0": 100}, "@from": {"t": {"0": 90}}}
     with pytest.raises(DataLossError, match="cut, or deleted and created again"):
-        _reader(logs).latestOffset(start, ReadAllAvailable())
+        _latest(_reader(logs), start)
     lenient = _reader(logs, failOnDataLoss="false")
-    end = lenient.latestOffset(start, ReadAllAvailable())
+    end = _latest(lenient, start)
     assert _planned(lenient, start, end) == [_range(T0, 0, 20)]
 
 
 def test_a_topic_created_again_is_noticed_by_its_id_although_it_is_longer_than_what_was_read():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs, startingOffsets="earliest")
-    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    start = _latest(reader)
     logs.ends, logs.ids = {T0: (0, 20)}, {"t": UUID(int=2)}
     with pytest.raises(DataLossError, match="t-0 was read up to offset 5, and its topic was del"):
-        reader.latestOffset(start, ReadAllAvailable())
+        _latest(reader, start)
     lenient = _reader(logs, failOnDataLoss="false")
-    end = lenient.latestOffset(start, ReadAllAvailable())
+    end = _latest(lenient, start)
     assert _planned(lenient, start, end) == [_range(T0, 0, 20, topic_id=2)]
-    assert lenient.latestOffset(end, ReadAllAvailable()) is end
+    assert _latest(lenient, end) is end
 
 
 def test_a_planned_batch_of_a_topic_created_again_since_is_never_read_from_the_new_one():
-    logs = Logs()
-    logs.ends = {T0: (0, 20)}
+    logs = Logs({T0: (0, 20)})
     reader = _reader(logs, startingOffsets="earliest")
     start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
+    end = _latest(reader, start)
     logs.ids = {"t": UUID(int=2)}
     with pytest.raises(DataLossError, match="wanted from offset 0 to 20, but its topic was delet"):
         reader.partitions(start, end)
     lenient = _reader(logs, failOnDataLoss="false")
     assert lenient.partitions(start, end) == []
-    following = lenient.latestOffset(end, ReadAllAvailable())
+    following = _latest(lenient, end)
     assert _planned(lenient, end, following) == [_range(T0, 0, 20, topic_id=2)]
 
 
@@ -216,7 +210,7 @@ def test_one_broker_with_old_metadata_makes_no_loss(monkeypatch):
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     logs = Logs()
     reader = _reader(logs)
-    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    start = _latest(reader)
     answers = iter([{"t": UUID(int=2)}, {"t": UUID(int=2)}, {"t": UUID(int=1)}])
     find = logs.find
 
@@ -225,20 +219,19 @@ def test_one_broker_with_old_metadata_makes_no_loss(monkeypatch):
         return find(subscription)
 
     monkeypatch.setattr(logs, "find", find_by_turns)
-    assert reader.latestOffset(start, ReadAllAvailable()) is start
+    assert _latest(reader, start) is start
     assert next(answers, None) is None
 
 
 def test_a_partition_that_is_gone_is_reported_once():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     start = {"t": {"0": 5, "1": 9}, "@from": {"t": {"0": 5, "1": 9}}}
     with pytest.raises(DataLossError, match="t-1, read up to offset 9, is gone"):
-        _reader(logs).latestOffset(start, ReadAllAvailable())
+        _latest(_reader(logs), start)
     lenient = _reader(logs, failOnDataLoss="false")
-    end = lenient.latestOffset(start, ReadAllAvailable())
+    end = _latest(lenient, start)
     assert end["t"] == {"0": 5}
-    assert lenient.latestOffset(end, ReadAllAvailable()) is end
+    assert _latest(lenient, end) is end
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
@@ -249,7 +242,7 @@ def test_a_topic_that_the_query_may_not_see_any_more_ends_it_and_loses_no_place(
     logs.refused = {"t": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     start = {"t": {"0": 5}, "@from": {"t": {"0": 5}}}
     with pytest.raises(ConnectorError, match=r"^\[TOPIC_AUTHORIZATION_FAILED\] the topic 't': not"):
-        _reader(logs, failOnDataLoss=fail).latestOffset(start, ReadAllAvailable())
+        _latest(_reader(logs, failOnDataLoss=fail), start)
 
 
 def test_an_idle_source_waits_and_then_asks_so_that_no_answer_is_old(monkeypatch):
@@ -258,25 +251,24 @@ def test_an_idle_source_waits_and_then_asks_so_that_no_answer_is_old(monkeypatch
     monkeypatch.setattr(time, "sleep", pauses.append)
     logs = Logs()
     reader = _reader(logs)
-    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert reader.latestOffset(start, ReadAllAvailable()) is start
+    start = _latest(reader)
+    assert _latest(reader, start) is start
     logs.ends = {T0: (0, 8)}
-    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 8}
+    assert _latest(reader, start)["t"] == {"0": 8}
     assert [round(pause) for pause in pauses] == [0, 0, 60]
 
 
 def test_the_latest_offset_of_the_progress_costs_no_question():
     logs = Logs()
     reader = _reader(logs)
-    reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    _latest(reader)
     logs.questions = 0
     assert reader.reportLatestOffset()["t"] == {"0": 0}
     assert logs.questions == 0
 
 
 def test_the_latest_offset_of_the_progress_tells_how_far_the_batch_ends_before_it():
-    logs = Logs()
-    logs.ends = {T0: (0, 100), T1: (0, 20)}
+    logs = Logs({T0: (0, 100), T1: (0, 20)})
     reader = _reader(logs, startingOffsets="earliest", maxOffsetsPerTrigger="60")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadMaxRows(60))
@@ -289,15 +281,14 @@ def test_the_latest_offset_of_the_progress_tells_how_far_the_batch_ends_before_i
             "avgOffsetsBehindLatest": 30.0,
         },
     }
-    end = reader.latestOffset(end, ReadAllAvailable())
+    end = _latest(reader, end)
     assert lag_of(json.dumps(reader.reportLatestOffset())) == OffsetsBehindLatest(
         minimum=0, maximum=0, average=0.0
     )
 
 
 def test_a_stream_that_waits_for_the_minimum_is_behind_by_what_it_leaves():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs, minOffsetsPerTrigger="10", startingOffsets="earliest")
     start = reader.latestOffset(reader.initialOffset(), ReadMinRows(10))
     logs.ends = {T0: (0, 9)}
@@ -330,18 +321,17 @@ class Noted:
 
 
 def test_a_group_is_told_what_is_done_also_the_last_batch_and_never_what_is_only_planned():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs, **{"startingOffsets": "earliest", "kafka.group.id": "g"})
     reader._group_commits = committed = Noted()
-    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    first = _latest(reader)
     assert committed.notes == []
     logs.ends = {T0: (0, 8)}
-    second = reader.latestOffset(first, ReadAllAvailable())
+    second = _latest(reader, first)
     reader.commit(first)
     assert committed.notes == [("g", {T0: 5})] * 2
     # Idle: Spark never commits the last batch.
-    assert reader.latestOffset(second, ReadAllAvailable()) is second
+    assert _latest(reader, second) is second
     assert committed.notes[-1] == ("g", {T0: 8})
     reader.stop()
     assert committed.closed
@@ -354,7 +344,7 @@ def test_the_group_of_a_prefix_is_the_same_after_a_restart_and_another_for_a_new
         for _ in range(2):
             reader = _reader(Logs(), groupIdPrefix="p")
             reader._group_commits = committed = Noted()
-            offset = reader.latestOffset(offset, ReadAllAvailable())
+            offset = _latest(reader, offset)
             reader.commit(offset)
             groups.append(committed.notes[-1][0])
     assert groups[0] == groups[1] != groups[2] == groups[3]
@@ -364,22 +354,21 @@ def test_the_group_of_a_prefix_is_the_same_after_a_restart_and_another_for_a_new
 def test_without_a_group_nobody_is_told():
     logs = Logs()
     reader = _reader(logs)
-    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    reader.latestOffset(first, ReadAllAvailable())
+    first = _latest(reader)
+    _latest(reader, first)
     reader.commit(first)
     assert reader._group_commits is None
 
 
 def test_a_busy_query_hands_out_ranges_without_asking_again():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs, startingOffsets="earliest")
-    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    first = _latest(reader)
     assert logs.surveys == 0
     assert _planned(reader, reader.initialOffset(), first) == [_range(T0, 0, 5)]
     assert logs.metadata_ages == [0]
     logs.ends = {T0: (2, 9)}
-    second = reader.latestOffset(first, ReadAllAvailable())
+    second = _latest(reader, first)
     assert logs.surveys == 1
     asked = logs.questions
     assert _planned(reader, first, second) == [_range(T0, 5, 9)]
@@ -388,15 +377,14 @@ def test_a_busy_query_hands_out_ranges_without_asking_again():
 
 
 def test_an_idle_query_does_not_ask_for_what_only_ranges_need():
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs, startingOffsets="earliest")
-    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    first = _latest(reader)
     for _ in range(3):
-        assert reader.latestOffset(first, ReadAllAvailable()) == first
+        assert _latest(reader, first) == first
     assert logs.surveys == 1
     logs.ends = {T0: (0, 6)}
-    second = reader.latestOffset(first, ReadAllAvailable())
+    second = _latest(reader, first)
     asked = logs.questions
     assert _planned(reader, first, second) == [_range(T0, 5, 6)]
     assert logs.questions == asked + 1
@@ -404,12 +392,11 @@ def test_an_idle_query_does_not_ask_for_what_only_ranges_need():
 
 
 def test_what_a_survey_told_long_ago_is_asked_again(monkeypatch):
-    logs = Logs()
-    logs.ends = {T0: (0, 5)}
+    logs = Logs({T0: (0, 5)})
     reader = _reader(logs, startingOffsets="earliest", failOnDataLoss="false")
-    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    first = _latest(reader)
     logs.ends = {T0: (0, 9)}
-    second = reader.latestOffset(first, ReadAllAvailable())
+    second = _latest(reader, first)
     logs.ends = {T0: (7, 9)}
     monkeypatch.setattr(source_metadata, "YOUNG_MS", -1)
     assert _planned(reader, first, second) == [_range(T0, 7, 9)]
