@@ -10,9 +10,9 @@ from collections.abc import Callable
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 DESCRIPTION = "spark.job.description"
-"""Spark writes the run of the query into it, which is another with every start. The job group is
-the run at first, too, but users set it, often to a UUID, and what is set in `foreachBatch` stays
-there for the next micro-batches."""
+"""Spark writes the id of the query's run into it; each start of a query is another run. The job
+group begins as the run's id, too, but users set it, often to a UUID, and a group that is set in
+`foreachBatch` stays for the next micro-batches."""
 APPLICATION = ("spark.app.id", "spark.app.startTime")
 ROOT_EXECUTION = "spark.sql.execution.root.id"
 """The micro-batch's execution, of which those within `foreachBatch` are parts. Spark counts them
@@ -33,16 +33,16 @@ def task_property(name: str) -> str | None:
 def root_execution(
     read: Callable[[str], str | None] = task_property,
 ) -> uuid.UUID | None:
-    """The execution of the micro-batch that this task belongs to, which is another one when the
-    micro-batch is repeated. Unlike the run it is in no property that users set. None where Spark
-    does not report it. `read` returns a local property; a driver passes its context's method."""
+    """An id of the execution of this task's micro-batch; a repetition of the micro-batch has
+    another id. Unlike the run, it depends on no property that users set. None where Spark does not
+    report it. `read` returns a local property; a driver passes its context's method."""
     parts = [read(name) for name in (*APPLICATION, ROOT_EXECUTION)]
     return None if None in parts else uuid.uuid5(uuid.NAMESPACE_OID, "/".join(map(str, parts)))
 
 
 def query_run() -> uuid.UUID | None:
     """The run of the streaming query. None where `foreachBatch` has set a description of its own:
-    what is no run must not be taken for one, since two of them in turns would refuse each other."""
+    any other id must not be taken for a run, since jobs of two runs refuse each other."""
     found = _DESCRIPTION_END.search(task_property(DESCRIPTION) or "")
     if found is None or (found[1], found[3]) != (task_property(QUERY_ID), task_property(BATCH_ID)):
         return None

@@ -2,8 +2,8 @@
 ledger, in the same call of `foreachBatch`, would find the note of the first one, and be taken for
 its repetition.
 
-The driver itself calls the sinks, so its memory is as long as a run. After a restart it is empty,
-and each place may be repeated once. Source: R-SPARK4.
+The driver calls the sinks, so this memory lasts as long as a run of the query. After a restart it
+is empty, and each place may be written once more. Source: R-SPARK4.
 """
 
 import threading
@@ -36,7 +36,7 @@ class _Frame(NamedTuple):
 
 
 class FramesOfCalls:
-    """The last frame of each place. For several threads at once."""
+    """The last frame of each place. Several threads may use it at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class FramesOfCalls:
     def only_one(
         self, place: tuple[str, ...], batch: int, call: MicroBatchCall | None
     ) -> Iterator[None]:
-        """Admit one frame of a place in one call; after one that failed, another. For a second one
+        """Admit one frame for a place in a call, and another one only after a failure: else
         ConnectorError BATCH_ID_TAKEN. `call`: None where Spark does not report it."""
         if call is None:
             yield

@@ -1,5 +1,5 @@
-"""The options that the user gave, by their proper names, and their typed values. The error of a
-malformed value is one line that names the option and the form.
+"""The options that the user gave, by their names in the option table, and their typed values. The
+error about a malformed value is one line: the option, the form that it must have, and the value.
 """
 
 import re

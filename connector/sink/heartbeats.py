@@ -1,8 +1,8 @@
 """Keeps the transactions of a micro-batch from timing out while one of its tasks runs, also before
 that task has rows and while it waits for them.
 
-A heartbeat counts for all transactions of its micro-batch. So a slow task keeps the transactions of
-those open that have finished, which send no heartbeats any more. Source: R-SPARK2.
+A heartbeat counts for all transactions of its micro-batch. So a slow task also keeps open the
+transactions of finished tasks, which send no heartbeats any more. Source: R-SPARK2.
 """
 
 import logging
@@ -19,8 +19,8 @@ from storage_engine.core.errors import AuthenticationError, ErrorCode, HeadraceE
 logger = logging.getLogger(__name__)
 
 BEATS_PER_TIMEOUT = 4
-"""Three in a row may be lost. With the default timeout of an hour most tasks end before the
-first."""
+"""Three heartbeats in a row may be lost. With the default timeout of an hour most tasks end before
+the first one."""
 
 
 class Heartbeats:
@@ -53,8 +53,8 @@ class Heartbeats:
             try:
                 self._beat_on(interval_s)
             except HeadraceError as error:
-                # Such as a file of settings that is just being replaced, or has other secrets now:
-                # the next try reads it again.
+                # Perhaps the file of settings is just being replaced, or has other secrets now: the
+                # next try reads it again.
                 logger.warning("a heartbeat of the sink can't be sent: %s", error)
 
     def _beat_on(self, interval_s: float) -> None:

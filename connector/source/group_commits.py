@@ -1,7 +1,7 @@
 """Commits to a consumer group how far a query has read, so that lag tools see the query. It neither
 fails nor delays the query, whose position is in Spark's checkpoint alone.
 
-A thread with connections of its own commits the newest positions, and skips those that are older.
+A thread with its own connections commits the newest positions, and skips older ones.
 """
 
 import logging
@@ -23,8 +23,8 @@ COMMIT_TIMEOUT_MS = 10_000
 """The time for one commit with its retries. The next commit has newer positions anyway."""
 
 RETRY_MS = 30_000
-"""The pause before new connections, with the settings as they are then, replace unusable ones: a
-wrong password that is sent again and again may lock an account."""
+"""The pause before unusable connections are replaced, with the settings as they are then. Without
+it, a wrong password, sent again and again, might lock the account."""
 
 FLUSH_MS = 1_000
 """How long the end of a query waits for the last commit."""

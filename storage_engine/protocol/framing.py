@@ -9,8 +9,8 @@ The tagged fields are there when the version is flexible.
 The client id is a plain string in flexible versions too. The header of an ApiVersions response is
 never flexible, because the client does not know yet what the broker speaks (KIP-511).
 
-The frames that these functions read come without their size; those that they write have it. Source:
-Kafka's RequestHeader.json and ResponseHeader.json, KIP-482, KIP-511.
+These functions read frames without the size, and write frames with it. Source: Kafka's
+RequestHeader.json and ResponseHeader.json, KIP-482, KIP-511.
 """
 
 import struct
@@ -66,10 +66,10 @@ class RequestHeader(NamedTuple):
 def parse_request_header(frame: memoryview) -> tuple[RequestHeader, memoryview]:
     """Return the header, and the body as a slice of `frame`.
 
-    InvalidRequestError for an unknown API or a version that is not served, after which the
-    connection has to be closed: the layout of the rest is unknown. A version of ApiVersions that is
-    not served passes, because it has an answer of its own
-    (`api_versions.unsupported_version_response`); its body is not to be decoded.
+    InvalidRequestError for an unknown API or a version that is not served. The connection has to
+    be closed then, because the layout of the rest is unknown. An ApiVersions request of a version
+    that is not served passes: answer it with `api_versions.unsupported_version_response`, and don't
+    decode its body.
     """
     try:
         api_key, version, correlation_id, size = _REQUEST_HEAD.unpack_from(frame)

@@ -1,8 +1,8 @@
 """Gives the columns of a DataFrame the exact Arrow types of a topic's columns, without a loss:
-narrower numbers are widened, struct fields put in the topic's order, time zones and the sizes of
-offsets made the topic's. `column_matching` has checked that this is possible.
+narrower numbers are widened, struct fields are put in the topic's order, and time zones and the
+width of offsets become those of the topic. `column_matching` has checked that this is possible.
 
-A column that has its type already is not touched.
+A column that already has the right type is returned as it is.
 """
 
 import pyarrow as pa
@@ -24,11 +24,11 @@ def conformed(column: pa.Array, column_type: ColumnType) -> pa.Array:
         return column
     match column_type:
         case ArrayColumn(element, _):
-            column = _from_its_begin(column)
+            column = _unsliced(column)
             values = conformed(column.values, element)
             return pa.ListArray.from_arrays(column.offsets, values, type=wanted, mask=_mask(column))
         case MapColumn(key, value, _):
-            column = _from_its_begin(column)
+            column = _unsliced(column)
             keys, items = conformed(column.keys, key), conformed(column.items, value)
             return pa.MapArray.from_arrays(
                 column.offsets, keys, items, type=wanted, mask=_mask(column)
@@ -53,7 +53,7 @@ def _conformed_struct(
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=_mask(column))
 
 
-def _from_its_begin(column: pa.Array) -> pa.Array:
+def _unsliced(column: pa.Array) -> pa.Array:
     """A slice as an array of its own, because the offsets of a slice don't go with a mask."""
     return pa.concat_arrays([column]) if column.offset else column
 

@@ -1,7 +1,7 @@
 """Makes rows of fetched batches of typed topics, with the columns of the query, in its order.
 
-A batch of a version that is not known yet makes this ask for the schema again, and decode it then:
-columns are found by their ids, so the rows stay those of the query.
+When a batch has a schema version that is not known yet, the brokers are asked for the schema again.
+Columns are found by their ids, so the rows keep the columns of the query.
 """
 
 import time
@@ -34,8 +34,8 @@ from storage_engine.protocol.typed.typed_decoder import (
 )
 
 SCHEMA_PATIENCE_S = 30.0
-"""How long a version that a batch has may be unknown to the brokers that are asked: the one that
-took the batch knew it."""
+"""How long the brokers may not know the schema version of a batch. The broker that took the batch
+knew it, and the others will."""
 
 POLL_S = 0.1
 
@@ -48,7 +48,7 @@ GROUP_BYTES = 12 << 20
 
 
 class TypedDecoding:
-    """See `RangeDecoding`."""
+    """The columns of a query; see `RangeDecoding`."""
 
     def __init__(self, options: SourceOptions, read: TypedRead) -> None:
         self._options = options

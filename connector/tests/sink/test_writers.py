@@ -15,7 +15,7 @@ def test_at_least_once_nothing_is_left_to_commit_or_to_abort():
     """No broker is asked: there is none."""
     options = sink(topic="t", deliveryGuarantee="at-least-once")
     batch, stream = HeadraceBatchWriter(options), HeadraceStreamWriter(options)
-    for end in (batch.commit, batch.abort):
-        end([None])
-    for end in (stream.commit, stream.abort):
-        end([None], 7)
+    batch.commit([None])
+    batch.abort([None])
+    stream.commit([None], 7)
+    stream.abort([None], 7)

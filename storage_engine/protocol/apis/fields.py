@@ -110,7 +110,7 @@ def string(first: int = 0, last: int = NEWEST, *, default: str = "") -> str:
 
 
 def name() -> str:
-    """A string that repeats, as the name of a topic does."""
+    """A string that many messages have, such as a topic's name: it is decoded once and kept."""
     return _value("", Wire("name", 0, NEWEST))
 
 
@@ -182,8 +182,8 @@ def nullable_structs(
 
 
 def rows_by_topic(of: type[Struct]) -> Sequence[Struct]:
-    """Rows that the wire has grouped: each has its `topic`, which is not among its own fields
-    there."""
+    """Rows that are grouped by topic on the wire: a group has the topic once, and each row gets it
+    as its `topic`."""
     wire = Wire(of, 0, NEWEST, is_by_topic=True)
     return field(default_factory=list, metadata={WIRE: wire})
 

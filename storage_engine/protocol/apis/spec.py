@@ -26,11 +26,11 @@ limit a frame of 100 MiB would take 10 GiB; with it, some 0.1 GiB and a second.
 
 
 class LongMessageError(Exception):
-    """A message has more items than the caller reads at once; it may be valid all the same."""
+    """A message has more items than the caller reads at once. The message may still be valid."""
 
 
 class Decode(Protocol[Decoded]):
-    """Reads one whole message. Records stay slices."""
+    """Reads one whole message. Its record batches are slices of `body`, not copies."""
 
     def __call__(self, version: int, body: memoryview, most_items: int = MAX_ITEMS, /) -> Decoded:
         """InvalidRequestError for anything that is not exactly one message; LongMessageError where
@@ -39,7 +39,7 @@ class Decode(Protocol[Decoded]):
 
 
 Encode = Callable[[int, Message], list[Buffer]]
-"""(version, message) -> pieces of the body, the first never a LogSlice. Records are not copied."""
+"""(version, message) -> pieces of the body. The first is no LogSlice. Records are not copied."""
 
 
 class VersionRange(NamedTuple):

@@ -3,8 +3,8 @@
 A record starts with a varint of its length, so that record i determines where i + 1 starts: a chain
 that seems to need a loop. All starts are guessed at once, and those that prove right are kept.
 
-1. After the length stands the attributes byte, 0. Every 0 behind a byte that can end a length is
-   taken for one, and the length before it is read backwards: candidates, with every true start.
+1. The attributes byte, 0, follows the length. Every 0 behind a byte that can end a length is taken
+   for it, and the length is read backwards. So every true start is among the candidates.
 2. Each candidate names the start of the next. One whose successor is no candidate, or that is
    nobody's successor, is dropped.
 3. If every candidate's successor is the next candidate, the chain is proven. Else those that the
@@ -12,7 +12,7 @@ that seems to need a loop. All starts are guessed at once, and those that prove 
 
 The chain begins at a batch's first byte and follows lengths only, so nothing false survives it.
 Where it breaks (damage; a length with needless bytes or attributes other than 0, which no client
-writes) a plain walk says what is wrong, or finds that nothing is.
+writes) a plain walk says what is wrong, or reads the records.
 
 Source: the record format of the Kafka protocol. Measurements: DESIGN.md of this package.
 """
@@ -49,7 +49,7 @@ class RecordSpans(NamedTuple):
 
 
 class RecordRegions(NamedTuple):
-    """The places of each batch's records in one buffer, ascending, and the records' numbers."""
+    """The place of each batch's records in one buffer, ascending, and the number of records."""
 
     starts: Ints
     stops: Ints

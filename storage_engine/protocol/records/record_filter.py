@@ -108,7 +108,7 @@ class BatchRows:
         return np.repeat(per_batch, self._counts)
 
     def per_batch(self, per_record: Mask) -> Ints:
-        """Return for how many records of each batch it is true."""
+        """Return the number of records of each batch for which the mask is true."""
         ends = np.cumsum(per_record, dtype=np.int64)[np.cumsum(self._counts) - 1]
         return np.diff(ends, prepend=0)
 
@@ -196,8 +196,8 @@ class OpenBatches(BatchRows):
         return sizes
 
     def renumbered(self, rows: Ints) -> BytesLike:
-        """Return these records as those of one batch: offsets count from 0, times from the first
-        one's. Key, value and headers are copied byte for byte."""
+        """Return these records for another batch: offset deltas count from 0, time deltas from the
+        time of the first record. Key, value and headers are copied byte for byte."""
         times = self.timestamps_ms[rows]
         stops = self._spans.stops[rows]
         # The attributes byte is skipped, then both deltas.

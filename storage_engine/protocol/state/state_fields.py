@@ -1,6 +1,5 @@
 """Reads and writes keys and values of coordinators' records, each behind its version as int16.
-Bytes are trusted no further than they can be read; anything else is a CorruptRecordError that names
-the log."""
+The bytes are not trusted: any damage is a CorruptRecordError that names the log."""
 
 import struct
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ class StateFields(Generic[Key]):
     """The codec of one kind of log."""
 
     def __init__(self, log: str, keys: Mapping[int, type[Key]]) -> None:
-        """`keys`: by version; of several versions of a key the last is written."""
+        """`keys`: the class of each version. The last version of a class is written."""
         self.log = log
         self._keys = keys
         self._versions = {kind: version for version, kind in keys.items()}

@@ -33,8 +33,8 @@ _SYSTEM_NAMES = {
 
 
 def damaged_part(header: BatchHeader, batch: BytesLike) -> str:
-    """Return what is to be added to the message about a batch whose CRC does not match: for a typed
-    one which part of it is damaged, after a colon."""
+    """Return the end of the message about a batch whose CRC does not match: a colon and the damaged
+    part, for a typed batch; nothing for a batch of records."""
     return f": {_damaged_part(batch)}" if is_typed(header) else ""
 
 
@@ -60,5 +60,5 @@ def damaged_columns(section: memoryview, directory: Directory) -> Iterator[Colum
 
 
 def column_name(column_id: int) -> str:
-    """Return how messages call a column, where its name is not known."""
+    """Return a column's name in messages; without the schema it is known by its id alone."""
     return _SYSTEM_NAMES.get(column_id, f"column {column_id}")

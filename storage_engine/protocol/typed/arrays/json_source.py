@@ -1,10 +1,10 @@
-"""Writes JSON anew where Arrow's parser can't read it as it is: it knows no maps as objects, and no
-NaN as text.
+"""Rewrites JSON that Arrow's parser can't read as it is: the parser takes no object for a MAP, and
+no text for NaN.
 
 Objects of maps whose keys are strings become arrays of {"key": ..., "value": ...}; and "NaN",
 "Infinity" and "-Infinity" lose their quotes where a number is due, since Arrow reads the bare
-words. Only records that may have one of these are read by Python; others cost a search in their
-text. What does not fit the types is left as it is: the parser behind this is to refuse it.
+words. Python reads only the records that may need this; for others, it searches their text. A value
+that does not fit its type is left as it is, and the parser refuses it.
 """
 
 import json
@@ -65,7 +65,7 @@ def _number(text: str) -> Number:
 
 
 class Rewriter:
-    """Writes objects of one type anew."""
+    """Rewrites objects of one type."""
 
     def __init__(self, record: StructColumn) -> None:
         self.has_maps, self._has_floats = _has_maps(record), _has_floats(record)
@@ -73,11 +73,11 @@ class Rewriter:
 
     @property
     def has_work(self) -> bool:
-        """Whether any object of the type may have to be written anew."""
+        """Whether any object of the type may need it."""
         return self.has_maps or self._has_floats
 
     def needs(self, value: bytes) -> bool:
-        """Whether Arrow may not read the object, or one of several, as it is."""
+        """Whether Arrow may be unable to read the object, or one of several, as it is."""
         if self.has_maps and value.count(b"{") > 1:
             return True
         return self._has_floats and any(word in value for word in _NO_NUMBER_TEXTS)
