@@ -15,6 +15,7 @@ from connector.schema import (
     source_arrow_schema,
     source_schema,
 )
+from connector.tests.options.parsed import one_line
 
 # An earlier Spark knows no other zone.
 UTC = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
@@ -64,10 +65,8 @@ def test_rows_that_can_be_written_pass(ddl):
     ],
 )
 def test_rows_that_cannot_be_written_are_one_line(ddl, message):
-    with pytest.raises(OptionError) as raised:
+    with one_line(message):
         check_sink_schema(_struct(ddl), topic_option="t")
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_topic_must_come_from_somewhere():
@@ -100,10 +99,8 @@ def test_the_columns_of_an_origin_are_no_part_of_the_record():
     ],
 )
 def test_an_origin_that_cannot_be_told_is_one_line(ddl, topic, message):
-    with pytest.raises(OptionError) as raised:
+    with one_line(message):
         check_sink_schema(_struct(ddl), topic_option=topic, origin=ORIGIN)
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_schema_given_to_the_source_must_be_its_own():

@@ -1,5 +1,7 @@
 """Parses the options that a test names, beside the servers and a topic."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from connector.errors import OptionError
@@ -19,9 +21,16 @@ def sink(**options):
     return parse_sink_options(SERVERS | named)
 
 
-def assert_refused(parse, options, message):
-    """`parse`, which is `source` or `sink`, refuses the options in one line with this message."""
-    with pytest.raises(OptionError) as raised:
-        parse(**options)
+@contextmanager
+def one_line(message, kind=OptionError):
+    """The code within raises an error of one line that contains `message`."""
+    with pytest.raises(kind) as raised:
+        yield
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def assert_refused(parse, options, message):
+    """`parse`, which is `source` or `sink`, refuses the options in one line with this message."""
+    with one_line(message):
+        parse(**options)

@@ -12,6 +12,7 @@ from connector.options.source_options import parse_source_options
 from connector.source.source_metadata import FoundPartitions, SourceMetadata
 from connector.source.typed import reading
 from connector.source.typed.reading import Reading, TopicCheck
+from connector.tests.options.parsed import one_line
 from connector.typed_columns import spark_type
 from storage_engine.client.topic_schemas import KnownSchema
 from storage_engine.core.ids import TopicPartition
@@ -87,9 +88,8 @@ def test_where_the_user_gives_a_schema_the_reader_asks_and_checks_it(monkeypatch
 )
 def test_options_for_typed_topics_are_errors_for_others(monkeypatch, options, message):
     Topics(monkeypatch, t=(1, None))
-    with pytest.raises(OptionError) as raised:
+    with one_line(message):
         _reading(**options)
-    assert message in str(raised.value)
 
 
 def test_headers_of_a_typed_topic_are_named_among_its_columns(monkeypatch):
@@ -129,10 +129,8 @@ def test_topics_are_asked_for_once_and_again_when_they_were_created_again(monkey
 def test_a_topic_that_comes_later_and_does_not_fit_ends_the_query(monkeypatch, late, message):
     topics, check = _checks(monkeypatch, a=(1, TRIPS))
     topics.topics["b"] = (2, late)
-    with pytest.raises(OptionError) as raised:
+    with one_line(message):
         check.check(topics.found)
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_typed_topic_that_comes_later_ends_a_query_of_records(monkeypatch):
@@ -155,9 +153,8 @@ def test_a_topic_that_was_created_again_differently_is_another_query(
 ):
     topics, check = _checks(monkeypatch, a=(1, before))
     topics.topics["a"] = (2, after)
-    with pytest.raises(OptionError) as raised:
+    with one_line(message):
         check.check(topics.found)
-    assert message in str(raised.value)
 
 
 def test_readers_that_were_made_without_a_look_at_topics_read_records():
