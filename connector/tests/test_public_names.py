@@ -1,4 +1,4 @@
-"""What `from connector import …` offers, and what it costs."""
+"""The names that `from connector import …` offers, and the cost of the import."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a console hears of streaming queries, from the events that Spark passes to a listener."""
+"""A console hears of streaming queries by the events that Spark passes to a listener."""
 
 import json
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What is done to a Python process of Spark, and to no other."""
+"""A Python process of Spark is prepared, and no other process is changed."""
 
 import gc
 import socket

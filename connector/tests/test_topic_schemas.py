@@ -1,4 +1,4 @@
-"""What a process remembers of topics."""
+"""A process remembers the schemas of topics for a while."""
 
 import time
 from dataclasses import replace
@@ -21,7 +21,7 @@ TYPED = KnownSchema(UUID(int=1), new_schema(parse_ddl("id BIGINT"), []))
 
 @pytest.fixture
 def brokers(monkeypatch):
-    """Those that tell of topics: what they know, and which topics they were asked for."""
+    """Brokers that know some topics, and note the topics that they were asked for."""
 
     class Brokers:
         known: ClassVar[dict[str, KnownSchema | None]]

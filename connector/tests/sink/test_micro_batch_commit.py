@@ -1,4 +1,4 @@
-"""What the driver of the exactly-once sink reports of rows that were not written."""
+"""The driver of the exactly-once sink reports the rows that were not written."""
 
 import contextlib
 import logging

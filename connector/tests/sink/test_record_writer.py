@@ -1,4 +1,4 @@
-"""What a task does around the writer of the client."""
+"""A task gathers rows, and hands them to the writer of the client."""
 
 from connector.sink.record_writer import GATHER_BYTES, GATHER_ROWS, gather
 from connector.tests.sink.written_records import rows_of, write

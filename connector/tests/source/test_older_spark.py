@@ -22,7 +22,7 @@ def no_patience(monkeypatch):
 
 
 def ranges(tasks):
-    """What tasks read, in their order."""
+    """The ranges that tasks read, in the order of the tasks."""
     return [str(each) for task in tasks for each in task.value]
 
 

@@ -43,7 +43,7 @@ skewed = st.lists(
 
 @dataclass(frozen=True)
 class Log:
-    """What is asked for of a partition, and what its leader says."""
+    """The wanted range of a partition, and the ends and the size that its leader reports."""
 
     wanted: OffsetRange
     start: int

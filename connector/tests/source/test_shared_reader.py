@@ -44,7 +44,7 @@ def _append(fake, partition, first, last):
 
 
 class Reading:
-    """What a task has yielded, and how it ended."""
+    """The rows that a task has yielded, and its error."""
 
     def __init__(self, fake, *, skip=0, after_first=lambda: None, **options):
         parsed = parse_source_options(

@@ -158,7 +158,7 @@ REFUSED_BY_PLAIN_TOPICS: dict[str, tuple[bytes, ErrorCode]] = {
 """A compacted one may have forgotten the producer."""
 
 NULL_RECORDS = ErrorCode.INVALID_RECORD
-"""What a request gets that has null for a partition's records."""
+"""The error for a request with null in place of a partition's records."""
 
 ODD_BUT_FINE: dict[str, bytes] = {
     "several batches": GOOD + batch(count=1, body=records(1)) + GOOD,
@@ -202,7 +202,7 @@ def headers(count: int) -> bytes:
 
 
 def refused_by_compacted_topics() -> dict[str, tuple[bytes, ErrorCode]]:
-    """What only a topic whose records are looked at can refuse; code as above."""
+    """Batches that only a topic whose records are looked at can refuse; codes as above."""
     zstd = int(Codec.ZSTD)
     three = compressed(records(3))
     bodies: dict[str, bytes] = {

@@ -76,7 +76,7 @@ def _alone(decoding, **fetch):
 
 @pytest.fixture
 def schemas(monkeypatch):
-    """What the brokers know."""
+    """The schemas that the brokers know."""
     known = {"t": KnownSchema(ID, V2)}
     monkeypatch.setattr(
         typed_decoding,

@@ -1,4 +1,4 @@
-"""What our own message classes are for a message of kio's: the flat lists for the nested ones.
+"""Turns messages of kio into our own, which have flat lists where kio's are nested.
 
 `make_expressible` first bends a random message into one that the flat form can carry: no topic is
 repeated.
@@ -172,7 +172,7 @@ def _fetch_request(theirs: Any) -> fetch.FetchRequest:
 
 
 def _replica_state(theirs: Any) -> Any:
-    """What has the id of the follower: the request itself before version 15."""
+    """The part that has the follower's id: before version 15, the request itself."""
     return getattr(theirs, "replica_state", theirs)
 
 

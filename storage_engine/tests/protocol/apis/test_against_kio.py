@@ -19,7 +19,7 @@ from storage_engine.tests.protocol.apis.each_api import in_each_version
 from storage_engine.tests.sampling import ALL_FAULTS
 
 EXAMPLES = 8 if ALL_FAULTS else 2
-"""Of each version and direction: versions of an API differ in a few fields only."""
+"""Messages of each version and direction: versions of an API differ in a few fields only."""
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 

@@ -111,7 +111,7 @@ def consume_with_kafka_python(address: str) -> list[Any]:
 
 NEWEST_PRODUCE = {produce_with_librdkafka: 10, produce_with_kafka_python: 9}
 NEWEST_FETCH = {consume_with_librdkafka: 16, consume_with_kafka_python: 12}
-"""That these clients speak."""
+"""The newest versions that these clients speak."""
 
 
 @RANGES

@@ -25,7 +25,7 @@ MESSAGES = 3 if ALL_FAULTS else 1
 """Random ones, of each kind and version."""
 
 CHANGES = 60 if ALL_FAULTS else 20
-"""Of each message: cuts, or bytes."""
+"""The number of cuts, or of changed bytes, for each message."""
 
 KINDS = ("request", "response")
 

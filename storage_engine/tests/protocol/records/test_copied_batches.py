@@ -29,7 +29,7 @@ from storage_engine.tests.sampling import examples
 NULLABLE = st.none() | st.binary(max_size=12)
 CODECS = st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD])
 SIZES = st.sampled_from([0, 5, SMALL_BYTES])
-"""Of the value of a batch's first record."""
+"""Sizes of the value of a batch's first record."""
 
 
 @st.composite

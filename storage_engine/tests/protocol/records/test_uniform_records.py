@@ -89,7 +89,7 @@ def test_the_bytes_are_those_of_the_general_way(
 @pytest.mark.parametrize("size", [52, 53, 54, 55, 56, 57, 58, 62, 63, 64, 65, 4095, 4096])
 @pytest.mark.parametrize("count", [63, 64, 65, 8191, 8192, 8193])
 def test_every_border_of_a_varint_is_met(size, count):
-    """Of the value's length, the record's and the offset delta's."""
+    """The varints are the value's length, the record's length, and the offset delta."""
     if size * count > 1 << 20:
         count = 64 + count % 64
     batches, fast = both_ways(column(size, count, 0), batch_bytes=1 << 22)

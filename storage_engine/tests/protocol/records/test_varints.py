@@ -67,3 +67,8 @@ def test_a_damaged_varint_names_its_row(data, stop):
         read_column(source, np.array([0, 1]), np.array([1, 1 + stop]))
     assert failure.value.index == 1
     assert read_varint(memoryview(data), 0, stop) is None
+
+
+def test_a_single_varint_is_read_with_the_position_after_it():
+    data = b"\x00" + varint(-70_000) + b"\x00"
+    assert read_varint(memoryview(data), 1, len(data)) == (-70_000, len(data) - 1)

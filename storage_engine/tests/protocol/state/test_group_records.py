@@ -1,4 +1,4 @@
-"""What group coordinators keep, as bytes: Kafka's own forms, and damage."""
+"""The group coordinators' records as bytes: Kafka's own forms, and damage."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What coordinators keep, as record batches: those of a few records are made without columns."""
+"""The coordinators' records as batches: a batch of a few records is made without columns."""
 
 import pyarrow as pa
 import pytest

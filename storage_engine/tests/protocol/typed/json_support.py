@@ -35,7 +35,7 @@ def records_of(values, keys=None, **options):
 
 
 def typed(data, schema, codec=Codec.NONE):
-    """What a broker makes of a plain batch, checked as it checks those of others."""
+    """The typed batch that a broker makes of a plain one, checked as a producer's batch is."""
     made = memoryview(typed_from_json(data, read_header(data), schema, TOPIC_ID, codec))
     header = read_header(made)
     assert crc_matches(made, 0, len(made))
@@ -81,7 +81,7 @@ def plain_json(value, column_type):
 
 
 def parsed(text):
-    """What Python's json reads; decimals and floats by their value."""
+    """The value that Python's json reads, with Decimals in place of floats."""
     return json.loads(text, parse_float=Decimal)
 
 

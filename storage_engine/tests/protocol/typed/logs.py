@@ -45,7 +45,7 @@ def log_of(batches, base_offset=0, leader_epoch=3) -> memoryview:
 
 
 def frames_of(log, read_plan, schema, limit_bytes=1 << 30) -> bytes:
-    """What a broker answers to a reader with this plan."""
+    """A broker's answer to a reader with this plan."""
     want = TypedWant(WANT_FRAMES, read_plan.column_ids, read_plan.comparisons)
     answer = project(log, want, schema, limit_bytes=limit_bytes)
     data = b"".join(answer.pieces)

@@ -60,7 +60,7 @@ def copied(batch, start_offset=0, target=TARGET):
 
 
 def rows(offsets, times=TIMES):
-    """What readers get of the rows of these offsets, as the copy numbers them."""
+    """The rows of these offsets as readers get them, with the offsets of the copy."""
     names = [None if name is None else name.encode() for _, name in PAIRS]
     return [
         Row(number, PAIRS[offset][0].encode(), names[offset], times[offset])

@@ -1,4 +1,4 @@
-"""What a leader checks of a typed batch."""
+"""A leader's checks of a typed batch."""
 
 import subprocess
 import sys

@@ -91,7 +91,7 @@ def test_no_flipped_byte_on_the_brokers_disk_reaches_a_reader_of_some_columns():
 @settings(max_examples=examples(400), deadline=None)
 @given(data=st.data())
 def test_hostile_batches_with_right_crcs_give_errors_or_valid_rows(data):
-    """What no CRC tells: the attacker has computed them, too."""
+    """The attacker has computed the CRCs, too, so that they tell nothing."""
     log = bytearray(small_log(data.draw(st.sampled_from([Codec.NONE, Codec.ZSTD]))))
     section = log[HEADER_BYTES:]
     directory = read_directory(section)

@@ -37,7 +37,7 @@ COLUMNS = {
 
 
 def key_of(value):
-    """What orders values as Spark does: NaN last, strings by their bytes."""
+    """A key that orders values as Spark does: NaN last, strings by their bytes."""
     if isinstance(value, float):
         return (1, 0) if math.isnan(value) else (0, value)
     if isinstance(value, str):
