@@ -116,15 +116,6 @@ KEPT_BY_SOME = {
 }
 """Kind, value, and the databases that keep it."""
 
-REFUSED = [
-    spark.ArrayType(spark.IntegerType()),
-    spark.MapType(spark.StringType(), spark.IntegerType()),
-    spark.StructType().add("a", "integer"),
-    spark.NullType(),
-    spark.DayTimeIntervalType(),
-    spark.YearMonthIntervalType(),
-]
-
 
 class Column:
     """A table of one column of a kind, and of one that numbers the rows; either is the key."""
@@ -254,15 +245,3 @@ def test_text_that_is_not_utf_8_is_one_line(database_url):
     with pytest.raises(ConnectorError, match=r"^\[ROW_DOES_NOT_FIT\] .* text that is not UTF-8"):
         column.write(text)
     assert column.rows() == []
-
-
-@pytest.mark.parametrize("data_type", REFUSED, ids=lambda each: each.typeName())
-def test_a_type_without_a_column_is_refused_before_the_first_row(database_url, data_type):
-    schema = spark.StructType().add("n", "long").add("v", data_type)
-    with (
-        pytest.raises(ConnectorError, match=r"^\[BAD_COLUMN\] the column 'v' is .* cast it"),
-        database(database_url, {}) as engine,
-    ):
-        KeyedTable(engine, "refused", key=("n",), schema=schema)
-    with database(database_url, {}) as engine:
-        assert not sa.inspect(engine).has_table("refused")

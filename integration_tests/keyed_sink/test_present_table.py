@@ -13,7 +13,7 @@ from integration_tests.keyed_sink.databases import (
     mariadb_server,
     postgres_server,
 )
-from integration_tests.keyed_sink.test_keyed_tables import piece, table
+from integration_tests.keyed_sink.test_keyed_table import piece, table
 
 __all__ = ["database_url", "mariadb_server", "postgres_server", "table"]
 
