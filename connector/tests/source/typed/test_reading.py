@@ -80,16 +80,10 @@ def test_where_the_user_gives_a_schema_the_reader_asks_and_checks_it(monkeypatch
         source.reader(wanted)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"where": "id > 1"}, "'where' needs a topic with a schema, and 't' has none"),
-    ],
-)
-def test_options_for_typed_topics_are_errors_for_others(monkeypatch, options, message):
+def test_a_condition_is_an_error_for_topics_without_a_schema(monkeypatch):
     Topics(monkeypatch, t=(1, None))
-    with one_line(message):
-        _reading(**options)
+    with one_line("'where' needs a topic with a schema, and 't' has none"):
+        _reading(where="id > 1")
 
 
 def test_headers_of_a_typed_topic_are_named_among_its_columns(monkeypatch):
