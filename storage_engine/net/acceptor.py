@@ -45,7 +45,8 @@ class Acceptor:
         self._rate = rate
         self._sockets: list[socket.socket] = []
         self._resuming: asyncio.TimerHandle | None = None
-        self._may_log_at = loop.time()
+        self._may_log_at: dict[str, float] = {}
+        """Reason -> time of the loop."""
         for each in bound.sockets:
             # Of our own, since the loops forbid watching a socket that they look after.
             listener = socket.socket(fileno=os.dup(each.fileno()))
@@ -92,13 +93,13 @@ class Acceptor:
 
     def _wait_for_the_rate(self, wait_ms: int) -> None:
         self._stop_for(min(wait_ms, RATE_WAIT_MAX_MS))
-        if self._may_log():
+        if self._may_log("rate"):
             log.warning("new connections wait: max.connection.creation.rate is used up")
 
     def _pause(self, error: OSError) -> None:
         """Stops accepting connections until descriptors are free."""
         self._stop_for(ACCEPT_PAUSE_MS)
-        if self._may_log():
+        if self._may_log("error"):
             log.error(
                 "new connections wait, they can't be accepted: %s; raise the limit of open files"
                 " (ulimit -n), or lower max.connections",
@@ -112,10 +113,10 @@ class Acceptor:
             self._loop.remove_reader(listener.fileno())
         self._resuming = self._loop.call_later(wait_ms / 1000, self._resume)
 
-    def _may_log(self) -> bool:
-        """Whether it is time for another line about connections that wait."""
+    def _may_log(self, reason: str) -> bool:
+        """Whether it is time for another line about connections that wait for this reason."""
         now = self._loop.time()
-        if now < self._may_log_at:
+        if now < self._may_log_at.get(reason, now):
             return False
-        self._may_log_at = now + LOG_AGAIN_MS / 1000
+        self._may_log_at[reason] = now + LOG_AGAIN_MS / 1000
         return True

@@ -153,9 +153,7 @@ class Consumer(ConsumerLookups, Closing):
         callbacks."""
         self._stop_run()
         self._positions.read_as(None)
-        limit = max_records or self._config.max_poll_records
-        if limit < 1:
-            raise ConfigError(f"max_records is {max_records}; it must be 1 or more")
+        limit = self._config.most_records(max_records)
         deadline = Deadline.after(timeout_ms)
         while self._fill(deadline):
             if rows := self._positions.take_rows(limit):

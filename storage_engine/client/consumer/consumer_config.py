@@ -117,6 +117,13 @@ class ConsumerConfig:
         fields = {_BY_FIELD[key]: value for key, value in values.items()}
         return cls(**fields, security=security)
 
+    def most_records(self, max_records: int | None) -> int:
+        """How many records a `poll` returns at most. ConfigError where that is below 1."""
+        limit = self.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise ConfigError(f"max_records is {max_records}; it must be 1 or more")
+        return limit
+
     def cluster(
         self,
         *,

@@ -63,8 +63,8 @@ class MessageStream:
         """The next messages, at most `max_records` (None: `max.poll.records`); none when none has
         come in time, or the connector is shut down. They count as consumed at the next call, or at
         `commit_offsets` in the same thread."""
+        limit = self._config.most_records(max_records)
         self._piece = None
-        limit = max_records or self._config.max_poll_records
         deadline = Deadline.after(timeout_ms)
         while self._fill(deadline):
             assert self._positions is not None, "it is filled from there"

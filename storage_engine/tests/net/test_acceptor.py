@@ -74,6 +74,24 @@ def test_without_descriptors_it_pauses_says_so_once_and_goes_on(accepting, monke
         eventually(lambda: len(taken) == 2)
 
 
+def test_a_line_about_the_rate_hides_none_about_descriptors(accepting, monkeypatch, caplog):
+    caplog.set_level(logging.WARNING, "storage_engine.net.acceptor")
+    monkeypatch.setattr("storage_engine.net.acceptor.RATE_WAIT_MAX_MS", 50)
+    rate = Rate(1)
+    address, taken = accepting(rate)
+    with socket.create_connection(address), socket.create_connection(address):
+        eventually(lambda: len(taken) == 1 and bool(caplog.messages))
+
+        def failing(_listener):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        rate.left = 5
+        eventually(lambda: len(caplog.messages) == 2)
+    assert "max.connection.creation.rate is used up" in caplog.messages[0]
+    assert "they can't be accepted: Too many open files" in caplog.messages[1]
+
+
 def test_a_client_that_is_gone_again_costs_no_other(accepting, monkeypatch, caplog):
     accept, gone = socket.socket.accept, [True]
 

@@ -24,7 +24,13 @@ def plain(array: pa.Array) -> pa.Array:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """The type of `plain(array)`."""
-    return plain(pa.array([], kind)).type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 def _runs(array: pa.RunEndEncodedArray) -> pa.Array:

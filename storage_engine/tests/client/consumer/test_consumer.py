@@ -71,5 +71,6 @@ def test_a_partition_is_read_on_from_where_it_was_sought_after_an_error_of_anoth
 def test_a_poll_for_less_than_one_record_is_refused():
     with Consumer({"bootstrap.servers": "127.0.0.1:1"}) as made:
         made.assign([GOOD])
-        with pytest.raises(ConfigError, match="max_records is -3; it must be 1 or more"):
-            made.poll(10, max_records=-3)
+        for wrong in (-3, 0):
+            with pytest.raises(ConfigError, match=f"max_records is {wrong}; it must be 1 or more"):
+                made.poll(10, max_records=wrong)

@@ -53,6 +53,8 @@ def test_records_and_polls_may_be_taken_by_turns(ledger, stream):
     ledger.give({A: 0})
     assert [next(stream).offset, next(stream).offset] == [0, 1]
     assert [record.offset for record in stream.poll(LONG_MS, max_records=3)] == [2, 3, 4]
+    with pytest.raises(ConfigError, match="max_records is 0; it must be 1 or more"):
+        stream.poll(LONG_MS, max_records=0)
     assert next(stream).offset == 5
 
 

@@ -32,6 +32,16 @@ def test_the_values_are_the_same_also_of_a_slice(array):
         assert made.type in (pa.string(), pa.binary(), pa.int64())
 
 
-@pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string_view(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.dictionary(pa.int8(), pa.string_view()),
+        pa.run_end_encoded(pa.int32(), pa.dictionary(pa.int8(), pa.string())),
+        pa.json_(pa.string()),
+    ],
+    ids=str,
+)
 def test_the_type_is_known_without_an_array(kind):
     assert plain_type(kind) == pa.string()
