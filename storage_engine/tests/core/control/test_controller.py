@@ -9,6 +9,7 @@ import pytest
 
 from storage_engine.core.control.controller import ELECTIONS_PER_TURN
 from storage_engine.core.control.controller_events import (
+    BalanceChecked,
     BrokersChanged,
     ControlledShutdownRequested,
     Loaded,
@@ -427,3 +428,17 @@ def test_a_leader_that_restarted_within_one_look_is_replaced_first():
     driven.step(two_topics(brokers=brokers(1, 2)))
     driven.step(BrokersChanged(brokers=brokers(1, 2, b1=2)))
     assert topics_in_order(driven) == ("b", "a")
+
+
+def test_preferred_replicas_lead_again_where_the_share_of_others_is_too_large():
+    driven = running(known=state(2, 1, 2, 3))
+    driven.step(BalanceChecked(percentage=100))
+    assert driven.writes() == []
+    driven.step(BalanceChecked(percentage=10))
+    assert (driven.writes()[0].state.leader, driven.writes()[0].state.isr) == (1, (1, 2, 3))
+
+
+def test_a_preferred_replica_outside_the_isr_is_not_elected():
+    driven = running(known=state(2, 2, 3))
+    driven.step(BalanceChecked(percentage=0))
+    assert driven.writes() == []

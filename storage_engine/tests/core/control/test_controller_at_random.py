@@ -17,7 +17,7 @@ def live(seed: int, happenings: int, **options) -> World:
 
 FOUND = (548, 10662, 31644, 40080, 70088)
 """Each has shown a fault of the controller, now a test of its own in test_controller or
-test_topic_deletion; the last one logs of topics that are gone (test_orphaned_logs)."""
+test_planned_changes_deletion; the last one logs of topics that are gone (test_orphaned_logs)."""
 
 
 @pytest.mark.parametrize("seed", [*seeds(40), *FOUND])

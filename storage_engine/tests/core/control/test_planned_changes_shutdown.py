@@ -1,9 +1,6 @@
-"""Brokers that leave, and preferred leaders that lead again, as the controller decides. Source:
-R-CTL7, R-CTL9.
-"""
+"""Brokers that leave, as the controller decides. Source: R-CTL9."""
 
 from storage_engine.core.control.controller_events import (
-    BalanceChecked,
     BrokersChanged,
     ControlledShutdownRequested,
     ShutdownProgress,
@@ -61,17 +58,3 @@ def test_a_broker_that_came_back_is_not_leaving_any_more():
     driven.step(StatesRead(states={TP: state(2, 2, 3, version=9)}))
     driven.step(BrokersChanged(brokers=brokers(3, b3=2)))
     assert driven.writes()[0].state.leader == 3
-
-
-def test_preferred_replicas_lead_again_where_the_share_of_others_is_too_large():
-    driven = running(known=state(2, 1, 2, 3))
-    driven.step(BalanceChecked(percentage=100))
-    assert driven.writes() == []
-    driven.step(BalanceChecked(percentage=10))
-    assert (driven.writes()[0].state.leader, driven.writes()[0].state.isr) == (1, (1, 2, 3))
-
-
-def test_a_preferred_replica_outside_the_isr_is_not_elected():
-    driven = running(known=state(2, 2, 3))
-    driven.step(BalanceChecked(percentage=0))
-    assert driven.writes() == []
