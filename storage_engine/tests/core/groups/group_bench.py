@@ -40,6 +40,7 @@ G = "g"
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
+AT_ONCE = {"initial_delay_ms": 0}
 
 Entry = tuple[RecordKey, Record | None, int | None] | tuple[int, bool]
 """A record, with the producer of its transaction; or a marker of a producer."""
@@ -50,6 +51,12 @@ def subscription(*topics: str) -> bytes:
     parts = [struct.pack(">hi", 0, len(topics))]
     parts += [struct.pack(">h", len(topic)) + topic.encode() for topic in topics]
     return b"".join(parts) + struct.pack(">i", -1)
+
+
+def caller(joined: Joined, instance_id: str | None = None) -> RequestingMember:
+    return RequestingMember(
+        member_id=joined.member_id, generation=joined.generation, instance_id=instance_id
+    )
 
 
 class GroupBench:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.acl_rules import (
-    CLUSTER_NAME,
     AccessRule,
     AclBinding,
     AclOperation,
@@ -17,7 +16,6 @@ from storage_engine.core.security.acl_rules import (
     PatternType,
     ResourcePattern,
     ResourceType,
-    binding_of,
 )
 from storage_engine.core.security.authorizer import CACHED_MAX, AclIndex, Authorizer, super_users_of
 from storage_engine.core.security.principal import Principal
@@ -281,45 +279,3 @@ def test_answers_are_kept_within_bounds() -> None:
     authorizer.allows(ALICE, HOST, READ, GROUP, "g" * 30_000)
     assert len(authorizer._cache) <= CACHED_MAX
     assert all(len(question[-1]) < 30_000 for question in authorizer._cache)
-
-
-# --- rules from requests ---
-
-
-def _from_request(**changed):
-    fields = {
-        "resource_type": 2,
-        "name": "t",
-        "pattern_type": 3,
-        "principal": "User:alice",
-        "host": "*",
-        "operation": 3,
-        "permission": 3,
-    }
-    return binding_of(**{**fields, **changed})
-
-
-@pytest.mark.parametrize(
-    ("changed", "problem"),
-    [
-        ({"resource_type": 1}, "no rules about resources of type 1"),
-        ({"pattern_type": 2}, "pattern type 2: a rule has 3"),
-        ({"operation": 9}, "ClusterAction does not exist for a resource Topic"),
-        ({"permission": 0}, "no permission type 0"),
-        ({"name": "a/b"}, "'/', '.', '..'"),
-        ({"name": ".."}, "'/', '.', '..'"),
-        ({"name": ""}, "1 to 500 characters"),
-        ({"name": "x" * 501}, "1 to 500 characters"),
-        ({"principal": "alice"}, "kind:name"),
-        ({"principal": "User:" + "x" * 3000}, "more than 2000"),
-        ({"host": ""}, "the host is an address"),
-        ({"resource_type": 4, "operation": 9, "name": "other"}, f"is named {CLUSTER_NAME}"),
-    ],
-)
-def test_an_impossible_rule_is_refused_with_its_reason(changed, problem) -> None:
-    with pytest.raises(ValueError, match=problem):
-        _from_request(**changed)
-
-
-def test_a_rule_of_a_request_is_taken_as_it_is() -> None:
-    assert _from_request() == _rule("t", READ)

@@ -6,11 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
 from storage_engine.core.coordinator_log import PIECE, AnswerEach, Moment, Replicated, TickAgain
-from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups import offers
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
     CheckDeadlines,
@@ -113,29 +109,6 @@ def test_sessions_that_end_at_once_are_ended_a_part_at_a_time():
         coordinator.step(CheckDeadlines(at=Moment(10 * REBALANCE_MS, 0)))
         left.append(len(group.members))
     assert max(before - after for before, after in pairwise(left)) <= DUE_MAX
-
-
-def test_a_group_has_a_bounded_number_of_lists_of_protocols(monkeypatch):
-    monkeypatch.setattr(offers, "LISTS_MAX", 3)
-    coordinator, group = group_of(1)
-    answers = {}
-    for number in range(1, 6):
-        protocols = (*NAMES[:1], (f"own{number}", b""))
-        for effect in coordinator.step(join(number, protocols=protocols)):
-            if isinstance(effect, Joined):
-                answers[effect.request] = effect.error
-    assert answers == dict.fromkeys((3, 4, 5), ErrorCode.INVALID_REQUEST)
-    assert len(group.members) == 3
-
-
-@pytest.mark.parametrize("bound", [100, 101])
-def test_what_members_offer_is_bounded_besides_the_groups_record(monkeypatch, bound):
-    """Only the chosen protocol comes into the record."""
-    monkeypatch.setattr(offers, "OFFERED_MAX_BYTES", bound)
-    coordinator, group = group_of(1, protocols=(("a", bytes(24)), ("b", bytes(25))))
-    effects = coordinator.step(join(1, protocols=(("a", bytes(24)), ("b", bytes(26)))))
-    assert len(group.members) == (2 if bound == 101 else 1)
-    assert any(isinstance(effect, Joined) for effect in effects) is (bound == 100)
 
 
 def test_offsets_of_many_groups_expire_in_steps():
