@@ -1,6 +1,10 @@
 """Whether a producer may write to a partition: the coordinator's word, and how long it counts."""
 
-from storage_engine.core.transactions.verification_guard import VerificationGuards
+from storage_engine.core.transactions.verification_guard import (
+    VerificationGuards,
+    search_name,
+    searched_partition,
+)
 
 
 def opened(guards: VerificationGuards, producer_id: int, epoch: int) -> bool:
@@ -59,3 +63,9 @@ def test_a_word_holds_until_the_next_marker_and_not_for_the_next_transaction():
     assert not guards.is_valid(word)
     guards.note_answer(guards.ask(7, 0), enlisted=True)
     assert guards.is_open(7, 0) and not guards.is_valid(word)
+
+
+def test_names_of_questions_are_told_from_all_others():
+    assert [searched_partition(search_name(number)) for number in (0, 49)] == [0, 49]
+    for name in ("", "7", "tx", "__headrace_search/", "__headrace_search/07", search_name(-1)):
+        assert searched_partition(name) is None

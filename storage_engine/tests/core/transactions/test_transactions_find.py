@@ -8,7 +8,6 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_events import FindTransaction
 from storage_engine.core.transactions.transaction_state import LedgerKey
-from storage_engine.core.transactions.verification_guard import search_name, searched_partition
 from storage_engine.tests.core.transactions.coordinator_bench import (
     OUT0,
     OUT1,
@@ -87,9 +86,3 @@ def test_nobodys_is_said_by_no_coordinator_with_a_record_that_it_can_not_read():
     bench.fail_over()
     bench.replicate()
     assert found(bench, 7) is ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def test_names_of_questions_are_told_from_all_others():
-    assert [searched_partition(search_name(number)) for number in (0, 49)] == [0, 49]
-    for name in ("", "7", "tx", "__headrace_search/", "__headrace_search/07", search_name(-1)):
-        assert searched_partition(name) is None

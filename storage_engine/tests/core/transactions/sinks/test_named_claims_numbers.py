@@ -16,7 +16,6 @@ from storage_engine.core.transactions.transaction_state import (
     NumberInterval,
     NumbersKey,
     named_write,
-    part_and_number,
 )
 from storage_engine.tests.core.transactions.coordinator_bench import (
     OUT0,
@@ -26,7 +25,11 @@ from storage_engine.tests.core.transactions.coordinator_bench import (
 )
 
 OK, ALREADY = ErrorCode.NONE, ErrorCode.ALREADY_COMMITTED
+
+
 RUNS = [UUID(int=number) for number in range(1, 100)]
+
+
 PART = NumbersKey("s", "t")
 
 
@@ -376,15 +379,3 @@ def test_touching_numbers_of_one_query_are_one_interval():
         NumberInterval(4, 7, "q"),
         NumberInterval(9, 9, "q"),
     )
-
-
-@pytest.mark.parametrize("part", ["", "t", "a/b", "ü 7"])
-def test_a_name_says_part_and_number(part):
-    assert part_and_number(named_write(part, 2**63 - 1)) == (part, 2**63 - 1)
-    for query in ("q", named_write(part, 5).replace("5", "x"), "__headrace_number/5"):
-        assert part_and_number(query) is None
-
-
-@pytest.mark.parametrize("number", ["05", "00", "-1", "+5", "\u0665", str(2**63), "9" * 5000, ""])
-def test_a_number_has_one_name(number):
-    assert part_and_number(f"__headrace_number/{number}/t") is None
