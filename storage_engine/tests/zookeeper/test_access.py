@@ -20,9 +20,14 @@ from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
 from storage_engine.zookeeper.session import ZooKeeperSession
 
 OWN = ZooKeeperAccess(user="headrace", password="secret", set_acl=True)
+
+
 WRONG = ZooKeeperAccess(user="headrace", password="guessed", set_acl=True)
 
+
 OpenSession = Callable[..., ZooKeeperSession]
+
+
 NewStranger = Callable[[], KazooClient]
 
 
@@ -155,3 +160,7 @@ def test_a_bad_credentials_file_is_named_and_its_password_is_not(
 def test_acls_without_a_user_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"zookeeper.digest.credentials.file"):
         load_access(None, set_acl=True)
+
+
+def test_the_password_is_shown_by_nothing():
+    assert "secret" not in repr(ZooKeeperAccess(user="headrace", password="secret"))

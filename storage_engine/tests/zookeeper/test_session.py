@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.core.errors import ConfigError
 from storage_engine.core.ports import SessionState, ZkOp, ZkOpKind, ZkReply, ZkStatus
 from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
-from storage_engine.zookeeper.connect_string import ConnectString
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, start_embedded
 from storage_engine.zookeeper.foreign_sessions import ZooKeeperUnreachableError
 from storage_engine.zookeeper.session import (
@@ -25,6 +23,7 @@ from storage_engine.zookeeper.session import (
 from storage_engine.zookeeper.session_credentials import SessionCredentials
 
 OpenSession = Callable[..., ZooKeeperSession]
+
 
 NONE = SessionCredentials(session_id=0, password=b"")
 
@@ -309,11 +308,10 @@ loop.run_for(60)
     assert loop.reply_of(successor.create, "/id", b"", ephemeral=True).ok
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"session_id": 77, "password": "00"}', b"\xff"])
 def test_a_useless_session_file_is_passed_over(
-    open_session: OpenSession, loop: HandLoop, tmp_path: Path, content: bytes
+    open_session: OpenSession, loop: HandLoop, tmp_path: Path
 ) -> None:
-    (tmp_path / "zookeeper.session").write_bytes(content)
+    (tmp_path / "zookeeper.session").write_bytes(b"\xff")
     session = open_session(tmp_path)
     assert loop.reply_of(session.create, "/ok", b"").ok
 
@@ -483,24 +481,3 @@ def test_no_zookeeper_is_told_in_one_line(loop: HandLoop, unused_port: int) -> N
         "its brokers, needs zookeeper.ssl.client.enable"
     )
     session.close(100)
-
-
-@pytest.mark.parametrize(
-    ("text", "servers", "chroot"),
-    [
-        ("zk", (("zk", 2181),), ""),
-        ("a:1,b:2", (("a", 1), ("b", 2)), ""),
-        (" a:1 , b:2/x/y/ ", (("a", 1), ("b", 2)), "/x/y"),
-        ("[::1]:5/", (("::1", 5),), ""),
-    ],
-)
-def test_connect_strings(text: str, servers: tuple[tuple[str, int], ...], chroot: str) -> None:
-    parsed = ConnectString.parse(text)
-    assert parsed == ConnectString(servers=servers, chroot=chroot)
-    assert ConnectString.parse(str(parsed)) == parsed
-
-
-@pytest.mark.parametrize("text", ["", ",", "a:b", "a:0", "a:70000", "a:1,,b:2", "a/x//y", "a/../b"])
-def test_a_wrong_connect_string_is_told(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"zookeeper\.connect="):
-        ConnectString.parse(text)
