@@ -90,7 +90,7 @@ MEASURED_S = {
     "integration_tests/transactions/test_named_writes_count_each_number.py": 28,
     "integration_tests/connector/test_tasks_share_ranges.py": 27,
     "storage_engine/tests/protocol/apis/test_hostile_bytes.py": 26,
-    "storage_engine/tests/log/cleaning/test_compaction_crash.py": 26,
+    "storage_engine/tests/log/cleaning/test_compaction_job_crash.py": 26,
     "integration_tests/command_line/test_dead_letters_go_back_once.py": 24,
     "storage_engine/tests/fuzz/test_fuzz_by_coverage.py": 22,
 }

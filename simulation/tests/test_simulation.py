@@ -128,7 +128,7 @@ FOUND = {
 
 
 FOUND_WITH_TRANSACTIONS = {
-    0: [1007],  # a first pass of compaction, whose gaps passed for damage after a kill, test_gaps
+    0: [1007],  # a first pass of compaction, its gaps passed for damage: test_follower_appends_gaps
     17: None,  # offsets behind the end of their transaction, test_commits_that_wait
     33: None,  # the checker's: a batch told to be committed before its markers were written
     5149: [3, 4, 5, 6, 9, 10, 15, 16, 23],  # an epoch's end in a gap, test_compacted_epochs

@@ -1,10 +1,22 @@
 """Fixtures of the log's tests."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from storage_engine.log.files.disk import RealDisk
+from storage_engine.log.partition_log import PartitionLog
+from storage_engine.tests.log.support import open_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[PartitionLog]:
+    """An empty log of small segments."""
+    log = open_log(tmp_path)
+    yield log
+    log.close_without_flush()
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ from storage_engine.log.segments.time_search import Search, TimestampedOffset
 from storage_engine.protocol.records.record_batch import (
     BatchHeader,
     iter_headers,
+    read_header,
 )
 
 TP = TopicPartition("topic", 0)
@@ -190,3 +191,29 @@ def run_search(search: Search) -> TimestampedOffset | None:
     except StopIteration as end:
         found: TimestampedOffset | None = end.value
         return found
+
+
+def check_indexes(path) -> int:
+    """Every entry of every index file names a batch of its log; the number of entries."""
+    entries = 0
+    for log_file in segment_files(path):
+        base = int(log_file.stem)
+        data = log_file.read_bytes()
+        ends: dict[int, int] = {}
+        position = 0
+        while position < len(data):
+            header = read_header(data, position)
+            ends[header.last_offset] = position
+            position += header.size_in_bytes
+        index = log_file.with_suffix(".index").read_bytes()
+        for relative, at in struct.iter_unpack(">ii", index):
+            assert ends[base + relative] == at
+            entries += 1
+        times = log_file.with_suffix(".timeindex").read_bytes()
+        latest = -1
+        for timestamp, relative in struct.iter_unpack(">qi", times):
+            assert read_header(data, ends[base + relative]).max_timestamp == timestamp
+            assert timestamp > latest
+            latest = timestamp
+            entries += 1
+    return entries

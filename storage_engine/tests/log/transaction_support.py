@@ -135,3 +135,22 @@ def aborted_of(log: PartitionLog) -> list[tuple]:
         for segment in log.segments
         for number in range(len(segment.transaction_index))
     ]
+
+
+def filled(log, rounds: int = 16):
+    """Producers 1 to 3 in turns, some of whose transactions are aborted; the last are open."""
+    for number in range(rounds):
+        for producer in (1, 2, 3):
+            write(log, producer, (b"%d" % producer, b"%d of %d" % (number, producer)))
+        write(log, None, (b"0", b"%d plain" % number))
+        for producer in (1, 2, 3):
+            if producer != number % 3:
+                abort(log, producer) if (number + producer) % 2 else commit(log, producer)
+    return log
+
+
+def copy(source, target) -> None:
+    """As a follower does."""
+    while target.log_end_offset < source.log_end_offset:
+        piece = source.reads.read(target.log_end_offset, max_bytes=5000)
+        target.follower_appends.append(memoryview(bytes(piece.view())))

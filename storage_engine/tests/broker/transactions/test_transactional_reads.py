@@ -18,10 +18,10 @@ from storage_engine.protocol.apis.list_offsets import ListOffsetsPartition, List
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.broker.support import cluster_fixture
-from storage_engine.tests.log.state.test_transactions import copy
 from storage_engine.tests.log.support import open_log
 from storage_engine.tests.log.transaction_support import (
     aborted_of,
+    copy,
     encoded,
     next_sequence,
     seen,

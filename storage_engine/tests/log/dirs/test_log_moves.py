@@ -8,7 +8,6 @@ import pytest
 
 from simulation.world.disk import CrashError, SimulatedDisk
 from storage_engine.core.errors import (
-    ErrorCode,
     KafkaError,
     LogBusyError,
     LogDirError,
@@ -16,7 +15,6 @@ from storage_engine.core.errors import (
     LogStorageError,
 )
 from storage_engine.core.ids import TopicPartition
-from storage_engine.log.dirs.log_dirs import PREFERRED_MAX
 from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.tests.log import compaction_support
@@ -398,28 +396,12 @@ def rows_below_the_end(log) -> list:
     return found
 
 
-def test_unknown_log_dirs_and_names_without_room_are_refused(tmp_path):
+def test_a_log_whose_name_leaves_no_room_for_that_of_a_copy_is_not_moved(tmp_path):
     log_dirs = two(tmp_path)
     manager = open_manager(log_dirs)
-    with pytest.raises(KafkaError) as refused:
-        manager.dirs.at(tmp_path / "c")
-    assert refused.value.code is ErrorCode.LOG_DIR_NOT_FOUND
     long = TopicPartition("x" * 249, 0)
     log = manager.get_or_create(long)
     with pytest.raises(KafkaError, match="no room"):
         manager.moves.begin(long, manager.dirs.at(log_dirs[1]))
     log.leader_appends.append(make_batch(), leader_epoch=0, now_ms=0)
     manager.close()
-
-
-def test_wishes_have_a_bound(tmp_path):
-    manager = open_manager(two(tmp_path))
-    for number in range(PREFERRED_MAX + 1):
-        manager.dirs.prefer(TopicPartition("t", number), tmp_path / "b")
-    counts = {tmp_path / "b": 1}
-    chosen = [
-        manager.dirs.for_new_log(TopicPartition("t", number), counts).path.name
-        for number in (0, 1, 1)
-    ]
-    assert chosen == ["a", "b", "a"]
-    manager.abandon()

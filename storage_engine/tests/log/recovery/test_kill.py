@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from storage_engine.log.log_config import LogConfig
-from storage_engine.tests.log.segments.test_index_files import check_indexes
 from storage_engine.tests.log.support import (
     ManualClock,
+    check_indexes,
     killed_when_told,
     make_batch,
     offsets_of,

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from simulation.world.disk import SimulatedDisk
 from storage_engine.log.log_config import LogConfig
 from storage_engine.tests.log.compaction_support import compact
-from storage_engine.tests.log.state.test_transactions import copy
 from storage_engine.tests.log.support import open_log
 from storage_engine.tests.log.transaction_support import (
     aborted_of,
+    copy,
     end,
     seen,
     transactions_of,

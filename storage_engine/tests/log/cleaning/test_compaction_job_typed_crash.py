@@ -11,10 +11,9 @@ import pytest
 
 from storage_engine.core.errors import LogStorageError
 from storage_engine.log.files.disk import RealDisk
-from storage_engine.tests.log.cleaning.test_compaction_crash import DyingDisk
+from storage_engine.tests.log.cleaning.test_compaction_job_crash import DyingDisk
 from storage_engine.tests.log.compaction_support import CONFIG, compact, files_of, newest_of
-from storage_engine.tests.log.segments.test_index_files import check_indexes
-from storage_engine.tests.log.support import killed_when_told, open_log
+from storage_engine.tests.log.support import check_indexes, killed_when_told, open_log
 from storage_engine.tests.log.typed_support import SCHEMA, put_typed, typed_rows
 from storage_engine.tests.sampling import ALL_FAULTS
 

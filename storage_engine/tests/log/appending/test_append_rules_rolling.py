@@ -14,16 +14,6 @@ from storage_engine.tests.log.support import (
 )
 
 
-def test_segments_are_named_by_their_base_offset_in_20_digits(tmp_path):
-    log = open_log(tmp_path)
-    fill(log, 40)
-    names = [path.name for path in segment_files(tmp_path)]
-    assert names[0] == "00000000000000000000.log"
-    assert len(names) == log.segment_count > 1
-    for path in segment_files(tmp_path):
-        assert read_all(log, int(path.stem))[0].base_offset == int(path.stem)
-
-
 def test_no_segment_is_larger_than_segment_bytes(tmp_path):
     log = open_log(tmp_path, LogConfig(segment_bytes=1000))
     fill(log, 50)

@@ -24,8 +24,13 @@ from storage_engine.tests.log.compaction_support import (
     put,
     rows,
 )
-from storage_engine.tests.log.segments.test_index_files import check_indexes
-from storage_engine.tests.log.support import TP, ManualClock, killed_when_told, open_log
+from storage_engine.tests.log.support import (
+    TP,
+    ManualClock,
+    check_indexes,
+    killed_when_told,
+    open_log,
+)
 from storage_engine.tests.sampling import ALL_FAULTS
 
 CALLS = (

@@ -21,7 +21,7 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.state.producer_replay import record_batch
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import iter_headers
-from storage_engine.tests.log.state.test_producers_after_a_cut import Writers, told
+from storage_engine.tests.log.state.test_producer_replay_cut import Writers, told
 from storage_engine.tests.log.support import TP, append, join, make_batch, new_log_manager
 from storage_engine.tests.log.transaction_support import abort, commit, next_sequence, write
 from storage_engine.tests.sampling import ALL_FAULTS

@@ -28,8 +28,7 @@ from storage_engine.protocol.typed.directory import (
 )
 from storage_engine.protocol.typed.typed_batch import directory_of
 from storage_engine.tests.log.compaction_support import CONFIG, DAY_MS, Row, compact, newest_of
-from storage_engine.tests.log.segments.test_index_files import check_indexes
-from storage_engine.tests.log.support import open_log, read_all
+from storage_engine.tests.log.support import check_indexes, open_log, read_all
 from storage_engine.tests.log.typed_support import (
     FIRST,
     SCHEMA,
@@ -267,7 +266,7 @@ ACTION = st.one_of(
 @settings(max_examples=examples(60), deadline=None)
 @given(actions=st.lists(ACTION, min_size=15, max_size=30))
 def test_every_key_has_the_row_of_the_model(actions):
-    """Whatever is written, deleted and compacted in whatever order; see test_compaction_model."""
+    """Whatever is written, deleted and compacted in whatever order; see test_compactor_model."""
     config = replace(TYPED, segment_bytes=4000, segment_ms=1, delete_retention_ms=RETENTION_MS)
     now_ms = 1_000_000
     written = {}

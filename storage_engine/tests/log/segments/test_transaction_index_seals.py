@@ -4,9 +4,8 @@
 
 from storage_engine.log.state import producer_replay
 from storage_engine.log.state.producer_replay import rebuild_transaction_indexes
-from storage_engine.tests.log.state.test_transactions import filled
 from storage_engine.tests.log.support import fill, open_log, segment_files
-from storage_engine.tests.log.transaction_support import abort, aborted_of, seen, write
+from storage_engine.tests.log.transaction_support import abort, aborted_of, filled, seen, write
 
 
 def test_what_is_added_to_an_index_that_was_cut_adds_nothing_to_the_damage(tmp_path):

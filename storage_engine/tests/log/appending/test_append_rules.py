@@ -1,13 +1,19 @@
-"""`message.timestamp.before.max.ms` and `.after.max.ms`: KIP-937."""
+"""Rules for appends: limits of time (KIP-937), and logs that share them."""
 
 import pytest
 
 from storage_engine.core.errors import ErrorCode, InvalidTimestampError
+from storage_engine.log.append_rules import append_rules_of
+from storage_engine.log.files.disk import REAL_DISK
+from storage_engine.log.files.segment_files import OpenFiles
 from storage_engine.log.log_config import LogConfig
+from storage_engine.log.segments.segment_list import LogFolder
 from storage_engine.protocol.records.record_batch import read_header, seal
 from storage_engine.tests.log.support import append, make_batch, open_log
 
 NOW_MS = 1_700_000_000_000
+
+
 LIMITED = LogConfig(
     message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=500, retention_ms=-1
 )
@@ -61,3 +67,20 @@ def test_without_limits_every_time_is_taken(tmp_path):
     for timestamp_ms in (-1, 0, NOW_MS * 1000, (1 << 62)):
         append(log, timestamp_ms=timestamp_ms, now_ms=NOW_MS)
     assert log.log_end_offset == 4
+
+
+def test_logs_have_rules_of_their_own_where_settings_or_names_differ(tmp_path):
+    def rules(name: str, **settings):
+        config = LogConfig(**settings)
+        pool = OpenFiles()
+        return append_rules_of(
+            LogFolder(disk=REAL_DISK, pool=pool, path=tmp_path / name, config=config)
+        )
+
+    assert rules("t-0") is rules("t-1")
+    assert rules("t-0", max_message_bytes=7).max_message_bytes == 7
+    ages = {
+        rules(f"t-{p}", segment_jitter_ms=1000, segment_ms=5000).roll_rule._age_max_ms
+        for p in range(5)
+    }
+    assert len(ages) > 1, "logs that were made together roll at different times"

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from simulation.world.disk import SimulatedDisk
-from storage_engine.core.errors import ConfigError
-from storage_engine.core.retained.retention import KafkaDeletionPolicy
 from storage_engine.log.log_config import LogConfig, load_policy
 from storage_engine.log.upkeep import DeletionPolicyError
 from storage_engine.tests.log.support import ManualClock, append, fill, open_log, read_all
@@ -194,27 +192,3 @@ def test_a_policy_that_fails_deletes_nothing(tmp_path, policy):
         log.retention.delete_old_segments(10_000, log.log_end_offset, policy)
     assert log.log_start_offset == 0
     assert log.retention.delete_old_segments(10_000, log.log_end_offset) > 3
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("kafak", "it must be kafka, or of the form module:Class"),
-        ("no.such.module:Policy", "ModuleNotFoundError: No module named"),
-        (f"{__name__}:NoSuchClass", "AttributeError"),
-        (f"{__name__}:ManualClock", "it has no method count_deletable"),
-        ("storage_engine.log.log_config:LogConfig.x", "it can't be made"),
-        (":Policy", "it must be kafka"),
-    ],
-)
-def test_a_policy_that_can_not_be_had_is_one_line(name, reason):
-    with pytest.raises(ConfigError) as raised:
-        load_policy(name)
-    text = str(raised.value)
-    assert text.startswith(f"log.deletion.policy={name}: ")
-    assert reason in text
-    assert "\n" not in text
-
-
-def test_kafkas_policy_is_the_default():
-    assert isinstance(load_policy("kafka"), KafkaDeletionPolicy)

@@ -1,38 +1,21 @@
-"""The bytes of the index files, and that indexes agree with the log: R-LOG3."""
+"""The bytes of the index files, the search in them, and that indexes agree with the log: R-LOG3."""
 
 import struct
+from bisect import bisect_right
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from storage_engine.log.files.disk import REAL_DISK
 from storage_engine.log.files.segment_files import OpenFiles
-from storage_engine.log.segments.indexes import PENDING_MAX_BYTES, IndexFile, OffsetIndex, TimeIndex
-from storage_engine.protocol.records.record_batch import read_header
-from storage_engine.tests.log.support import append, open_log, segment_files
-
-
-def check_indexes(path) -> int:
-    """Every entry of every index file names a batch of its log; the number of entries."""
-    entries = 0
-    for log_file in segment_files(path):
-        base = int(log_file.stem)
-        data = log_file.read_bytes()
-        ends: dict[int, int] = {}
-        position = 0
-        while position < len(data):
-            header = read_header(data, position)
-            ends[header.last_offset] = position
-            position += header.size_in_bytes
-        index = log_file.with_suffix(".index").read_bytes()
-        for relative, at in struct.iter_unpack(">ii", index):
-            assert ends[base + relative] == at
-            entries += 1
-        times = log_file.with_suffix(".timeindex").read_bytes()
-        latest = -1
-        for timestamp, relative in struct.iter_unpack(">qi", times):
-            assert read_header(data, ends[base + relative]).max_timestamp == timestamp
-            assert timestamp > latest
-            latest = timestamp
-            entries += 1
-    return entries
+from storage_engine.log.segments.indexes import (
+    PENDING_MAX_BYTES,
+    IndexFile,
+    OffsetIndex,
+    TimeIndex,
+    count_up_to,
+)
+from storage_engine.tests.log.support import append, check_indexes, open_log, segment_files
 
 
 def test_entries_are_those_of_the_format(tmp_path):
@@ -129,3 +112,40 @@ def test_a_time_index_takes_only_later_times(tmp_path):
     assert [index.entry(number) for number in range(len(index))] == [(100, 1), (101, 4)]
     assert index.floor(99) is None
     assert index.floor(100) == (100, 1)
+
+
+COLUMNS = st.lists(st.integers(0, 2000), unique=True, max_size=200).map(sorted)
+
+
+@settings(deadline=None)
+@given(COLUMNS, st.integers(-10, 2010))
+def test_it_counts_the_entries_up_to_a_value(column, value):
+    expected = sum(entry <= value for entry in column)
+    assert count_up_to(len(column), value, column.__getitem__) == expected
+
+
+@settings(deadline=None)
+@given(st.integers(17, 5000), st.integers(1, 1000), st.data())
+def test_an_even_column_takes_few_looks_however_long_it_is(count, distance, data):
+    looked: list[int] = []
+
+    def at(number: int) -> int:
+        looked.append(number)
+        return number * distance
+
+    value = data.draw(st.integers(0, count * distance))
+    assert count_up_to(count, value, at) == min(count, value // distance + 1)
+    assert len(looked) <= 7
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-50, 50), min_size=17, max_size=60), st.integers(-60, 60))
+def test_a_damaged_column_gives_some_number_in_range(column, value):
+    assert 0 <= count_up_to(len(column), value, column.__getitem__) <= len(column)
+
+
+def test_a_column_with_one_far_jump_is_searched_as_any_other():
+    column = [*range(500), *range(10**9, 10**9 + 500)]
+    for value in (0, 250, 499, 10**6, 10**9, 10**9 + 250, 2 * 10**9):
+        found = count_up_to(len(column), value, column.__getitem__)
+        assert found == bisect_right(column, value)

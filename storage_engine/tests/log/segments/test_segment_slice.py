@@ -1,15 +1,27 @@
-"""Where a read of limited size ends: at the last whole batch, found with few reads. R-LOG3."""
+"""Where a read of limited size ends, found with few reads, and what is copied of it. R-LOG3."""
 
+import signal
 import struct
+import subprocess
+import sys
 
 import pytest
 
-from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.errors import (
+    CorruptRecordError,
+)
 from storage_engine.log.files.disk import REAL_DISK, RealDisk
 from storage_engine.log.log_config import LogConfig
-from storage_engine.tests.log.support import append, open_log, segment_files
+from storage_engine.net.limits import SMALL_WRITE_BYTES
+from storage_engine.tests.log.support import (
+    append,
+    open_log,
+    segment_files,
+)
 
 LENGTH_AT = 8
+
+
 ONE_SEGMENT = LogConfig(index_interval_bytes=1000)
 
 
@@ -62,3 +74,46 @@ def test_a_batch_at_the_end_of_a_read_whose_length_is_damaged_is_not_taken_for_w
         file.write(struct.pack(">i", 1 << 30))
     with pytest.raises(CorruptRecordError, match=f"no intact batch at byte {10 * size}"):
         log.reads.read(0, max_bytes=10 * size + 5, wait=False)
+
+
+JOINS_A_SLICE = """
+import os, sys
+from pathlib import Path
+from storage_engine.core.errors import LogStorageError
+from storage_engine.net.frames import joined
+from storage_engine.tests.log.support import append, open_log, read_one
+from storage_engine.log.log_config import LogConfig
+
+log = open_log(Path(sys.argv[1]), LogConfig())
+append(log, payload=bytes(int(sys.argv[2])))
+slice = read_one(log, 0)
+joined([slice])
+# As a page that can't be read: beyond the end of the file there is none.
+os.truncate(slice._source.file.path, 4096)
+try:
+    joined([b"header", slice])
+except LogStorageError as error:
+    print("refused:", error)
+"""
+
+
+def test_a_small_answer_from_a_page_that_can_not_be_read_ends_no_broker(tmp_path):
+    """Small answers are joined before they are sent."""
+    for size in (100 << 10 >> 3, SMALL_WRITE_BYTES - 1000):
+        command = [sys.executable, "-c", JOINS_A_SLICE, str(tmp_path / str(size)), str(size)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert ended.returncode != -signal.SIGBUS
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.startswith("refused: ")
+
+
+def test_large_slices_are_views_of_the_file(log):
+    payload = bytes(range(256)) * 800
+    log.update_config(LogConfig())
+    append(log)
+    append(log, payload=payload)
+    piece = log.reads.read(1, max_bytes=1 << 20)
+    view = piece.view()
+    assert view.readonly
+    assert bytes(view[61:]) == payload
+    assert piece.read_bytes() == view

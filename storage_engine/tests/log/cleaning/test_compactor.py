@@ -20,8 +20,7 @@ from storage_engine.tests.log.compaction_support import (
     rows,
     rows_of,
 )
-from storage_engine.tests.log.segments.test_index_files import check_indexes
-from storage_engine.tests.log.support import open_log, read_all, run_search
+from storage_engine.tests.log.support import check_indexes, open_log, read_all, run_search
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
