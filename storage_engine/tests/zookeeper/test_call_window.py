@@ -18,7 +18,8 @@ class Result:
     """What kazoo returns at once, to be filled in later."""
 
     def __init__(self) -> None:
-        self.value, self.exception = None, None
+        self.value: Any = None
+        self.exception: Exception | None = None
         self.tell: Callable[[Any], None] | None = None
 
     def rawlink(self, tell: Callable[[Any], None]) -> None:
@@ -82,12 +83,11 @@ def test_a_window_is_full_with_its_backlog(monkeypatch):
     monkeypatch.setattr(call_window, "MAX_IN_FLIGHT", 1)
     monkeypatch.setattr(call_window, "MAX_BACKLOG", 2)
     kazoo = Kazoo()
-    kazoo.submit(2)
-    assert not kazoo.window.is_full
-    kazoo.submit(1)
-    assert kazoo.window.is_full
-    kazoo.sent[0].end()
-    assert not kazoo.window.is_full
+    full = []
+    for step in (lambda: kazoo.submit(2), lambda: kazoo.submit(1), lambda: kazoo.sent[0].end()):
+        step()
+        full.append(kazoo.window.is_full)
+    assert full == [False, True, False]
 
 
 def test_what_is_refused_ends_once_in_the_next_turn_and_kazoos_answer_counts_no_more(monkeypatch):
