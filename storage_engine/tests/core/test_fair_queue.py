@@ -1,4 +1,4 @@
-"""Who is next where many wait: turns by what was used, at each level, no credit for the past."""
+"""Turns of those that share a queue: by use, at each level, without credit for the past."""
 
 from itertools import count
 

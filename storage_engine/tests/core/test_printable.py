@@ -1,4 +1,4 @@
-"""What others chose is shown on one line."""
+"""Text of foreign origin is shown on one line."""
 
 from hypothesis import given
 from hypothesis import strategies as st

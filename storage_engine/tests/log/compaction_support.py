@@ -1,4 +1,4 @@
-"""What the tests of compaction share: keyed records in, a naive model beside, whole passes run at
+"""Shared by the tests of compaction: keyed records in, a naive model beside, whole passes run at
 once.
 """
 

@@ -107,11 +107,11 @@ class NaiveLog:
 
     @property
     def batches(self) -> list[Batch]:
-        """Those that readers get."""
+        """Return the batches that readers get."""
         return [b for s in self.segments for b in s.batches if b.next_offset > self.start]
 
     def records(self, end_offset: int) -> list[Record]:
-        """Those that readers get, below `end_offset`."""
+        """Return the records that readers get, below `end_offset`."""
         return [r for b in self.batches for r in b.records if self.start <= r.offset < end_offset]
 
     def boundary(self, share: float, low: int) -> int:

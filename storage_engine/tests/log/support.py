@@ -1,4 +1,4 @@
-"""What the tests of the log share: a clock by hand, batches with any header, short ways to open and
+"""Shared by the tests of the log: a clock by hand, batches with any header, short ways to open and
 read a log.
 """
 
@@ -162,7 +162,7 @@ def state_of(log):
 
 
 def killed_when_told(module: str, *args: object, told_bytes: int) -> bytes:
-    """What a child that runs the module has said when it is killed, after that many bytes."""
+    """Return the output of a child that runs the module, and is killed after that many bytes."""
     child = subprocess.Popen(
         [sys.executable, "-m", module, *map(str, args)],
         stdout=subprocess.PIPE,

@@ -32,20 +32,20 @@ SHARE = st.integers(0, 12).map(lambda twelfths: twelfths / 12)
 KEYS = [b"", *(b"%d" % number for number in range(20))]
 VALUES = [None, None, b"", b"short", bytes(range(40)), bytes(range(90))]
 AGES = st.integers(0, 4000)
-"""Of a record when it is appended, in milliseconds; also how far back is searched."""
+"""Ages of records when they are appended, in milliseconds; also how far back is searched."""
 COUNTS = st.one_of(st.integers(0, 9), st.integers(0, 50))
-"""Of offsets that go."""
+"""Numbers of offsets that go."""
 BATCHES = st.integers(1, 8)
 SEEDS = st.integers(0, 1000)
-"""Of what is appended: drawn record by record it would take longer than all the rest."""
+"""Seeds of records: to draw each record would take longer than all the rest."""
 CODECS = st.sampled_from(["none", "none", "gzip", "lz4", "snappy", "zstd"])
 POLICIES = st.sampled_from(["delete", "compact", "compact", "compact,delete"])
 SEVERAL_KEYS_BYTES = 96 * 2
-"""What a pass may use at the least: it then ends before it knows all keys."""
+"""The least memory of a pass, which then ends before it knows all keys."""
 
 
 ACTIONS: list[st.SearchStrategy] = []
-"""Of (name of a method of the machine, its arguments)."""
+"""Each is the name of a method of the machine, with its arguments."""
 
 
 def action(weight: int = 2, **arguments: st.SearchStrategy) -> Callable:

@@ -115,7 +115,7 @@ def test_idle_producers_are_forgotten_by_our_clock_not_by_record_time(tmp_path):
 @pytest.mark.parametrize("odd_ms", [-1, 1_700_000_000_000_000], ids=["none", "microseconds"])
 @pytest.mark.parametrize("reopened", [False, True])
 def test_one_odd_timestamp_does_not_keep_the_log_for_ever(odd_ms, reopened):
-    """Of a log that goes on getting ordinary records; also after a restart."""
+    """The log goes on getting ordinary records; also after a restart."""
     disk = SimulatedDisk(Path("/data"))
     clock = ManualClock(1_700_000_000_000)
     disk.wall_ms = clock.wall_ms

@@ -1,4 +1,4 @@
-"""What the tests of transactions share: producers that write keyed records, markers, and a reader
+"""Shared by the tests of transactions: producers that write keyed records, markers, and a reader
 with read_committed as a client has it.
 """
 

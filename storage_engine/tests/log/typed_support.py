@@ -1,4 +1,4 @@
-"""What the tests of typed logs share: rows in, as typed batches, and rows out."""
+"""Shared by the tests of typed logs: rows in, as typed batches, and rows out."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -24,7 +24,7 @@ FIRST = new_schema(parse_ddl("id STRING NOT NULL, name STRING, size INT"), ["id"
 SCHEMA: TopicSchema = FIRST.evolved(
     parse_ddl("id STRING NOT NULL, name STRING, size BIGINT, extra DOUBLE")
 )
-"""Of two versions: the second has wider sizes, and a column more."""
+"""Two versions: the second has wider sizes, and a column more."""
 
 Pair = tuple[str, str | None]
 """A key, and a name; None is a tombstone."""

@@ -15,7 +15,7 @@ OK = ZkReply(status=ZkStatus.OK)
 
 
 class Result:
-    """What kazoo returns at once, to be filled in later."""
+    """Kazoo's asynchronous result, filled in later."""
 
     def __init__(self) -> None:
         self.value: Any = None

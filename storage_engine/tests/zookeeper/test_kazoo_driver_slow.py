@@ -95,7 +95,7 @@ def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[tuple[LatentProxy, int]]:
 def test_a_slow_connection_is_kept(
     proxy: tuple[LatentProxy, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is under way when a connection is given up is lost to whoever asked for it."""
+    """A caller loses the answers that are under way when a connection is given up."""
     monkeypatch.setattr("kazoo.protocol.connection.random", FullDraw)
     between, port = proxy
     # A loop that does not turn yet sends no heartbeats: the pings are alone.

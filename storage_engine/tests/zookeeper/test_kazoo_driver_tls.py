@@ -1,4 +1,4 @@
-"""What one TLS record brings is there at once, whatever the socket says."""
+"""All bytes of one TLS record are there at once, whatever the socket says."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""What ZooKeeper answered, by what kazoo returns or raises."""
+"""Results and exceptions of kazoo become the answers of ZooKeeper, or unknown outcomes."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What stands in znodes, for tests with hypothesis."""
+"""Values of znodes, for tests with hypothesis."""
 
 from hypothesis import strategies as st
 

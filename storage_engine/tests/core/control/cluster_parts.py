@@ -50,7 +50,7 @@ class ReplicaLog:
     epochs: LeaderEpochCache = field(default_factory=LeaderEpochCache)
     high_watermark: int = 0
     flushed: int = 0
-    """What is below outlives a loss of power."""
+    """The offset up to which records outlive a loss of power, exclusive."""
 
     @property
     def end(self) -> int:
@@ -65,7 +65,7 @@ class ReplicaLog:
 
 @dataclass
 class Replica:
-    """What a running broker knows of a partition."""
+    """A running broker's knowledge of a partition."""
 
     leader_epoch: int = -1
     leader_id: int = -1
@@ -194,7 +194,7 @@ class ControllerHost:
         self.world.request(self.client, lambda: self.world.write_assignments(effect, epoch), read)
 
     def _drop(self, effect: DropReassignmentRequests) -> None:
-        """What could not be done is decided anew, by what is asked for then."""
+        """The controller then decides anew about requests that it could not carry out."""
         epoch = self.core.controller_epoch
 
         def read(version: int | None) -> None:

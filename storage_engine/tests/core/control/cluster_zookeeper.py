@@ -63,7 +63,7 @@ class WorldZooKeeper:
         self.topics: dict[str, TopicInfo] = {}
         self.to_delete: set[str] = set()
         self.targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-        """What reassignments are asked for."""
+        """The requested reassignments."""
         self.targets_version = 0
         self.moves_done = 0
         self.caught_up: set[TopicPartition] = set()

@@ -1,4 +1,4 @@
-"""What proves a death, and who acts first: R-CTL12."""
+"""Proof of a broker's death, and the order in which brokers act on it: R-CTL12."""
 
 from dataclasses import replace
 

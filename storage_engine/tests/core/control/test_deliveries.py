@@ -1,4 +1,4 @@
-"""What the controller tells brokers, and what they tell of replicas that they can't serve."""
+"""Orders of the controller to brokers, and reports of brokers on replicas that they can't serve."""
 
 from storage_engine.core.control.controller_events import (
     BalanceChecked,

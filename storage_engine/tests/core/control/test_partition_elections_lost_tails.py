@@ -1,4 +1,4 @@
-"""Who may lead after machines lost their power: R-REP7, R-REP9."""
+"""Elections after machines have lost their power: R-REP7, R-REP9."""
 
 from collections.abc import Collection
 
@@ -54,7 +54,7 @@ def elected(
     bounced: Collection[int] = (),
     unclean: bool = False,
 ) -> Elected | None:
-    """Of replicas 1, 2, 3."""
+    """The outcome for replicas 1, 2 and 3."""
     return due_election(
         Situation(
             assigned=(BrokerId(1), BrokerId(2), BrokerId(3)),

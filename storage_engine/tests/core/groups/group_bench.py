@@ -60,7 +60,7 @@ def caller(joined: Joined, instance_id: str | None = None) -> RequestingMember:
 
 
 class GroupBench:
-    """What a driver does with the effects; the log is written to `log`."""
+    """Carries out the effects as a driver does; `log` has the records."""
 
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**settings)

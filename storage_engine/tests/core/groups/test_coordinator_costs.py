@@ -1,5 +1,5 @@
-"""What a request costs in a large group: as much as in a small one. Lines of the coordinator's
-code that run are counted, since times say nothing on a busy machine."""
+"""A request costs the same in a large group as in a small one. The tests count the lines of the
+coordinator's code that run, since times say nothing on a busy machine."""
 
 import sys
 from collections.abc import Callable

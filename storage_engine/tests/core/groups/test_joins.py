@@ -1,5 +1,5 @@
-"""Who is admitted to a group, under which member id, and what static members keep. Source: KIP-345,
-KIP-394, KIP-814."""
+"""Members are admitted to a group, or refused; static members keep their assignment. Source:
+KIP-345, KIP-394, KIP-814."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""What logs keep, and what is known of producers."""
+"""Tests of the rules for what a log keeps of its records and its producers."""

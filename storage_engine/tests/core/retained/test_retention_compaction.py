@@ -1,4 +1,4 @@
-"""What compaction cleans, when, and in which groups: R-LOG10, KIP-58, KIP-354."""
+"""Compaction's choice of segments and records, and its moment: R-LOG10, KIP-58, KIP-354."""
 
 import numpy as np
 import pytest

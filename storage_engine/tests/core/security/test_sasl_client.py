@@ -29,7 +29,7 @@ def scram_server(mechanism, user, *, password=SECRET, iterations=4096):
 
 
 def server_first(client, *, iterations="4096", nonce=None, salt=b"0123456789abcdef"):
-    """What a server would answer that makes its own rules."""
+    """Return the answer of a server that makes its own rules."""
     begun = client.respond(None).decode()
     theirs = begun.partition("r=")[2]
     text = f"r={theirs if nonce is None else nonce}server,s={base64.b64encode(salt).decode()}"

@@ -34,7 +34,7 @@ def test_a_salted_password_makes_the_same_credential(mechanism: ScramMechanism) 
 
 
 def test_it_is_that_of_the_example_in_rfc_7677() -> None:
-    """Whose server signature follows from the server key."""
+    """The example's server signature follows from the server key."""
     import hmac
     from base64 import b64decode, b64encode
 

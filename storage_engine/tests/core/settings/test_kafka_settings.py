@@ -1,4 +1,4 @@
-"""What becomes of each setting of Kafka, and the page that says so."""
+"""Each setting of Kafka has an effect, a default that counts, or a refusal; a page lists them."""
 
 import os
 from collections.abc import Iterator

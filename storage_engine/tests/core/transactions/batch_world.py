@@ -68,7 +68,7 @@ class World:
     """All of it; `keyed`: the queries drop by origin what the other has copied."""
 
     owner = ""
-    """Of all batches."""
+    """The owner of all batches."""
     telling = 0.5
     """The share of drivers that tell their run."""
 
@@ -100,9 +100,9 @@ class World:
         self.replaced = 0
         """Drivers that were told so."""
         self.winners: dict[tuple[str, int], list[frozenset[int]]] = {}
-        """What drivers asked to commit, by batch."""
+        """The members that drivers asked to commit, by batch."""
         self.written: dict[int, list[tuple[TopicPartition, Row]]] = {}
-        """What an attempt that has ended well had written."""
+        """The rows of each attempt that has ended well."""
         self.elect()
         for query in self.logged:
             self.start_driver(query)
@@ -405,7 +405,7 @@ class World:
                     letter()
 
     def goal(self) -> dict[str, int]:
-        """What is to be committed by query, once nothing goes wrong any more."""
+        """Return the batch of each query that must be committed once the faults have stopped."""
         return {query: batch + 2 for query, batch in self.logged.items()}
 
     def has_reached(self, goal: dict[str, int]) -> bool:

@@ -1,5 +1,5 @@
-"""What the world of the batch commit has beside the coordinator: clients, rows, and the partitions
-that they are written to, each with the guard of its present leader."""
+"""The world of the batch commit around the coordinator: clients, rows, and the partitions that they
+are written to, each with the guard of its present leader."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from storage_engine.core.transactions.verification_guard import VerificationGuar
 
 
 class Violation(AssertionError):
-    """What must never be, was."""
+    """A promise was broken."""
 
 
 def demand(truth: bool, what: str) -> None:
@@ -86,7 +86,7 @@ class OutputPartition:
 
 
 Talk = Generator[Any, Any, Any]
-"""Of a client: yields requests, and conditions that it waits for; is sent the answers."""
+"""A client's work: it yields requests, and conditions to wait for, and is sent the answers."""
 
 
 class Client:

@@ -29,7 +29,7 @@ Entry = tuple[StateKey, StateRecord | UnreadableRecord | None]
 
 
 class CoordinatorBench:
-    """What a driver does with the effects, but for the markers: a test writes those.
+    """Carries out the effects as a driver does, except for the markers, which the test writes.
 
     The log is always read as compaction leaves it at its hardest: the newest record of each key.
     """
@@ -45,7 +45,7 @@ class CoordinatorBench:
         """Sent and not written: (producer id, partition) -> commits."""
         self.written: dict[tuple[int, TopicPartition], set[bool]] = {}
         self.unreadable: set[StateKey] = set()
-        """What the next coordinator can't read the records of."""
+        """The keys whose records the next coordinator can't read."""
         self._requests = 0
         self._producer_ids = 100
         self._start()
@@ -85,7 +85,7 @@ class CoordinatorBench:
         self._run(self.coordinator.step(event))
 
     def replicate(self, length: int | None = None) -> None:
-        """What markers and records follow from it is replicated only by a later call."""
+        """Markers and records that follow from it are replicated only by a later call."""
         self.replicated = len(self.log) if length is None else length
         if self.replicated >= self._base:
             self.step(Replicated(number=self.replicated - self._base))

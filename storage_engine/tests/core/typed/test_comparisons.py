@@ -120,7 +120,7 @@ def test_what_matches_is_never_skipped(column_type):
     comparisons(VALUES[IntegerColumn(64)]),
 )
 def test_rows_of_one_value_are_skipped_exactly(values, comparison):
-    """What a filter is for: exact statistics decide exactly where all rows are alike."""
+    """Exact statistics decide exactly where all rows are alike."""
     alike = [values[0]] * len(values)
     assert may_match(comparison, IntegerColumn(64), statistics_of(alike)) == matches(
         comparison, values[0]

@@ -91,7 +91,7 @@ def test_a_change_that_rows_would_not_outlive_is_refused_with_its_reason(change,
 
 
 def test_names_of_other_programs_are_columns():
-    """Of MongoDB and Debezium; two names are one only where Spark takes them for one."""
+    """MongoDB and Debezium have them; two names are one only where Spark takes them for one."""
     names = ["_id", "__deleted", "_offset_", "_", "maße", "masse", "ﬁ", "fi"]
     schema = new_schema([ColumnSpec(name, IntegerColumn(32)) for name in names], ["_ID"])
     assert [name for _, name in names_of(schema.latest)] == names

@@ -23,7 +23,7 @@ DELETED = replace(CONFIG, cleanup_policy="delete")
 
 
 class Saved:
-    """What the checkpoints of a log say: written when it asks for that, else never."""
+    """The checkpoints of a log: written when the log asks for it, else never."""
 
     def __init__(self) -> None:
         self.first_dirty_offset = 0

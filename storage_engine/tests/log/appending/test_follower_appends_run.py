@@ -66,7 +66,7 @@ def batches(draw):
 
 @st.composite
 def answers(draw):
-    """What a leader answers to fetches that follow one another, seldom as it should not be."""
+    """A leader's answers to successive fetches, a few of which break the rules."""
     made = []
     offset = 0
     for _ in range(draw(st.integers(1, 4))):

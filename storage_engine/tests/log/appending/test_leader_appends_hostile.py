@@ -48,8 +48,8 @@ BY_COMPACTED = refused_by_compacted_topics()
 
 MIB = 1 << 20
 PEAK_MAX_BYTES = 300 * MIB
-"""What the check of one hostile batch may add to a process for a moment: 64 MiB of records, at most
-1 << 20, with some columns of 8 bytes for each. Measured: 72 to 131 MiB."""
+"""The bytes that the check of a hostile batch may add to a process for a moment: 64 MiB of records,
+at most 1 << 20, with some columns of 8 bytes for each. Measured: 72 to 131 MiB."""
 
 
 def files_of(path) -> dict[str, bytes]:
@@ -136,7 +136,7 @@ def test_absurd_timestamps_are_compacted_like_others(tmp_path):
 
 
 def status_bytes(field: str) -> int:
-    """Of this process; Linux counts KiB."""
+    """Return a figure of this process; Linux counts KiB."""
     status = Path("/proc/self/status").read_text()
     (line,) = [line for line in status.splitlines() if line.startswith(field + ":")]
     return int(line.split()[1]) << 10

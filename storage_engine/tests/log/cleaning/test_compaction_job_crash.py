@@ -249,7 +249,7 @@ def compact_for_ever(path: str, seed: int) -> None:
 
 KILL_SEEDS = range(3) if ALL_FAULTS else range(1)
 KILLS = 4 if ALL_FAULTS else 1
-"""Of each."""
+"""The kills for each seed."""
 TOLD_BYTES = 12_000 if ALL_FAULTS else 4_000
 """At most, of each child before it is killed: some ten bytes for each record, which it waits for
 the disk to have."""

@@ -65,7 +65,7 @@ PAIRS = [
 
 
 def test_the_bits_of_two_hashes_differ_by_chance_over_the_draws():
-    """What the family promises: over the draws of coefficients, the hashes of any two keys are
+    """The family promises: over the draws of coefficients, the hashes of any two keys are
     independent and even. Of one draw it promises nothing: keys that differ in few bits may all
     have the same low bit. So each of the 128 bits differs in a binomial number of the draws; by
     Hoeffding's bound a bit is off by as much as this once in 10^9 choices of the seed."""

@@ -1,4 +1,4 @@
-"""Who may use a log dir: R-CTL4, and the boot id."""
+"""A log dir has one user: R-CTL4; and it knows whether its machine was restarted."""
 
 import contextlib
 import subprocess

@@ -119,7 +119,7 @@ def test_leftovers_of_deletions_are_removed_at_start(tmp_path):
 
 
 def test_cleanly_closed_partitions_are_opened_without_reading_their_batches(tmp_path):
-    """What opening a thousand of them costs, `headrace bench log` tells."""
+    """`headrace bench log` tells the cost of opening a thousand of them."""
     manager = open_manager(tmp_path)
     for partition in range(50):
         fill(manager.get_or_create(TopicPartition("t", partition)), 20)

@@ -65,7 +65,7 @@ class World:
         raise AssertionError("it never moved")
 
     def check_checkpoints(self) -> None:
-        """Those of each log dir name the log exactly where it lies."""
+        """The checkpoints of a log dir name the log exactly where it lies."""
         self.manager.write_recovery_points()
         self.manager.write_log_starts()
         self.manager.checkpoint_high_watermarks(HIGH_WATERMARKS)

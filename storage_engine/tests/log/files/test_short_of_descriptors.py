@@ -39,7 +39,7 @@ from storage_engine.tests.sampling import by_turns
 ROOT = Path("/data")
 EVER = 1 << 40
 END_OFFSET = 63
-"""Of a log that is `prepared`."""
+"""The end of a log that is `prepared`."""
 
 Action = Callable[[PartitionLog], Any]
 
@@ -64,7 +64,7 @@ class World:
         )
 
     def make_good(self) -> None:
-        """What a broker does each second."""
+        """The work that a broker does each second."""
         if self.log.is_cut_short:
             self.log.open_again()
 

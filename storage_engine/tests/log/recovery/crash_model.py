@@ -1,5 +1,5 @@
-"""What a log may look like after a crash. It knows what was asked of the log and what the log said
-was on the medium, nothing of how the log does it.
+"""The states of a log that a crash may leave. The model knows what was asked of the log, and what the
+log said was on the medium; nothing of how the log does it.
 
 Every batch that stood in the log since everything in it was last on the medium may still be there;
 below `durable_end` the batches must be those that were there at the end.
@@ -19,7 +19,7 @@ from storage_engine.tests.log.recovery.crash_batches import StoredBatch, batches
 from storage_engine.tests.log.support import run_search
 
 TIMES_SHARE = 0.3
-"""Of the openings after which the log is asked for times: an answer costs a decoded batch."""
+"""The share of openings after which the log is asked for times: an answer decodes a batch."""
 
 
 class LogModel:
@@ -29,7 +29,7 @@ class LogModel:
         self.topic_partition = topic_partition
         self.compacts = compacts
         self.current: list[StoredBatch] = []
-        """What the log should have, oldest first; also what retention may have taken."""
+        """The batches that the log should have, oldest first; retention may have taken some."""
         self.possible: dict[int, set[bytes]] = defaultdict(set)
         """By base offset: batches that may be found after a crash."""
         self.times: dict[bytes, tuple[int, ...]] = {}
@@ -41,7 +41,7 @@ class LogModel:
         self.durable_start = 0
         self.high_watermark = 0
         self.saved_high_watermarks = {0}
-        """Those that the checkpoint may hold."""
+        """The high watermarks that the checkpoint may hold."""
         self.latest_epoch = 0
         self.is_created = False
         """Whether something of the partition must be on the medium."""
@@ -143,7 +143,7 @@ class LogModel:
                 assert stored.get(header.base_offset) == data, f"altered {header.base_offset}"
 
     def _check_rows(self, found: list[StoredBatch], floor: int, start: int) -> None:
-        """Of a compacted log: nothing foreign, and the newest record of each key is there."""
+        """In a compacted log nothing is foreign, and the newest record of each key is there."""
         known: dict[int, set[Row]] = defaultdict(set)
         for versions in self.possible.values():
             for data in versions:

@@ -85,7 +85,7 @@ def test_the_id_of_the_topic_is_written_anew_too():
 
 
 def test_nothing_is_written_where_the_last_stop_was_clean_or_the_machine_was_restarted():
-    """What is read then comes from the medium: a start after a loss of power only reads."""
+    """A start after a loss of power only reads, and reads from the medium."""
     disk = SimulatedDisk(ROOT)
     log = open_log(ROOT, disk=disk)
     fill(log, 9)

@@ -1,4 +1,4 @@
-"""What is beside the segments when a log is loaded: epochs, leftovers, foreign files. R-LOG8."""
+"""Files beside the segments when a log is loaded: epochs, leftovers, foreign files. R-LOG8."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is on the medium, and how a log says so: R-LOG4, R-LOG8."""
+"""Flushes, and the recovery point by which a log says what is on the medium: R-LOG4, R-LOG8."""
 
 from pathlib import Path
 

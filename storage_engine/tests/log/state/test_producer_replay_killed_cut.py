@@ -106,7 +106,7 @@ def found_by_a_replay_of_all(log: PartitionLog) -> ProducerStates:
 
 
 def of_the_next_leader(log: PartitionLog, cut: int) -> memoryview:
-    """What the next leader has from the cut on."""
+    """Return the next leader's batches from the cut on."""
     first = next_sequence(log, 4)
     made = []
     for number in range(8):

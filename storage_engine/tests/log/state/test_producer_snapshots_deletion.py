@@ -31,7 +31,7 @@ def opened(folder: Path, disk: Disk = REAL_DISK) -> tuple[LogManager, PartitionL
 
 
 def last_sequence(log: PartitionLog) -> int:
-    """Of producer 7, whose sequences are the offsets."""
+    """Return that of producer 7, whose sequences are the offsets."""
     entry = log.producer_state.get(7)
     return -1 if entry is None else entry.batches[-1].last_sequence
 
@@ -98,7 +98,7 @@ def test_a_snapshot_that_an_opening_can_use_after_a_crash_outlives_newer_ones(tm
 
 
 def test_a_snapshot_below_the_oldest_batch_is_not_taken_for_the_state_at_the_end(tmp_path):
-    """What followed it is deleted: its producers may have gone on since."""
+    """The records after it are deleted: its producers may have gone on since."""
     _, log = opened(tmp_path / "logs")
     for number in range(BATCHES):
         append(log, producer=(7, 0, number))

@@ -80,11 +80,11 @@ class Model:
     markers: list[tuple[int, int, bool]] = field(default_factory=list)
     """(offset, producer, commits)"""
     ends: list[int] = field(default_factory=lambda: [0])
-    """Of batches: followers have whole ones, so that the high watermark is one of these."""
+    """The ends of batches: followers have whole ones, so that the high watermark is one of them."""
     high_watermark: int = 0
 
     def marker_of(self, record: Record) -> tuple[int, bool] | None:
-        """What ended the record's transaction, and where."""
+        """Return the marker of the record's transaction: its offset, and True for a commit."""
         for offset, producer, commits in self.markers:
             if producer == record.producer and offset > record.offset:
                 return offset, commits

@@ -55,13 +55,13 @@ class Query(NamedTuple):
     """The record of a streaming query."""
 
     last: int = -1
-    """Of a stream: the number of its last micro-batch."""
+    """The number of the last micro-batch of a stream."""
     runs: tuple[str, ...] = ()
     """In the order in which they came, as the rules keep them."""
 
 
 class Kept(NamedTuple):
-    """What the log of the coordinator says."""
+    """The content of the coordinator's log."""
 
     members: tuple[tuple[int, int, str], ...] = ()
     """(producer id, writer, status) of each transaction."""
@@ -103,11 +103,11 @@ class State(NamedTuple):
 
 
 class Broken(AssertionError):
-    """What must never be, is."""
+    """A promise is broken."""
 
 
 class Rules:
-    """What the coordinator does with a request; a mutation overrides one rule."""
+    """The coordinator's rules for a request; a mutation overrides one of them."""
 
     def committed_by(self, kept: Kept, writer: Writer) -> str | None:
         """The owner under which the writer's number is committed."""
@@ -136,7 +136,7 @@ class Rules:
         return noted._replace(last=writer.number)
 
     def verdict(self, kept: Kept, writer: Writer) -> str | None:
-        """What join and commit answer without a look at members; None: they go on."""
+        """Return the answer of join and commit without a look at members; None: they go on."""
         if self.is_replaced(kept, writer):
             return REPLACED
         owner = self.committed_by(kept, writer)
@@ -169,7 +169,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class World:
-    """Who writes, and how much may go wrong."""
+    """The writers, and the number of faults that may befall them."""
 
     writers: tuple[Writer, ...]
     failovers: int = 1

@@ -26,7 +26,7 @@ Code = tuple[tuple[str, frozenset[int]], ...]
 
 
 class Name(NamedTuple):
-    """What the coordinator knows of a committed name."""
+    """The coordinator's knowledge of a committed name."""
 
     rows: frozenset[int]
     attempt: int
@@ -72,11 +72,11 @@ class State(NamedTuple):
 
 
 class Broken(AssertionError):
-    """What must never be, is."""
+    """A promise is broken."""
 
 
 class Rules:
-    """What the coordinator decides; a mutation overrides one rule."""
+    """The coordinator's rules; a mutation overrides one of them."""
 
     def is_second(self, name: Name, attempt: int, write: int) -> bool:
         return name.attempt == attempt and name.write not in (write, NOBODY)

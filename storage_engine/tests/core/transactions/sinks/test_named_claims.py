@@ -53,7 +53,7 @@ class Call:
         return told
 
     def writes(self, part: str = "t") -> ErrorCode | None:
-        """What a whole write comes to."""
+        """Return the outcome of a whole write."""
         claim = self.write()
         joined = self.bench.join(self.number, **self.who(claim, part))
         if joined.error is ALREADY:
@@ -70,7 +70,7 @@ class Call:
 
 @pytest.fixture(params=[False, True], ids=["", "coordinators-fail"])
 def between(request):
-    """What happens between two steps."""
+    """The event between two steps."""
 
     def nothing_or_failover(bench: CoordinatorBench) -> None:
         if request.param:

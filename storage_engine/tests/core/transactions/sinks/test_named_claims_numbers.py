@@ -34,7 +34,7 @@ PART = NumbersKey("s", "t")
 
 
 class Jobs(CoordinatorBench):
-    """What jobs do with one sink."""
+    """The requests of jobs that write to one sink."""
 
     def opens(self, number: int, *, part="t", **who) -> int:
         """The producer id of a task that has written."""
@@ -44,7 +44,7 @@ class Jobs(CoordinatorBench):
         return error(self.commit(number, *members, query=named_write(part, number), **how))
 
     def asks(self, number: int, *, part="t", **who):
-        """What a task is told that begins."""
+        """Return the answer to a task that begins."""
         return self.join(number, query=named_write(part, number), **who)
 
     def writes(self, number: int, *, part="t", **who) -> ErrorCode | None:

@@ -1,4 +1,4 @@
-"""What batch writes without a name leave behind, which nobody can repeat. Source: R-SPARK2."""
+"""Batch writes without a name, which nobody can repeat, are forgotten in time. Source: R-SPARK2."""
 
 from uuid import UUID
 
