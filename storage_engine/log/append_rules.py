@@ -1,10 +1,10 @@
 """The rules for appends that follow from a log's settings, computed once and not for each append:
-which timestamps are taken, when a segment is rolled, what batches must be.
+the timestamps that are taken, the moment to roll a segment, the form of batches.
 
-Batches that do not meet them yet are prepared: keys are checked (cleanup.policy with `compact`),
-batches compressed with another codec (compression.type), columns made of the records of JSON that
-are sent to a typed topic. That uses no state of the log, so that it can run beside the event loop.
-Source: R-LOG2, R-LOG7, R-LOG10, R-LOG12, KIP-937.
+A batch from a client may need a preparation before its append: its keys are checked (cleanup.policy
+with `compact`), its records are compressed with another codec (compression.type), or records in
+JSON become the columns of a typed topic. A preparation uses no state of the log, so that it can run
+on another thread. Source: R-LOG2, R-LOG7, R-LOG10, R-LOG12, KIP-937.
 """
 
 from dataclasses import dataclass

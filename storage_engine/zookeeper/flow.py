@@ -10,13 +10,12 @@
 A flow continues on the event loop, in the callback that ends its wait. Meanwhile anything may
 happen, so conditions that were checked before a wait are checked again after it. This module checks
 only that the flow's owner still exists: once `Flows` are closed, none of them continues. An
-exception leaves the flow and its callback.
+exception in a flow is raised by the callback that resumed it.
 
-Removes a node and all children that other programs may have created below it.
-
-ZooKeeper removes only nodes without children, so the deepest go first. Every step checks the same
-guard, so that nothing more is removed once it fails. Only `core.ports` is used, so that it runs in
-the simulation too.
+`remove_subtree` is a flow that removes a node with all nodes below it, whoever made them. ZooKeeper
+removes only nodes without children, so the deepest go first. Each step checks the same
+guard (conditions in the same multi), so that nothing more is removed once the guard fails. Only
+`core.ports` is used, so that flows run in the simulation too.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ T = TypeVar("T")
 Resume = Callable[[Any], None]
 
 Wait = Callable[[Resume], None]
-"""Begins an operation, which calls its argument once with the outcome, at once or later."""
+"""Begins an operation, and has it call the argument with the outcome, once, at once or later."""
 
 Flow = Generator[Wait, Any, T]
 """Work with waits, and its result."""
@@ -104,8 +103,8 @@ class _Running(Generic[T]):
 
 
 class NewestWatches:
-    """Watches by name, of which only the newest is heard: each read of a node sets another watch,
-    and where reads overlap only one of them leads to the next."""
+    """Watches by name, of which only the newest one counts. Each read of a node sets another watch,
+    and reads may overlap: without this, each of them would lead to a read of its own."""
 
     def __init__(self, flows: Flows) -> None:
         self._flows = flows
@@ -209,8 +208,8 @@ class ZookeeperFlows:
 
 
 MAX_LISTINGS = 10
-"""The most listings of one node: children that others create as fast as they are removed are left
-to a later attempt."""
+"""The most listings of one node in one attempt: another program may create children as fast as they
+are removed."""
 
 
 def remove_subtree(

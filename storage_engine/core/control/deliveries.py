@@ -56,7 +56,8 @@ class _Shared:
     """The partitions in `metadata`; None: all."""
     metadata: tuple[PartitionLeadership, ...] = ()
     held: dict[BrokerId, list[PartitionLeadership]] | None = None
-    """By broker, from the metadata of all partitions: the ones that it has to lead or follow."""
+    """For each broker, the partitions that it has to lead or follow, out of those of a full
+    delivery."""
 
     def is_of(self, names: set[TopicPartition] | None) -> bool:
         return self.is_filled and self.names == names
@@ -78,8 +79,8 @@ class Deliveries:
         """Topics in deletion whose end `take_stopped` has not returned yet."""
         self._number = 0
         self._settled: dict[BrokerId, int] = {}
-        """By broker: what was owed before a delivery of this number was made is delivered, or could
-        not be delivered at once."""
+        """For each broker, a number of a delivery: nobody waits any more for this one or an earlier
+        one, because it was made, or has failed, or the broker is gone."""
 
     def owes_leadership(self, broker: BrokerId, partition: TopicPartition) -> bool:
         """Return True while the broker has not confirmed the partition's leadership, sent already
@@ -135,16 +136,17 @@ class Deliveries:
             self._outbox(broker).removed_topics.add(topic)
 
     def stop_replica(self, broker: BrokerId, partition: TopicPartition) -> None:
-        """Have the broker delete its replica; owed until it is delivered, now or when the broker is
-        back."""
+        """Order the broker to delete its replica. The order stays until it is delivered, even if
+        the broker is away meanwhile."""
         self._to_stop.setdefault(broker, set()).add(partition)
 
     def offer_stops(self, broker: BrokerId, topic: str) -> None:
-        """Have a live broker that is no replica of a topic in deletion delete what it may have of
-        it. It would find that out from the topic's metadata, which is not sent any more.
+        """Order a live broker that is no replica of a topic in deletion to delete the replicas that
+        it may still have. It can't learn of them from the topic's metadata, which is not sent any
+        more.
 
-        Owed until it is delivered or withdrawn; not owed once the topic counts as stopped, since
-        the broker could then delete the replica of a later topic."""
+        The order stays until it is delivered or withdrawn. Once the topic counts as stopped, none
+        is given: the broker could delete the replica of a later topic of the same name."""
         if topic not in self.stopping:
             return
         for partition in self._cluster.topics[topic].partitions.values():
@@ -210,8 +212,8 @@ class Deliveries:
             self._settle_all(broker)
 
     def _settle_all(self, broker: BrokerId) -> None:
-        """Have nobody wait for what the broker was owed until now: no delivery has this number, so
-        that what it is owed from now on gets a higher one."""
+        """End all waits for the broker. The number taken here belongs to no delivery, so that each
+        later delivery has a higher one."""
         self._number += 1
         self._settled[broker] = self._number
 
@@ -273,8 +275,8 @@ class Deliveries:
     def _by_replica(
         self, everything: Iterable[PartitionLeadership]
     ) -> dict[BrokerId, list[PartitionLeadership]]:
-        """Return what each broker holds, in the same order, but for partitions whose leader has
-        bounced: a newer state of those will be written, and sent."""
+        """Return the partitions of each broker, in the same order. Partitions whose leader has
+        restarted are left out: a newer state of them will be written, and sent."""
         held: dict[BrokerId, list[PartitionLeadership]] = {}
         for item in everything:
             partition = self._cluster.partition(item.partition)

@@ -76,14 +76,14 @@ class Joins:
                 self._join_again(group, group.members[member_id], event, offer)
 
     def _outgrows(self, group: Group, event: Join, joining: Member, before: Member | None) -> bool:
-        """Return True when the group's record would be too large with the joining member, or what
-        the members offer, unless that one makes it no larger. `before` is the member whose place it
-        takes, or itself.
+        """Return True when the joining member would make the group's record too large, or the
+        protocols of all members together. `before` is the same member as it was, or the member
+        whose place it takes; the record always has room for one that is no larger than `before`.
 
-        During a rebalance, and when one begins, only members count that are sure to be in the next
-        generation: the others may be dead, or be former incarnations of members that join. For a
-        member of the last generation newcomers don't count, which are refused when the next one
-        begins: no member has to go for the sake of one that has just come."""
+        During a rebalance, and when one begins, only the members count that are sure to be in the
+        next generation: the others may be dead, or have come back under another id. When a member
+        of the last generation joins, newcomers do not count, since the next generation begins
+        without those for which it has no room: no member has to go for a newcomer."""
         if not group.offers.has_room_for(
             joining.offer, instead_of=None if before is None else before.offer
         ):

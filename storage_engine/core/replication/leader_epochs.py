@@ -2,8 +2,8 @@
 increase. By them alone, never by its own high watermark, a follower finds the offset to which it
 truncates its log so that it agrees with the leader's (R-REP8).
 
-The traffic of replicas that are not in sync has a quota, a bucket that leaks at the rate: an excess
-is paid back by waiting, so that the rate holds on average however large one answer is. Source:
+The traffic of replicas that are not in sync has a quota, which is a leaky bucket: after more bytes
+than the rate allows, the next ones wait, so that the rate holds on average. Source:
 KIP-73, KIP-101, KIP-279, KIP-595 (the leader names the divergence in its answer to a fetch).
 """
 
@@ -106,9 +106,9 @@ class LeaderEpochCache:
         """Drop the epochs that ended below the log's new start; return True when that changed
         anything.
 
-        The epoch of the last deleted offset stays, with its own start. Kafka moves that start up,
-        and then can't tell a replica that has other batches below the log's start from one that
-        agrees: it would keep them, with what they say of their producers.
+        The epoch of the last deleted offset stays, with its own start. Kafka moves that start up to
+        the log's start; then the leader can't tell whether a follower has the same batches below
+        it, and the follower keeps wrong ones, with the state of their producers.
         """
         preceding = bisect_right(self._entries, start_offset - 1, key=_start_of)
         if preceding <= 1:
@@ -176,8 +176,9 @@ def divergence(
     None.
 
     `last_fetched_epoch` is the epoch of the record just below `fetch_offset`, -1 for an empty log.
-    `log_start_offset`: the leader's; 0 for a consumer, to which it does not matter what is below.
-    A follower that may have other batches there is sent below it, so that it begins anew.
+    `log_start_offset`: the leader's; 0 for a consumer, which does not care about records below it.
+    For a follower that may have other batches below it, the returned end offset lies below it, so
+    that the follower begins anew.
     Raises KafkaError UNKNOWN_LEADER_EPOCH for an epoch that this leader can't judge: no log is
     truncated on a guess.
     """
@@ -201,8 +202,8 @@ def divergence(
 
 
 BURST_MS = 1000
-"""How far the traffic may be ahead of the rate, as in Kafka's window of one second: a fetch is
-larger than what a small rate allows in a moment."""
+"""The traffic may be ahead of the rate by as much as it allows in this time, Kafka's window of one
+second: one fetch is often larger than a small rate allows at a moment."""
 
 ALL = "*"
 

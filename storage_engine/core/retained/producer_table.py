@@ -1,9 +1,9 @@
 """The producers of one log, in the order in which they wrote last, give or take a second; and the
 transactions of its partition.
 
-Clients choose producer ids, and most that are made up write once. A producer with one batch is kept
-as the bytes that stand for it in a snapshot, in a fifth of the room of an object, so that snapshots
-only join them.
+Clients choose producer ids, and a client that makes them up writes once with most of them. So a
+producer with one batch is kept in a fifth of the room of an object: as its bytes in a snapshot,
+which only have to be joined when a snapshot is written.
 
     field               bytes  meaning
     producer_id           8
@@ -44,7 +44,7 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a producer's transaction in a partition (see protocol.control_record)."""
+    """The end of a producer's transaction in a partition (see protocol.records.control_record)."""
 
     commits: bool
     coordinator_epoch: int
@@ -61,8 +61,8 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     """The offset of its marker."""
     last_stable_offset: int
-    """Every transaction with a record below this offset was decided when this one ended (as long as
-    the high watermark is no bound)."""
+    """The last stable offset when this transaction ended, without the bound of the high watermark:
+    every transaction with a record below it was decided."""
 
 
 class EndedTransaction(NamedTuple):

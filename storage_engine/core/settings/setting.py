@@ -43,12 +43,12 @@ class Scope(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """Another name of a setting, often in a larger unit; it counts when the setting itself is
-    absent."""
+    """Another name of a setting, often in a larger unit, as `log.retention.hours` is of
+    `log.retention.ms`; it counts when the setting itself is absent."""
 
     name: str
     factor: int
-    """How many of the setting's own units one unit of the alias is."""
+    """The number of the setting's own units in one unit of the alias."""
     unit: str = ""
 
 
@@ -112,8 +112,8 @@ class Setting:
 
     @property
     def changes_live(self) -> bool:
-        """Return True when a running broker takes a new value. It always does for what topics may
-        override, since that is read anew for each log."""
+        """Return True when a running broker takes a new value. It takes one of each setting that
+        topics may override, since each log reads these anew."""
         return self.live or self.for_topics
 
     @property

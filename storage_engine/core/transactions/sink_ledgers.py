@@ -1,8 +1,8 @@
-"""The ledgers of all sinks of one coordinator, with their queries: which query has committed a
-batch, which run is the newest, how far the sources are copied. Each query costs the same, however
-many batches were committed before.
+"""The ledgers of all sinks of one coordinator. A ledger is the coordinator's record of one query
+that writes to a sink: its last committed batch, its newest runs, and the offsets up to which its
+sources are copied (origins). A query costs the same, however many batches were committed before.
 
-    ledger of              ends as
+    ledger of              becomes
     streaming query        never; one that has only tried, after a time
     named batch write      its number in an interval (`named_claims`)
     batch write without a  nothing, after a time
@@ -97,8 +97,8 @@ class SinkLedgers:
         return self._ledgers.get(key)
 
     def of(self, key: LedgerKey) -> SinkLedger:
-        """Return the ledger, an empty one when there is none; `keep` it as soon as it has
-        content."""
+        """Return the ledger, or an empty one that is not in the table: the caller must `keep` it
+        as soon as it has content."""
         ledger = self._ledgers.get(key)
         return SinkLedger(LedgerRecord(), self._log.replicated) if ledger is None else ledger
 
@@ -149,19 +149,19 @@ class SinkLedgers:
                 self._log.append((key, None))
 
     def forget_over(self, now: Callable[[], Moment], expiration_ms: int) -> Iterator[None]:
-        """Forget ledgers that no query can ask for any more; only a part of them where there are
-        many, since that is one step. Between the steps of the search others have their turn."""
+        """Forget ledgers that no query can ask for any more. The search for them yields between its
+        pieces, so that others have their turn; to forget them is one step, and so has a bound."""
         found: list[LedgerKey] = []
         for number, piece in enumerate(pieces(self._ledgers)):
             if number:
                 yield
-            found += (key for key in piece if self._is_over(key, now(), expiration_ms))
+            found += (key for key in piece if self._has_expired(key, now(), expiration_ms))
             if len(found) >= MOST_FORGOTTEN:
                 break
-        still = (key for key in found if self._is_over(key, now(), expiration_ms))
+        still = (key for key in found if self._has_expired(key, now(), expiration_ms))
         self.forget(list(islice(still, MOST_FORGOTTEN)))
 
-    def _is_over(self, key: LedgerKey, at: Moment, expiration_ms: int) -> bool:
+    def _has_expired(self, key: LedgerKey, at: Moment, expiration_ms: int) -> bool:
         ledger = self._ledgers.get(key)
         if ledger is None:
             return False
@@ -182,8 +182,8 @@ class SinkLedgers:
     def can_forget(self, key: LedgerKey) -> bool:
         """Return True when the ledger's origins have a place in the record of NO_QUERY."""
         ledger = self._ledgers[key]
-        is_blind = LedgerKey(key.sink, NO_QUERY) in self._unreadable
-        return not ledger.record.origins or not (is_blind or ledger.origins_stay)
+        is_unreadable = LedgerKey(key.sink, NO_QUERY) in self._unreadable
+        return not ledger.record.origins or not (is_unreadable or ledger.origins_stay)
 
     def has_room(self, key: LedgerKey, origins: Mapping[TopicPartition, int]) -> bool:
         """Return True when the origins of a commit have room in the record in which they will be

@@ -1,5 +1,6 @@
-"""A job that replaces closed segments in steps: compaction, and the repair of damage. `work` does
-what takes long, on any thread; `advance` changes the log, on the log's own thread.
+"""A job that replaces closed segments in steps: compaction, and the repair of damage. Each step has
+two halves: `work` does the slow part, on any thread; then `advance` changes the log, on the log's
+own thread.
 
     step       work                                advance
     LEARN      the copier prepares itself          groups the segments
@@ -8,9 +9,9 @@ what takes long, on any thread; `advance` changes the log, on the log's own thre
     MOVED      syncs the folder                    puts the new segment into the list; next group
     DONE       syncs the folder                    calls `on_done`
 
-Before anything else changes the segments of the log, it calls `stop`: a swap that was committed is
-brought to its end at once, everything before that is dropped. See swap_files for what a crash
-leaves. There is one job at a time, and none goes on once the log was truncated.
+Whoever else wants to change the segments of the log calls `stop` first: a job that has reached
+COMMITTED is brought to its end at once, an earlier one is dropped. `swap_files` describes the files
+after a crash. There is one job at a time, and none goes on once the log was truncated.
 
 `first_dirty_offset` is kept in the log dir's cleaner-offset-checkpoint; when that is lost,
 everything counts as dirty, which costs work. A value above 0 also says that offsets may be missing,
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 _OPEN_FILES_MAX = 8
-"""The limit of a pool of its own, since the broker's pool is not thread-safe."""
+"""The limit of the job's own pool of open files: the broker's pool is not thread-safe."""
 
 
 class CancelledError(Exception):

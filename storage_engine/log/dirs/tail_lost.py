@@ -1,14 +1,17 @@
-"""Two small files of a log dir tell which tails went with the power of its machine.
+"""Two small files of a log dir, which say that its logs may have lost their ends (tails) with the
+power of the machine, and since when. An incarnation is one registration of the broker in ZooKeeper,
+named by its broker epoch.
 
-    .tail-lost    the first incarnation with which the broker registered afterwards. Before that
-                  `-1 <boot id>`, the boot after the loss; `-1` where the log dir was new, and may
-                  stand for one that has lost everything
-    .boot-epoch   the boot id, the first incarnation of this boot with these log dirs; then their
-                  paths
+    .tail-lost    the broker's first incarnation after the loss; until it has registered,
+                  `-1 <boot id>`, the boot after the loss; `-1` alone for a new log dir, which may
+                  have taken the place of one that has lost everything
+    .boot-epoch   the boot id, and the first incarnation of this boot with these log dirs; then
+                  their paths, one a line
 
-A log dir that fails between its start and the registration still says -1 when it is back, perhaps
-long after. Its own loss is as old as the boot, and `.boot-epoch` of another log dir tells which
-incarnation that was. The present one instead would put every log of the broker under suspicion.
+A log dir that fails between the start and the registration still has -1 when it is used again,
+perhaps long after. It was lost at the start of its boot, and `.boot-epoch` of another log dir has
+the incarnation of that time. If it took the present incarnation, every log of the broker would
+count as cut short.
 """
 
 import os

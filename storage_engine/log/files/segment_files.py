@@ -1,7 +1,8 @@
-"""Open files and mappings of segments. Their owner can lose one at any time, and opens it again.
+"""The open files and mappings of segments, in a pool with a limit: thousands of segments can't all
+have an open file. The pool may close any of them at any time, and its owner opens it again.
 
-With thousands of segments not every file may stay open. The pool keeps the order of opening; over
-the limit the oldest is closed, unless it was used since its last turn (second chance).
+The pool keeps the order of opening; over the limit the oldest is closed, unless it was used since
+its last turn (second chance).
 
 Large runs of the `.log` file are read as views of the page cache, small ones are copied;
 measurements decided the sizes. A sequential reader needs one mapping per window rather than one per
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 SHARE_OF_LIMIT = 2
-"""The log takes one in two of the process's descriptors; sockets take the rest."""
+"""One in so many of the process's descriptors is for logs; sockets take the rest."""
 
 MAX_OPEN_FILES = 20_000
 """Well below the kernel's 65,530 mappings a process."""

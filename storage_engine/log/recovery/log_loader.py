@@ -1,8 +1,8 @@
 """Loads a log from a partition's folder, and repairs the files where they need it.
 
-Order of work: leftovers of deletions are removed; segments from the one with the recovery point on
-are checked unless the last stop was clean; what follows a cut is dropped; then the leader epochs
-and the producers are brought to the same end.
+Order of work: swaps of compaction are finished, and leftovers of deletions removed; unless the last
+stop was clean, the segments are checked, from the one with the recovery point on; all behind the
+first damage is dropped; then leader epochs and producers are cut to the same end.
 
 Source: R-LOG8.
 """
@@ -59,8 +59,9 @@ class LoadedLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStart:
-    """The knowledge about a log before it is opened. The offsets come from checkpoint files;
-    without one they are 0, which costs work and loses nothing but the start of the log."""
+    """The knowledge about a log before it is opened. The offsets come from checkpoint files. An
+    offset that no file has is 0: the log is checked from its first byte, and begins at its oldest
+    segment again."""
 
     log_start_offset: int = 0
     """The start of an empty log."""
@@ -71,8 +72,8 @@ class LogStart:
     clean: bool = False
     """True when the last stop was clean, so that nothing needs to be checked."""
     is_cached: bool = True
-    """True when the page cache may hold what is not on the medium, and no flush will bring there
-    (see `recovery`); False when the machine was started since the log was written."""
+    """True when the page cache may hold bytes that are not on the medium, and that no flush will
+    write (see `recovery`); False when the machine was restarted since the log was written."""
     no_gap_above: int | None = None
     """No offsets are missing between a segment that begins above this offset and the one before it;
     None: some may be."""

@@ -78,7 +78,7 @@ class SegmentList:
         self.all = segments
         self.active = segments[-1]
         self.name_changes = 1
-        """The number of changes of names in the folder; changes that belong together count once."""
+        """The number of changes of names in the folder so far; a roll, a cut or a swap is one."""
         self._synced_name_changes = 0
         self._deleted: tuple[tuple[int, LogSegment, list[Path]], ...] = ()
         self._deletions = 0
@@ -250,7 +250,7 @@ class SegmentList:
         self._deleted += ((self._due_ms(), segment, self._renamed(segment)),)
 
     def _renamed(self, segment: LogSegment) -> list[Path]:
-        """Returns the paths by which the files of a deleted segment go from now on."""
+        """Renames the files of a deleted segment, and returns their new paths."""
         number, self._deletions = self._deletions, self._deletions + 1
         return segment.mark_deleted(number)
 

@@ -1,8 +1,9 @@
 """The recovery point of a log, which never claims more than was flushed, and the flushes that move
 it.
 
-A flush has two halves. The slow one may run on another thread, so the job holds descriptors of its
-own. Source: R-LOG4, R-LOG8.
+A flush is a `FlushJob` with two halves. `run` syncs the files, which may take long, on any thread
+and by descriptors of its own; `finish` then moves the recovery point, on the log's own thread.
+Source: R-LOG4, R-LOG8.
 """
 
 from collections.abc import Callable
@@ -97,8 +98,8 @@ class FlushState:
         self._checkpoints = checkpoints
         self._generation = 0
         self._unfinished: dict[int, tuple[list[Path], list[Path]]] = {}
-        """The files and folders of the flushes under way, whose content an overtaking flush must
-        not count as on the medium."""
+        """The files and folders of flushes that have not finished: a later flush that ends first
+        must sync them too, before it moves the recovery point."""
         self._cut_unsynced = is_recovered
         self._is_topic_id_flushed = False
         self._is_used = False
@@ -137,8 +138,8 @@ class FlushState:
 
     @property
     def may_be_due(self) -> bool:
-        """Return True when a flush is due, or will be though nothing more is appended. By default
-        only a finished segment is flushed, which takes an append."""
+        """Return True when a flush is due, or will become due without another append. By default
+        only finished segments are flushed, and it takes an append to finish one."""
         active = self._segments.active
         unflushed = active.next_offset - self.recovery_point
         config = self._segments.folder.config

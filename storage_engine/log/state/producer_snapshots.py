@@ -5,10 +5,10 @@
     field            bytes  meaning
     magic             4     "HPS3"
     crc               4     CRC-32C of all that follows
-    forgotten_to      8     highest producer id that may be missing (see core.producer_state)
+    forgotten_to      8     highest producer id that may be missing, see core.retained
     count             4     number of producers
     ongoing           4     number of open transactions
-    ended             4     number of ended ones (see core.partition_transactions)
+    ended             4     number of ended ones (see core.retained.producer_table)
     then per producer:
       producer_id     8
       epoch           2

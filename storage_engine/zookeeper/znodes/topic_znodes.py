@@ -1,9 +1,9 @@
 """The znodes of a topic: its assignment, its id, and the states of its partitions. Each class owns
 a path and its JSON.
 
-The keys are exactly those that Kafka documents (R-CTL10). Further keys are written only for what
-the documents have no place for (topic id); unknown keys of others are ignored. Source: the JSON of
-the design documents (HA related ZooKeeper structure), R-CTL10.
+The keys are those that Kafka documents. Further keys are written only for values without one there:
+a topic's id, a reassignment under way, the incarnations in a partition's state. Unknown keys are
+ignored. Source: R-CTL10, and the JSON of the design documents (HA related ZooKeeper structure).
 """
 
 import uuid
@@ -173,7 +173,8 @@ class PartitionStateZNode:
     controller_epoch: ControllerEpoch
     """The epoch of the controller that last updated the state."""
     joined_epochs: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    """See `core.control.election_rules`; a state that others wrote may have none."""
+    """The incarnation with which each member was last seen to hold what is committed, see
+    `core.control.partition_elections`; a state that others wrote may have none."""
 
     @staticmethod
     def partition_path(topic: str, partition: int) -> str:

@@ -1,5 +1,5 @@
-"""The states of a log that a crash may leave. The model knows what was asked of the log, and what the
-log said was on the medium; nothing of how the log does it.
+"""The states of a log that a crash may leave. The model knows what was asked of the log, and what
+it said was on the medium, but nothing of how it works.
 
 Every batch that stood in the log since everything in it was last on the medium may still be there;
 below `durable_end` the batches must be those that were there at the end.

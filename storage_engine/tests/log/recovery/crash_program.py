@@ -29,7 +29,7 @@ EVENTS, TABLE = TopicPartition("events", 0), TopicPartition("table", 0)
 LIVES = 3
 PRODUCERS = 3
 CODE_OF_BATCH = 21
-"""The log sets the bytes before it; see protocol.record_batch."""
+"""The log sets the bytes before it; see protocol.records.record_batch."""
 
 
 class CrashProgram:
