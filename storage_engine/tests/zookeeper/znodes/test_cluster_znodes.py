@@ -10,7 +10,7 @@ from storage_engine.core.ids import (
     BrokerId,
     ControllerEpoch,
 )
-from storage_engine.tests.zookeeper.znode_strategies import hosts, ids
+from storage_engine.tests.zookeeper.znodes.strategies import hosts, ids
 from storage_engine.zookeeper.admin_znodes import (
     ConfigChangeZNode,
 )

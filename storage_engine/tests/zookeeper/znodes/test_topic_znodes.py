@@ -15,7 +15,7 @@ from storage_engine.core.ids import (
     ControllerEpoch,
     LeaderEpoch,
 )
-from storage_engine.tests.zookeeper.znode_strategies import replicas, topics
+from storage_engine.tests.zookeeper.znodes.strategies import replicas, topics
 from storage_engine.zookeeper.znode_json import ZnodeFormatError
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
 

@@ -10,7 +10,7 @@ from storage_engine.core.ids import (
     BrokerId,
     TopicPartition,
 )
-from storage_engine.tests.zookeeper.znode_strategies import partitions, replicas
+from storage_engine.tests.zookeeper.znodes.strategies import partitions, replicas
 from storage_engine.zookeeper.admin_znodes import (
     DeleteTopicsZNode,
     IsrChangeZNode,

@@ -1,0 +1,1 @@
+"""Tests of the znodes: their paths and their JSON."""
