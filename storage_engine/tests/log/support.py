@@ -79,6 +79,15 @@ def new_log_manager(
     return LogManager(settings, **options)
 
 
+def loaded_log_manager(
+    log_dirs: Sequence[Path], config: LogConfig = SMALL, **options
+) -> LogManager:
+    """Return a log manager that has opened all of its logs."""
+    manager = new_log_manager(log_dirs, config, **options)
+    manager.load("cluster")
+    return manager
+
+
 def append(log: PartitionLog, count: int = 1, *, epoch: int = 0, now_ms: int = 5000, **batch):
     return log.leader_appends.append(make_batch(count, **batch), leader_epoch=epoch, now_ms=now_ms)
 

@@ -92,10 +92,7 @@ def test_markers_of_older_epochs_are_refused_and_change_nothing(tmp_path):
 def test_a_follower_knows_what_its_leader_knows(tmp_path):
     leader = filled(open_log(tmp_path / "leader"))
     follower = open_log(tmp_path / "follower")
-    while follower.log_end_offset < leader.log_end_offset:
-        piece = leader.reads.read(follower.log_end_offset, max_bytes=700)
-        assert piece is not None
-        follower.follower_appends.append(memoryview(bytes(piece.view())))
+    copy(leader, follower)
     assert transactions_of(follower) == transactions_of(leader)
     assert aborted_of(follower) == aborted_of(leader)
     assert seen(follower) == seen(leader)

@@ -90,20 +90,3 @@ def test_the_epoch_of_an_offset(offset, epoch):
 
 def test_entries_that_contradict_each_other_are_dropped():
     assert cache_of((2, 10), (1, 20), (3, 5), (-1, 30), (4, 40)).entries == ((2, 10), (4, 40))
-
-
-def test_the_follower_of_kip_101_scenario_1_keeps_the_message_it_shares_with_the_leader():
-    """High watermark truncation, scenario 1: B restarts as follower of A with m2 above its own high
-    watermark.
-
-    Both wrote m1 and m2 in epoch 0, so the leader's answer for epoch 0 is its log end 2, and B cuts
-    nothing; with the high watermark (1) it would have dropped m2.
-    """
-    leader = cache_of((0, 0))
-    assert leader.end_offset_for(0, 2).end_offset == 2
-
-
-def test_the_follower_of_kip_101_scenario_2_drops_what_the_new_leader_never_had():
-    """Scenario 2: A has m1, m2 of epoch 0; B became leader in epoch 1 with m1 only and wrote m3."""
-    leader = cache_of((0, 0), (1, 1))
-    assert leader.end_offset_for(0, 2).end_offset == 1

@@ -19,7 +19,7 @@ from storage_engine.tests.log.support import (
     TP,
     ManualClock,
     fill,
-    new_log_manager,
+    loaded_log_manager,
     open_log,
     read_all,
 )
@@ -293,22 +293,14 @@ def test_a_checked_file_is_not_kept_in_the_page_cache(tmp_path):
 
 
 def test_the_time_of_the_last_check_outlives_a_stop_in_order_only(tmp_path):
-    from storage_engine.log.dirs.log_manager import LogManager
-    from storage_engine.tests.log.support import SMALL
 
     clock = ManualClock()
-
-    def started() -> LogManager:
-        manager = new_log_manager([tmp_path], SMALL, broker_id=1, clock=clock)
-        manager.load("c")
-        return manager
-
-    manager = started()
+    manager = loaded_log_manager([tmp_path], clock=clock)
     manager.get_or_create(TP).scrubbed_ms = 777
     manager.close()
-    manager = started()
+    manager = loaded_log_manager([tmp_path], clock=clock)
     assert manager.logs[TP].scrubbed_ms == 777
     manager.abandon()
-    manager = started()
+    manager = loaded_log_manager([tmp_path], clock=clock)
     assert manager.logs[TP].scrubbed_ms == 0
     manager.close()

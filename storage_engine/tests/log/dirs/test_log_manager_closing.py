@@ -11,7 +11,11 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.log.dirs.log_manager import LOGS_PER_ROUND, LogManager, one_after_another
 from storage_engine.log.files.disk import RealDisk
 from storage_engine.net.event_loop_ports import run_side_by_side
-from storage_engine.tests.log.support import SMALL, ManualClock, fill, new_log_manager, read_all
+from storage_engine.tests.log.support import (
+    fill,
+    loaded_log_manager,
+    read_all,
+)
 
 COUNT = LOGS_PER_ROUND + 6
 
@@ -32,8 +36,7 @@ class WatchedDisk(RealDisk):
 
 
 def filled(log_dir: Path, disk: WatchedDisk, count: int) -> LogManager:
-    manager = new_log_manager([log_dir], SMALL, broker_id=1, clock=ManualClock(), disk=disk)
-    manager.load("cluster")
+    manager = loaded_log_manager([log_dir], disk=disk)
     for number in range(count):
         fill(manager.get_or_create(TopicPartition("t", number)), 3)
     disk.synced.clear()
@@ -48,8 +51,7 @@ def test_logs_are_flushed_on_many_threads_and_all_their_records_are_there_again(
     of_logs = [thread for path, thread in disk.synced if path.parent.parent == tmp_path]
     assert len(of_logs) >= COUNT
     assert threading.main_thread() not in of_logs
-    again = new_log_manager([tmp_path], SMALL, broker_id=1, clock=ManualClock())
-    again.load("cluster")
+    again = loaded_log_manager([tmp_path])
     assert again.dirs.were_shut_down_clean
     assert {tp: read_all(log) for tp, log in again.logs.items()} == records
     again.close()
@@ -76,16 +78,14 @@ def test_a_flush_that_failed_is_not_repeated_and_the_stop_is_not_clean(tmp_path)
     assert [path.parent for path, _ in disk.synced].count(broken) == 1
     others = {path.parent.name for path, _ in disk.synced}
     assert others >= {"t-0", "t-1", "t-3", "t-4"}
-    again = new_log_manager([tmp_path], SMALL, broker_id=1, clock=ManualClock())
-    again.load("cluster")
+    again = loaded_log_manager([tmp_path])
     assert not again.dirs.were_shut_down_clean
     again.close()
 
 
 def test_how_many_logs_a_log_dir_has_is_known_without_counting_them(tmp_path):
     log_dirs = [tmp_path / "a", tmp_path / "b"]
-    manager = new_log_manager(log_dirs, SMALL, broker_id=1, clock=ManualClock())
-    manager.load("cluster")
+    manager = loaded_log_manager(log_dirs)
     for number in range(7):
         manager.get_or_create(TopicPartition("t", number))
     manager.delete(TopicPartition("t", 1))

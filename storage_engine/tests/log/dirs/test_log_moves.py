@@ -21,11 +21,10 @@ from storage_engine.tests.log import compaction_support
 from storage_engine.tests.log.compaction_support import compact, fill_keys, put, rows
 from storage_engine.tests.log.support import (
     SMALL,
-    ManualClock,
     append,
     fill,
+    loaded_log_manager,
     make_batch,
-    new_log_manager,
     read_all,
 )
 
@@ -34,9 +33,7 @@ HIGH_WATERMARKS = {TP: 20}
 
 
 def open_manager(log_dirs: list[Path], disk=REAL_DISK, config=SMALL) -> LogManager:
-    manager = new_log_manager(log_dirs, config, broker_id=1, clock=ManualClock(), disk=disk)
-    manager.load("cluster")
-    return manager
+    return loaded_log_manager(log_dirs, config, disk=disk)
 
 
 def two(tmp_path: Path) -> list[Path]:

@@ -13,11 +13,10 @@ from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.log_config import LogConfig
 from storage_engine.tests.log.compaction_support import put
 from storage_engine.tests.log.support import (
-    ManualClock,
     append,
     fill,
+    loaded_log_manager,
     make_batch,
-    new_log_manager,
     offsets_of,
     read_all,
 )
@@ -29,8 +28,7 @@ SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay
 
 
 def started(disk: SimulatedDisk, config: LogConfig = SMALL) -> LogManager:
-    manager = new_log_manager([ROOT], config, broker_id=1, clock=ManualClock(), disk=disk)
-    manager.load("cluster")
+    manager = loaded_log_manager([ROOT], config, disk=disk)
     manager.get_or_create(TP)
     return manager
 

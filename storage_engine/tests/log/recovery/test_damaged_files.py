@@ -18,9 +18,8 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.state.checkpoints import LOG_STARTS_FILE
 from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
 from storage_engine.tests.log.support import (
-    ManualClock,
     append,
-    new_log_manager,
+    loaded_log_manager,
     read_all,
 )
 from storage_engine.tests.log.transaction_support import end, write
@@ -47,9 +46,7 @@ def places(data: bytes, damage: str, *, is_clean: bool) -> range:
 
 
 def opened(disk: SimulatedDisk) -> LogManager:
-    manager = new_log_manager([ROOT], CONFIG, broker_id=1, clock=ManualClock(), disk=disk)
-    manager.load("cluster")
-    return manager
+    return loaded_log_manager([ROOT], CONFIG, disk=disk)
 
 
 def files_below(disk: SimulatedDisk, folder: Path) -> Iterator[tuple[Path, bytes]]:

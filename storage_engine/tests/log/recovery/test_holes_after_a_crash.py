@@ -17,9 +17,8 @@ from storage_engine.log.partition_log import PartitionLog
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.tests.log.compaction_support import CONFIG, compact, fill_keys, put, rows
 from storage_engine.tests.log.support import (
-    ManualClock,
+    loaded_log_manager,
     make_batch,
-    new_log_manager,
 )
 from storage_engine.tests.log.transaction_support import encoded
 from storage_engine.tests.sampling import seeds
@@ -31,9 +30,7 @@ TP = TopicPartition("topic", 0)
 def started(
     disk: SimulatedDisk, config: LogConfig = CONFIG, folders: Sequence[Path] = (ROOT,)
 ) -> LogManager:
-    logs = new_log_manager(folders, config, broker_id=1, clock=ManualClock(), disk=disk)
-    logs.load("cluster")
-    return logs
+    return loaded_log_manager(folders, config, disk=disk)
 
 
 def log_of(logs: LogManager) -> PartitionLog:

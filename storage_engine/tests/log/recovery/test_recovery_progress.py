@@ -13,6 +13,7 @@ from storage_engine.tests.log.support import (
     TP,
     ManualClock,
     fill,
+    loaded_log_manager,
     new_log_manager,
     open_log,
 )
@@ -45,8 +46,7 @@ def test_what_a_recovery_will_go_through_is_known_before(tmp_path):
 
 def test_a_long_recovery_tells_how_far_it_is(tmp_path, caplog):
     clock = RunningClock()
-    manager = new_log_manager([tmp_path], SMALL, broker_id=1, clock=clock)
-    manager.load("c")
+    manager = loaded_log_manager([tmp_path], clock=clock)
     fill(manager.get_or_create(TP), 60)
     manager.abandon()
     manager = new_log_manager([tmp_path], SMALL, broker_id=1, clock=clock)

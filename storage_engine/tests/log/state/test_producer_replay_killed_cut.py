@@ -22,7 +22,13 @@ from storage_engine.log.state.producer_replay import record_batch
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.tests.log.state.test_producer_replay_cut import Writers, told
-from storage_engine.tests.log.support import TP, append, join, make_batch, new_log_manager
+from storage_engine.tests.log.support import (
+    TP,
+    append,
+    join,
+    loaded_log_manager,
+    make_batch,
+)
 from storage_engine.tests.log.transaction_support import abort, commit, next_sequence, write
 from storage_engine.tests.sampling import ALL_FAULTS
 
@@ -53,8 +59,7 @@ class KillingDisk(RealDisk):
 
 def opened(folder: Path, disk: RealDisk | None = None) -> tuple[LogManager, PartitionLog]:
     options = {} if disk is None else {"disk": disk}
-    manager = new_log_manager([folder], CONFIG, **options)
-    manager.load("cluster")
+    manager = loaded_log_manager([folder], CONFIG, **options)
     return manager, manager.get_or_create(TP)
 
 

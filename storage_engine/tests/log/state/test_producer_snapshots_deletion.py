@@ -19,14 +19,13 @@ from storage_engine.log.dirs.log_manager import LogManager
 from storage_engine.log.files.disk import REAL_DISK, Disk, sync_names
 from storage_engine.log.partition_log import PartitionLog
 from storage_engine.log.state.producer_snapshots import ProducerSnapshots
-from storage_engine.tests.log.support import SMALL, TP, append, new_log_manager
+from storage_engine.tests.log.support import TP, append, loaded_log_manager
 
 BATCHES = 200
 
 
 def opened(folder: Path, disk: Disk = REAL_DISK) -> tuple[LogManager, PartitionLog]:
-    manager = new_log_manager([folder], SMALL, disk=disk)
-    manager.load("cluster")
+    manager = loaded_log_manager([folder], disk=disk)
     return manager, manager.get_or_create(TP)
 
 
