@@ -1,7 +1,6 @@
 """The command's entry: exit statuses, one-line errors, help."""
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +8,6 @@ from pathlib import Path
 import pytest
 
 from storage_engine.tools.cli import COMMANDS, main
-from storage_engine.tools.errors import CommandError
-from storage_engine.tools.local import free_ports
-from storage_engine.tools.local.directory_lock import directory_lock
-from storage_engine.tools.table import format_table
 
 ROOT = Path(__file__).parents[3]
 
@@ -128,88 +123,3 @@ def test_a_folder_without_a_cluster_is_one_line(
     assert output == ""
     assert errors.startswith(f"headrace: there is no cluster in '{tmp_path}'")
     assert errors.count("\n") == 1
-
-
-def test_a_taken_port_stops_up_before_anything_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert main(["up", "--dir", str(tmp_path), "--brokers", "1", "--port", str(port)]) == 1
-    errors = capsys.readouterr().err
-    assert f"port {port} of 127.0.0.1, for broker 1, is in use" in errors
-    assert errors.count("\n") == 1
-    assert not (tmp_path / "cluster.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "text"),
-    [
-        (["--set", "min.insync.replica=2"], 1, "min.insync.replicas"),
-        (["--set", "num.partitions"], 2, "is not of the form KEY=VALUE"),
-        (["--set", "num.partitions=many"], 1, "num.partitions"),
-        (["--brokers", "0"], 2, "--brokers 0 is impossible"),
-        (["--zookeeper", "a:b"], 2, "--zookeeper 'a:b'"),
-    ],
-)
-def test_wrong_arguments_stop_up_before_anything_starts(
-    arguments: list[str],
-    status: int,
-    text: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    directory = tmp_path / "cluster"
-    assert main(["up", "--dir", str(directory), "--port", "0", *arguments]) == status
-    errors = capsys.readouterr().err
-    assert text in errors
-    assert errors.count("\n") == 1
-    assert not (directory / "cluster.json").exists()
-
-
-def test_a_file_in_the_place_of_the_folder_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    assert main(["up", "--dir", str(path), "--port", "0"]) == 1
-    assert "is not a folder; give another --dir" in capsys.readouterr().err
-
-
-def test_a_configuration_that_is_not_there_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["broker", str(tmp_path / "none.properties")]) == 1
-    errors = capsys.readouterr().err
-    assert "none.properties can't be read" in errors
-    assert errors.count("\n") == 1
-
-
-def test_a_second_command_waits_for_the_first_and_then_gives_up(tmp_path: Path) -> None:
-    with (
-        directory_lock(tmp_path),
-        pytest.raises(CommandError, match="another headrace command is running"),
-        directory_lock(tmp_path, timeout_s=0.1),
-    ):
-        pass
-    with directory_lock(tmp_path, timeout_s=0.1):
-        pass
-
-
-def test_free_ports_lie_below_those_of_outgoing_connections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ports = tmp_path / "ip_local_port_range"  # that of this machine may leave none below
-    ports.write_text("13000\t60999\n")
-    monkeypatch.setattr(free_ports, "_EPHEMERAL_RANGE", ports)
-    port = free_ports.find_free_port("127.0.0.1")
-    assert free_ports.LOWEST_FREE_PORT <= port < 13_000
-    assert free_ports.is_port_free("127.0.0.1", port)
-
-
-def test_a_table_aligns_numbers_to_the_right_and_shows_nothing_as_a_dash() -> None:
-    table = format_table(("id", "name", "up"), [(1, "a", True), (12, None, False)])
-    assert table.split("\n") == ["ID  NAME  UP", " 1  a     yes", "12  -     no"]
-    assert format_table(("id",), []) == "ID"

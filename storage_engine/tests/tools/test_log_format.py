@@ -11,12 +11,7 @@ from simulation.world.cluster import SimulatedCluster
 from simulation.world.requests import make_batch
 from storage_engine.protocol.apis.produce import API as PRODUCE
 from storage_engine.protocol.apis.produce import ProducePartition, ProduceRequest
-from storage_engine.tools.cli import main
 from storage_engine.tools.commands.broker import set_up_logging
-from storage_engine.tools.inspection.state_change_log import (
-    STATE_CHANGE_LOGGER,
-    write_state_changes_to,
-)
 from storage_engine.tools.table import format_table, report_line, write_line
 
 FORGED = "2025-01-01 00:00:00,000 ERROR headrace.state_change: deleted partition=payments-0"
@@ -26,18 +21,15 @@ BEGINNING = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ \S+: ")
 
 
 @pytest.fixture(autouse=True)
-def loggers() -> Iterator[None]:
+def root_logger() -> Iterator[None]:
     """As they were, afterwards."""
-    root, changes = logging.getLogger(), logging.getLogger(STATE_CHANGE_LOGGER)
+    root = logging.getLogger()
     before = root.handlers[:], root.level
     root.handlers = []
     yield
-    for logger in (root, changes):
-        for handler in logger.handlers:
-            handler.close()
+    for handler in root.handlers:
+        handler.close()
     root.handlers, root.level = before
-    changes.handlers, changes.propagate = [], True
-    changes.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
@@ -74,18 +66,6 @@ def test_a_trace_keeps_its_lines_and_none_of_them_passes_for_a_message(log_file)
     assert len(trace) > 2
     assert all(line.startswith("  ") and line.isprintable() for line in trace)
     assert any(line.lstrip().startswith("raise ValueError") for line in trace)
-
-
-def test_a_name_is_one_line_of_the_state_change_log_and_can_be_merged(tmp_path, capsys):
-    file = tmp_path / "state-change.log"
-    write_state_changes_to(file, broker_id=1, file_bytes=1 << 20, file_count=1)
-    forged = "2026-11-21T20:40:01.000Z broker=2 deleted partition=payments-0"
-    changes = logging.getLogger(STATE_CHANGE_LOGGER)
-    changes.info("became leader partition=%s-0 leader=1", f"x\n{forged}\n")
-    (line,) = lines_of(file)
-    assert " broker=1 " in line
-    assert main(["merge-state-log", str(file)]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_tools_show_a_name_on_one_line(capsys):

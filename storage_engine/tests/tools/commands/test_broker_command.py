@@ -88,3 +88,12 @@ def test_a_setting_of_the_command_line_wins_over_the_file(
     config.write_text(SETTINGS)
     assert main(["broker", str(config), "--set", "listeners=nonsense"]) == 1
     assert "listeners=nonsense" in capsys.readouterr().err
+
+
+def test_a_configuration_that_is_not_there_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["broker", str(tmp_path / "none.properties")]) == 1
+    errors = capsys.readouterr().err
+    assert "none.properties can't be read" in errors
+    assert errors.count("\n") == 1

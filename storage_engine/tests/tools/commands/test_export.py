@@ -166,27 +166,3 @@ def test_what_is_gone_is_told_with_what_to_do(tmp_path):
 
     with pytest.raises(CommandError, match="t-0 are gone; begin another export, in another folder"):
         run(tmp_path, Empty())
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "complaint"),
-    [
-        ("notes.txt", "mine", "has files in it, but no export: choose another folder"),
-        ("_export.json", "{", "can't be read as an export's"),
-        ("_export.json", '{"version": 9}', "is of version 9, this headrace reads 1"),
-        ("_export.json", '{"version": 1, "request": {"topics": 3}}', "can't be read"),
-    ],
-)
-def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path, name, text, complaint):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(CommandError, match=complaint):
-        opened(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert (tmp_path / name).read_text() == text
-
-
-def test_another_export_does_not_go_on_in_the_folder_of_this_one(tmp_path):
-    opened(tmp_path)
-    other = ExportRequest(topics=("t", "u"), since_ms=None, until_ms=5, isolation="read_committed")
-    with pytest.raises(CommandError, match="has another export, of t until 5, read_committed"):
-        ExportFolder.open(tmp_path, other, splits)

@@ -1,18 +1,11 @@
 """`headrace merge-state-log`: R-TOOL5."""
 
 import json
-import logging
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from storage_engine.tools.cli import main
-from storage_engine.tools.inspection.state_change_log import (
-    STATE_CHANGE_LOGGER,
-    write_state_changes_to,
-)
 
 ONE = """\
 2026-11-21T20:40:01.000Z broker=1 elect partition=t-0 leader=1 leader_epoch=1 isr=[1, 2]
@@ -30,17 +23,6 @@ def files(tmp_path: Path) -> list[str]:
     for name, content in (("1.log", ONE), ("2.log", TWO)):
         (tmp_path / name).write_text(content)
     return [str(tmp_path / "1.log"), str(tmp_path / "2.log")]
-
-
-@pytest.fixture
-def logger() -> Iterator[logging.Logger]:
-    logger = logging.getLogger(STATE_CHANGE_LOGGER)
-    yield logger
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
-    logger.propagate = True
-    logger.setLevel(logging.NOTSET)
 
 
 def merged(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
@@ -81,22 +63,6 @@ def test_json_tells_broker_topic_and_partition_apart(files, capsys):
         "partition": 10,
         "change": "deleted partition=other-topic-10",
     }
-
-
-def test_what_a_broker_writes_is_read_again(tmp_path, capsys, logger):
-    file = tmp_path / "state-change.log"
-    write_state_changes_to(file, broker_id=7, file_bytes=200, file_count=3)
-    assert not file.exists()
-    for number in range(8):
-        logger.info("became leader partition=%s leader=%d isr=%s", f"a.b-{number}", 7, [7, 8])
-    logger.info("stopped partition=%s", "a.b-3")
-    rotated = sorted(str(path) for path in tmp_path.iterdir())
-    assert len(rotated) > 2
-    lines = merged(capsys, *rotated, "--partitions", "3")
-    assert [re.sub(r"^\S+ ", "", line) for line in lines] == [
-        "broker=7 became leader partition=a.b-3 leader=7 isr=[7, 8]",
-        "broker=7 stopped partition=a.b-3",
-    ]
 
 
 def test_a_line_that_is_being_written_is_left_out(files, capsys):

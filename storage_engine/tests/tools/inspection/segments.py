@@ -7,6 +7,7 @@ import pyarrow as pa
 from storage_engine.log.segments import indexes
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.tools.cli import main
 
 BASE_OFFSET = 100
 PADDING = b"-" * 100
@@ -48,3 +49,8 @@ class Segment:
         content = bytearray(self.log.read_bytes())
         content[position] ^= value
         self.log.write_bytes(content)
+
+
+def dump(*arguments: object) -> int:
+    """Runs `headrace dump-log`; its exit status."""
+    return main(["dump-log", *map(str, arguments)])

@@ -9,17 +9,11 @@ import pytest
 from storage_engine.log.segments import indexes
 from storage_engine.tests.log.support import fill, open_log, segment_files
 from storage_engine.tests.sampling import seeds
-from storage_engine.tests.tools.inspection.segments import Segment
-from storage_engine.tools.cli import main
-
-
-@pytest.fixture
-def segment(tmp_path: Path) -> Segment:
-    return Segment(tmp_path)
+from storage_engine.tests.tools.inspection.segments import Segment, dump
 
 
 def _verify(*arguments: object) -> int:
-    return main(["dump-log", "--verify-index", *map(str, arguments)])
+    return dump("--verify-index", *arguments)
 
 
 def test_the_indexes_beside_a_log_are_verified(

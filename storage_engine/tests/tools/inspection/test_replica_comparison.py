@@ -1,15 +1,12 @@
-"""`headrace verify-replicas`: where two replicas first differ, and what is reported of lag."""
+"""Where two replicas first differ."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import pytest
 
-from storage_engine.client.fetching.replica_reader import ReplicaBatch, ReplicaState
-from storage_engine.core.ids import TopicPartition
+from storage_engine.client.fetching.replica_reader import ReplicaBatch
 from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.protocol.hostile_batches import batch, records
-from storage_engine.tools.commands.verify_replicas import PartitionReport, ReplicaReport, describe
 from storage_engine.tools.inspection.replica_comparison import (
     Difference,
     ReplicaComparison,
@@ -96,14 +93,3 @@ def test_in_a_compacted_topic_only_batches_of_the_same_shape_count():
     done = compared(LOG, [LOG[0], three(3, value_size=6), LOG[2]], compacted=True)
     assert done.difference is not None
     assert done.difference.offset == 3
-
-
-def test_lag_is_what_a_high_watermark_is_behind_the_leaders():
-    replicas = [
-        ReplicaReport(replica=1, is_leader=True, in_sync=True, state=ReplicaState(0, 100)),
-        ReplicaReport(replica=2, is_leader=False, in_sync=False, state=ReplicaState(0, 60)),
-        ReplicaReport(replica=3, is_leader=False, in_sync=False),
-    ]
-    report = PartitionReport(tp=TopicPartition("t", 0), replicas=replicas)
-    document: Any = describe([report])
-    assert [each["lag"] for each in document["partitions"][0]["replicas"]] == [0, 40, None]

@@ -16,7 +16,7 @@ from storage_engine.protocol.records.record_batch import (
 from storage_engine.protocol.typed.directory import encode_directory
 from storage_engine.protocol.typed.typed_batch import directory_of
 from storage_engine.tests.log.typed_support import SCHEMA, TOPIC_ID, typed_batch
-from storage_engine.tools.cli import main
+from storage_engine.tests.tools.inspection.segments import dump
 from storage_engine.tools.commands.dump_log import read_schema
 from storage_engine.tools.inspection.replica_comparison import compare
 
@@ -44,10 +44,6 @@ def _segment(tmp_path: Path, batches: list[bytearray]) -> Path:
     return path
 
 
-def _dump(*arguments: object) -> int:
-    return main(["dump-log", *map(str, arguments)])
-
-
 def _column_at(batch: bytearray, name: str, version: int = 1) -> int:
     directory = directory_of(read_header(batch), batch)
     entry = directory.column(SCHEMA.version(version).column(name).column_id)
@@ -72,7 +68,7 @@ def test_deep_prints_the_rows_as_json(
     tmp_path: Path, schema_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     segment = _segment(tmp_path, _batches())
-    assert _dump("--deep", "--json", "--schema", schema_file, segment) == 0
+    assert dump("--deep", "--json", "--schema", schema_file, segment) == 0
     (log,) = json.loads(capsys.readouterr().out)
     first, second = log["batches"]
     assert (first["topic_id"], first["schema_version"]) == (str(TOPIC_ID), 1)
@@ -95,7 +91,7 @@ def test_without_the_schema_the_columns_are_shown_by_number(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     segment = _segment(tmp_path, _batches())
-    assert _dump("--deep", segment) == 0
+    assert dump("--deep", segment) == 0
     output = capsys.readouterr().out
     assert "column 2: " in output
     assert "the column of tombstones: " in output
@@ -117,7 +113,7 @@ def test_a_flipped_bit_is_told_with_the_part_that_has_it(
     batches = _batches()
     sound = bytes(batches[0])
     batches[0][place(batches[0])] ^= 4
-    assert _dump(_segment(tmp_path, batches)) == 1
+    assert dump(_segment(tmp_path, batches)) == 1
     assert f"batch at byte 0: CRC does not match: {named}" in capsys.readouterr().err
     told = compare(_Replica(sound), _Replica(bytes(batches[0])), is_compacted=False)
     assert told.difference is not None
@@ -135,8 +131,8 @@ def test_statistics_that_leave_out_a_value_are_found(
         lambda entry: entry._replace(maximum=b"quayzz") if entry.column_id == name_id else entry,
     )
     segment = _segment(tmp_path, batches)
-    assert _dump(segment) == 0
-    assert _dump("--deep", "--schema", schema_file, segment) == 1
+    assert dump(segment) == 0
+    assert dump("--deep", "--schema", schema_file, segment) == 1
     told = capsys.readouterr().err
     assert "column 'name' has the value 'second', which its statistics leave out" in told
 
@@ -146,7 +142,7 @@ def test_a_column_whose_own_crc_is_wrong_is_named(
 ) -> None:
     batches = _batches()
     _with_entries(batches[0], lambda entry: entry._replace(crc=crc32c(b"other")))
-    assert _dump("--deep", _segment(tmp_path, batches)) == 1
+    assert dump("--deep", _segment(tmp_path, batches)) == 1
     assert "the CRC of column 1 does not match" in capsys.readouterr().err
 
 
@@ -154,10 +150,10 @@ def test_a_file_that_is_no_schema_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     segment = _segment(tmp_path, _batches())
-    assert _dump("--schema", tmp_path / "absent.json", segment) == 1
+    assert dump("--schema", tmp_path / "absent.json", segment) == 1
     assert "absent.json can't be read" in capsys.readouterr().err
     (tmp_path / "bad.json").write_text("id BIGINT")
-    assert _dump("--schema", tmp_path / "bad.json", segment) == 1
+    assert dump("--schema", tmp_path / "bad.json", segment) == 1
     told = capsys.readouterr().err
     assert "bad.json has no schema: " in told and told.count("\n") == 1
 
