@@ -13,6 +13,8 @@ from headrace_console.console_settings import ConsoleSettings
 from headrace_console.server import ConsoleServer
 
 TIMEOUT_S = 60
+NOWHERE = "127.0.0.1:1"
+"""An address at which no broker is."""
 
 
 class Browser:
@@ -57,6 +59,11 @@ class Browser:
 
     def close(self) -> None:
         self.client.close()
+
+
+def code_of(answer: httpx.Response) -> str:
+    """The code of an answer that is an error."""
+    return str(answer.json()["error"]["code"])
 
 
 @contextlib.contextmanager

@@ -6,9 +6,8 @@ import pytest
 from rich.console import Console
 
 from headrace_console.commands.top import drawn
-from headrace_console.top import readings
 from headrace_console.top.frames import frame_of
-from headrace_console.top.readings import BrokerReading, parse, read_one
+from headrace_console.top.readings import BrokerReading, parse
 
 TOPICS = "kafka_server_brokertopicmetrics_"
 REPLICAS = "kafka_server_replicamanager_"
@@ -136,15 +135,3 @@ def test_a_narrow_terminal_has_the_columns_that_it_has_room_for(width):
     assert "45.0 MB" in out.getvalue()
     assert "…" not in out.getvalue()
     assert ("longest turn" in out.getvalue()) == (width == 120)
-
-
-def test_an_address_at_which_no_broker_tells_its_metrics_is_a_problem(monkeypatch):
-    monkeypatch.setattr(readings, "_fetch", lambda url: "<html>a page</html>")
-    reading = read_one("a", "http://a:1/")
-    assert reading.problem is not None and "http://a:1/ has none of a broker" in reading.problem
-
-    def refuse(url):
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    monkeypatch.setattr(readings, "_fetch", refuse)
-    assert read_one("a", "http://a:1/").problem == "Connection refused"

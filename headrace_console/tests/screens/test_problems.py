@@ -1,13 +1,6 @@
 """What is wrong, in words: from snapshots that are made here."""
 
-import time
-from collections.abc import Sequence
-from typing import Any
-from uuid import UUID
-
-from headrace_console.cluster.changes import SINGLE, Changes
 from headrace_console.cluster.snapshot import (
-    Ends,
     SeenGroup,
     ShownDisk,
     Snapshot,
@@ -15,65 +8,17 @@ from headrace_console.cluster.snapshot import (
     WaitingPartition,
 )
 from headrace_console.console_settings import Thresholds
-from headrace_console.paging import Page
-from headrace_console.screens.overview import overview, partition_counts
+from headrace_console.screens.overview import partition_counts
 from headrace_console.screens.problems import SeenProblems, find_problems
-from headrace_console.screens.topics import partition_list, topic_list
-from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
+from headrace_console.tests.made_snapshots import NOW_MS, snapshot
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.apis.metadata import MetadataBroker, MetadataPartition
-from storage_engine.tests.machine import slowness
 
-NOW_MS = 1_000_000_000_000
 DAY_MS = 86_400_000
-
-
-def snapshot(
-    brokers: Sequence[int] = (1, 2, 3),
-    *,
-    leader: int = 1,
-    isr: Sequence[int] = (1, 2, 3),
-    topics: int = 1,
-    partitions: int = 1,
-    controller: int = 1,
-    **more,
-) -> Snapshot:
-    metadata = ClusterMetadata(
-        brokers={
-            each: MetadataBroker(broker_id=each, host="host", port=9000 + each) for each in brokers
-        },
-        topics={
-            f"t{number}": TopicMetadata(
-                topic=f"t{number}",
-                topic_id=UUID(int=number + 1),
-                is_internal=False,
-                partitions={
-                    place: MetadataPartition(
-                        partition=place, leader=leader, replicas=(1, 2, 3), isr=isr, leader_epoch=4
-                    )
-                    for place in range(partitions)
-                },
-            )
-            for number in range(topics)
-        },
-        controller_id=controller,
-    )
-    return Snapshot(at_ms=NOW_MS, metadata=metadata, **more)
 
 
 def kinds(seen: Snapshot, **thresholds) -> dict[str, str]:
     found = find_problems(seen, [], Thresholds(**thresholds), now_ms=NOW_MS)
     return {each.kind: each.what for each in found}
-
-
-def test_what_happened_lately_has_the_broker_that_went_and_not_only_what_it_took_with_it() -> None:
-    changes = Changes()
-    changes.compare(None, snapshot(topics=30))
-    seen = snapshot((1, 2), topics=30, isr=(1, 2), gone={3: NOW_MS})
-    changes.compare(snapshot(topics=30), seen)
-    told: Any = overview(seen, (), (), changes.events()[::-1])["recent"]
-    assert [each["kind"] for each in told] == ["isr"] * 2 + ["broker_gone"]
-    assert [each["left_out"] for each in told] == [28, 0, 0]
 
 
 def test_nothing_is_wrong_where_nothing_is_wrong() -> None:
@@ -199,31 +144,3 @@ def test_a_problem_keeps_the_time_since_when_it_is_there() -> None:
     assert dated(both, 200) == [("broker_offline", 200), ("under_replicated", 100)]
     assert dated(snapshot(), 300) == []
     assert dated(short, 400) == [("under_replicated", 400)]
-
-
-def test_a_failover_of_many_partitions_is_few_events() -> None:
-    changes = Changes()
-    changes.compare(None, snapshot(partitions=SINGLE))
-    changes.compare(snapshot(partitions=SINGLE), snapshot(partitions=SINGLE, leader=2))
-    assert len(changes.events()) == SINGLE
-    assert changes.events()[0].words == "broker 2 leads t0-0, before it was broker 1"
-    changes.compare(
-        snapshot(partitions=SINGLE + 1), snapshot((2, 3), partitions=SINGLE + 1, leader=2)
-    )
-    *_, gone, many = changes.events()
-    assert gone.words == "broker 1 left the cluster"
-    assert many.words == f"partitions of 't0': {SINGLE + 1} have other leaders"
-
-
-def test_lists_of_five_thousand_partitions_take_a_moment() -> None:
-    many = snapshot(topics=500, partitions=10)
-    ends = {tp: Ends(0, 10, 10) for tp, _ in many.partitions()}
-    many = snapshot(topics=500, partitions=10, ends=ends, sizes=dict.fromkeys(ends, 1))
-    before_s = time.thread_time()
-    rows: Any = topic_list(many, Page(sort="-records", filter="T1"), internal=False)
-    assert (rows["total"], len(rows["rows"]), rows["rows"][0]["records"]) == (111, 50, 100)
-    assert partition_list(many, "t7", Page())["total"] == 10
-    problems = list(find_problems(many, [], Thresholds(), now_ms=NOW_MS))
-    counts: Any = overview(many, [], problems, [])["partitions"]
-    assert counts["total"] == 5_000
-    assert time.thread_time() - before_s < 0.5 * slowness()

@@ -6,10 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from headrace_console.given import Params
 from headrace_console.http.routes import encode
-from headrace_console.problem import ConsoleError
-from headrace_console.records.record_search import has_field, json_path
 from headrace_console.records.shown_values import (
     MOST_DEPTH,
     SAFE_INTEGER,
@@ -64,33 +61,3 @@ def test_numbers_that_javascript_would_change_are_texts() -> None:
     assert shown_cell(SAFE_INTEGER + 1) == (str(SAFE_INTEGER + 1), False)
     assert shown_cell([[[[1]]]]) == ([[["…"]]], True)
     assert shown_cell({"a": "x" * 300}) == ({"a": "x" * 256}, True)
-
-
-@pytest.mark.parametrize(
-    ("path", "equals", "found"),
-    [
-        ("$.a.b[1]", "2", True),
-        ("a.b[1]", "2.0", True),
-        ("$['a']['c d']", "x", True),
-        ("$.a.b[9]", "2", False),
-        ("$.a.b.x", "2", False),
-        ("$.t", "true", True),
-        ("$.t", "1", False),
-        ("$.n", "null", True),
-    ],
-)
-def test_fields_are_found_by_their_path(path: str, equals: str, found: bool) -> None:
-    data = json.dumps({"a": {"b": [1, 2], "c d": "x"}, "t": True, "n": None}).encode()
-    assert has_field(data, json_path(path), equals) is found
-
-
-@pytest.mark.parametrize("path", ["$", "$..a", "$[x]", "$.a[", "." + ".a" * 30])
-def test_a_path_that_is_none_is_refused(path: str) -> None:
-    with pytest.raises(ConsoleError, match=r"'path' must"):
-        json_path(path)
-
-
-@pytest.mark.parametrize("text", ["x", "-1", "9" * 30, "1.0", "\u0661"])
-def test_a_parameter_that_is_no_number_is_named(text: str) -> None:
-    with pytest.raises(ConsoleError, match="parameter 'limit' must be a whole number"):
-        Params([("limit", text)]).integer("limit", 1, most=500)

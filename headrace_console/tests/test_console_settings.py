@@ -1,13 +1,10 @@
-"""What is wrong with a console's settings is told when it starts, in one line with the remedy."""
-
-import socket
+"""Settings that can't work are told when a console starts, in one line with the remedy."""
 
 import pytest
 
 from headrace_console.console_settings import ConsoleSettings
 from headrace_console.server import ConsoleServer
 from storage_engine.core.errors import ConfigError
-from storage_engine.tools.cli import main
 
 SERVERS = "127.0.0.1:9092"
 
@@ -29,17 +26,3 @@ SERVERS = "127.0.0.1:9092"
 def test_settings_that_can_not_work_are_refused_before_a_page_is_served(given, words) -> None:
     with pytest.raises(ConfigError, match=words):
         ConsoleServer(ConsoleSettings(**{"bootstrap_servers": SERVERS, "port": 0} | given))
-
-
-def test_a_port_that_is_in_use_is_told_with_what_to_do() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: .*in use; give another --port"):
-            ConsoleServer(ConsoleSettings(bootstrap_servers=SERVERS, port=port))
-
-
-@pytest.mark.parametrize("percent", ["0", "900", "nan", "-3", "much"])
-def test_a_share_of_a_disk_is_a_percentage(percent, capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(["console", "--bootstrap-servers", SERVERS, "--disk-full-percent", percent])
-    assert "--disk-full-percent" in capsys.readouterr().err
