@@ -70,7 +70,7 @@ MEASURED_S = {
     "integration_tests/controller/test_zookeeper_trouble.py": 37,
     "examples/usage/tests/test_usage.py": 35,
     "integration_tests/spark/test_spark_typed_topics.py": 35,
-    "storage_engine/tests/tools/bench/test_bench_requests.py": 35,
+    "storage_engine/tests/tools/bench/largest/test_requests.py": 35,
     "integration_tests/security/clients/test_clients_by_every_way.py": 34,
     "integration_tests/command_line/test_mirror.py": 34,
     "integration_tests/connector/test_queries_tell_a_console.py": 34,

@@ -1,20 +1,10 @@
-"""The part of `headrace bench secured` that needs no broker, and its errors."""
-
-import json
+"""The rates of secured listeners beside plain ones."""
 
 import pytest
 
-from benchmarks.secured.brokers import OPEN, Place
 from benchmarks.secured.rates import Round, figure_of
 from benchmarks.support.rounds import Goal
 from storage_engine.tools.cli import main
-
-
-def test_the_time_of_a_decision_is_told_for_each_way_to_it(capsys):
-    assert main(["bench", "secured", "--only", "rules", "--rounds", "1", "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert [figure["goal"] for figure in figures] == ["<= 2.0", "<= 50.0", "<= 50.0", "<= 50.0"]
-    assert all(figure["measured"] > 0 and figure["met"] is not None for figure in figures)
 
 
 def test_a_folder_that_is_not_there_is_an_error_of_one_line(tmp_path, capsys):
@@ -31,8 +21,3 @@ def test_a_ratio_meets_its_goal_also_when_it_is_that_of_apache_kafka(measured, l
     figure = figure_of("fetch", rounds, "tls", "plain", goal=Goal(least=0.6), least=least)
     assert [figure.ratio, figure.cpu_ratio, figure.met] == [measured / 100, 1.5, is_met]
     assert figure.goal == (">= 0.6" if least is None else f">= 0.6 or {least}")
-
-
-def test_the_password_of_a_run_is_not_shown(tmp_path):
-    place = Place.made(tmp_path)
-    assert place.password not in f"{place!r} {place.endpoints({'SASL_SSL': 1, OPEN: 2})!r}"

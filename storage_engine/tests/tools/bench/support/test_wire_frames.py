@@ -1,16 +1,9 @@
-"""The echo servers that stand for the wire's limit answer as a broker would."""
+"""Frames of the benchmark of the wire, and the check of their answers."""
 
-import shutil
-
-import pytest
-
-from benchmarks.support.wire_echo import compiled_echo, python_echo
 from benchmarks.support.wire_frames import check_answers, produce_frames
-from benchmarks.support.wire_load import Endpoint, Worker, produce
 from storage_engine.protocol.apis import produce as produce_api
 from storage_engine.protocol.framing import parse_request_header, parse_response
 from storage_engine.protocol.records.record_batch import validate_for_append
-from storage_engine.tools.errors import CommandError
 
 FRAMES = produce_frames("topic", 1024, 8, seed=3)
 
@@ -38,22 +31,3 @@ def test_a_wrong_answer_is_found():
     failed = bytearray(good)
     failed[FRAMES.base_offset_at - 1] = 2
     assert "answer 0" in str(check_answers(failed, FRAMES, first=0))
-
-
-@pytest.mark.parametrize("connections", [1, 3])
-def test_the_echo_in_c_answers_every_request(tmp_path, connections):
-    if shutil.which("cc") is None:
-        pytest.skip("there is no C compiler")
-    with compiled_echo(tmp_path, FRAMES.answer) as echo:
-        assert echo is not None
-        assert produce(None, Endpoint(echo.port), FRAMES, connections, 4, 500) > 0
-
-
-def test_the_echo_in_python_answers_every_request():
-    with Worker() as worker, python_echo(worker, FRAMES) as echo:
-        assert produce(None, Endpoint(echo.port), FRAMES, 1, 4, 500) > 0
-
-
-def test_what_fails_in_a_worker_is_told_here():
-    with Worker() as worker, pytest.raises(CommandError, match="failed"):
-        worker.run(produce, Endpoint(1), FRAMES, 1, 1, 1)

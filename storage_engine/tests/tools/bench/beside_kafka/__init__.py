@@ -1,0 +1,1 @@
+"""`headrace bench beside-kafka`: nothing is downloaded, and no cluster is started."""

@@ -1,0 +1,1 @@
+"""`headrace bench clients`: nothing is downloaded, and no cluster is started."""

@@ -1,0 +1,1 @@
+"""The largest requests and states that clients may send and leave."""

@@ -1,0 +1,1 @@
+"""The part of `headrace bench secured` that needs no broker."""
