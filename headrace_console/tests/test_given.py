@@ -79,5 +79,5 @@ def test_a_wrong_field_is_named_by_its_place(document, read, named) -> None:
 def test_null_is_a_field_that_is_not_there() -> None:
     body = Body(dict.fromkeys("abcdef"))
     assert not body.has("a") and body.text_or_none("a") is None
-    assert body.integer_or_none("b") is body.part("c") is None
-    assert body.texts("d") == body.parts("e", most=1) == [] and body.settings("f") == {}
+    assert body.integer_or_none("b") is None and body.part("c") is None
+    assert body.texts("d") == [] and body.parts("e", most=1) == [] and body.settings("f") == {}

@@ -1,5 +1,7 @@
 """Errors as answers of the console."""
 
+from typing import Any
+
 import pytest
 
 from headrace_console.problem import MAX_MESSAGE, ConsoleError, as_console_error
@@ -40,7 +42,7 @@ def test_an_answer_stays_the_one_that_it_is():
 
 
 def test_a_message_that_quotes_a_request_is_cut_and_has_no_control_characters():
-    document = ConsoleError("bad_request", "\x1b[31m" + "x" * 2 * MAX_MESSAGE).document
+    document: Any = ConsoleError("bad_request", "\x1b[31m" + "x" * 2 * MAX_MESSAGE).document
     message = document["error"]["message"]
     assert len(message) == MAX_MESSAGE + 1 and message.endswith("x…")
     assert message.isprintable()

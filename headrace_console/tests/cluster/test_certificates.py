@@ -54,7 +54,10 @@ def test_a_server_without_tls_and_none_at_all_have_no_certificate():
 def test_one_that_ends_soon_is_read_again_soon_and_others_once_a_minute(monkeypatch):
     asked: list[tuple[str, int]] = []
     now_ms = time.time() * 1000
-    answers = {("soon", 1): int(now_ms + DAY_MS), ("later", 1): int(now_ms + 90 * DAY_MS)}
+    answers: dict[tuple[str, int], int | None] = {
+        ("soon", 1): int(now_ms + DAY_MS),
+        ("later", 1): int(now_ms + 90 * DAY_MS),
+    }
 
     def read(address):
         asked.append(address)
@@ -62,7 +65,7 @@ def test_one_that_ends_soon_is_read_again_soon_and_others_once_a_minute(monkeypa
 
     clock_s = 1000.0
     monkeypatch.setattr(certificates, "expires_ms", read)
-    monkeypatch.setattr(certificates.time, "monotonic", lambda: clock_s)
+    monkeypatch.setattr(time, "monotonic", lambda: clock_s)
     looks = CertificateLooks()
     brokers = {1: ("soon", 1), 2: ("later", 1)}
     before = looks.look(brokers)

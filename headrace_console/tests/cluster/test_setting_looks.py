@@ -1,8 +1,9 @@
 """Settings that lists show: few topics at a look, those that lack replicas first."""
 
+import time
+
 import pytest
 
-from headrace_console.cluster import setting_looks
 from headrace_console.cluster.setting_looks import (
     BROKER_KEPT_S,
     KEPT_S,
@@ -32,7 +33,7 @@ class Brokers:
         self.topics: list[str] = []
         self.brokers: list[str] = []
         self.now_s = 1000.0
-        monkeypatch.setattr(setting_looks.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
         self.looks = SettingLooks(self._ask)
 
     def _ask(self, questions):
