@@ -64,7 +64,7 @@ MEASURED_S = {
     "integration_tests/spark/test_spark_stream.py": 50,
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 48,
     "integration_tests/exactly_once/test_spark_exactly_once.py": 45,
-    "simulation/tests/test_simulation.py": 42,
+    "simulation/tests/test_run_seeds.py": 42,
     "integration_tests/command_line/test_command_line_moves_records.py": 38,
     "integration_tests/security/test_rights_of_users.py": 38,
     "integration_tests/controller/test_zookeeper_trouble.py": 37,

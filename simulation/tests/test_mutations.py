@@ -13,7 +13,7 @@ from simulation.tests.mutations import MUTATIONS, failure_of
 from storage_engine.tests.sampling import a_third
 
 SEEDS = range(-8, 40)
-"""The fixed set, as in test_simulation."""
+"""The fixed set, as in test_run_seeds."""
 
 CAUGHT: dict[str, tuple[int, str]] = {
     "truncate_to_the_high_watermark": (0, "a killed process loses nothing of its log"),

@@ -3,13 +3,7 @@
 With HEADRACE_FAULTS=full many more seeds run.
 """
 
-import json
-import subprocess
-import sys
-from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -21,8 +15,8 @@ from simulation.faults.faults import (
 )
 from simulation.run import run_seed
 from simulation.simulate import DEFAULT_SECONDS
+from simulation.tests.seed_sums import sum_of
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
-from storage_engine.tools.cli import main
 
 SEEDS = 400 if ALL_FAULTS else 10
 DELETES_A_TOPIC = 37
@@ -31,58 +25,6 @@ STORIES = 8
 """Seeds below 0: each compound fault twice, alone."""
 WITH_TRANSACTIONS = 200 if ALL_FAULTS else 3
 """Seeds that have transactions, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeedSum:
-    """Of seeds that all keep their promises."""
-
-    events: int = 0
-    simulated_ms: int = 0
-    acknowledged: int = 0
-    faults: Counter[FaultKind] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def __add__(self, other: "SeedSum") -> "SeedSum":
-        return SeedSum(
-            self.events + other.events,
-            self.simulated_ms + other.simulated_ms,
-            self.acknowledged + other.acknowledged,
-            self.faults + other.faults,
-            self.counts + other.counts,
-        )
-
-
-def sum_of(
-    pool: ProcessPoolExecutor,
-    seeds: Iterable[int],
-    *,
-    seconds: int = DEFAULT_SECONDS,
-    transactions: bool = False,
-    typed: bool = False,
-    proof: bool = False,
-    disks: bool = False,
-) -> SeedSum:
-    """Of seeds that run in the process of the file: those of the command take as long to start as
-    six seeds."""
-    which = {"transactions": transactions, "typed": typed, "proof": proof, "disks": disks}
-    total = SeedSum()
-    for run in [pool.submit(run_seed, seed, seconds=seconds, **which) for seed in seeds]:
-        seed = run.result()
-        assert seed.failure is None, f"--seed {seed.seed}: {seed.rule}: {seed.failure}"
-        total += SeedSum(
-            seed.events,
-            seed.simulated_ms,
-            seed.acknowledged,
-            seed.done,
-            Counter({what.replace(" ", "_"): count for what, count in seed.counts.items()}),
-        )
-    return total
-
-
-def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "storage_engine.tools.cli", "simulate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
@@ -125,8 +67,6 @@ FOUND = {
     223667: [8, 10, 11],  # the checker's: a registration that arrived after the power was lost
 }
 """Seeds that have failed, without transactions, and the faults that it took."""
-
-
 FOUND_WITH_TRANSACTIONS = {
     0: [1007],  # a first pass of compaction, its gaps passed for damage: test_follower_appends_gaps
     17: None,  # offsets behind the end of their transaction, test_commits_that_wait
@@ -135,7 +75,6 @@ FOUND_WITH_TRANSACTIONS = {
     539: None,  # the checker's: with fast producers all logs hardly ever ended alike at one moment
 }
 """With transactions; None: all faults of the seed."""
-
 IN_FULL = {0, 17, 33, 539}
 """No fault of the brokers, or one whose own test builds the case directly."""
 
@@ -157,39 +96,3 @@ def test_a_seed_that_has_failed_with_transactions_keeps_every_promise(pool, seed
 def test_a_seed_that_has_failed_keeps_every_promise(pool, seed):
     failure = failure_of(pool, seed, transactions=False, only=FOUND[seed])
     assert failure is None, failure
-
-
-def test_seeds_run_the_same_in_every_process_of_the_command(pool):
-    # With transactions and typed topics, which take three times as long, in full.
-    plain = () if ALL_FAULTS else ("--no-transactions", "--no-typed")
-    of_seeds = ("--start", "6", "--seeds", "2", "--jobs", "2", "--seconds", "1")
-    done = simulate(*of_seeds, *plain, "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    more = {"transactions": ALL_FAULTS, "typed": ALL_FAULTS, "proof": True, "disks": True}
-    here = sum_of(pool, (6, 7), seconds=1, **more)
-    assert (told["seeds"], told["failures"]) == (2, [])
-    assert told["events"] == here.events
-    assert told["simulated_ms"] == here.simulated_ms
-    assert told["acknowledged"] == here.acknowledged
-    assert told["faults"] == {kind.value: count for kind, count in here.faults.items()}
-    assert here.counts.items() <= told.items()
-
-
-def test_only_the_faults_that_were_asked_for_take_place(capsys):
-    more = ("--faults", "1,2", "--json")
-    plain = ("--no-transactions", "--no-typed", "--no-proof", "--no-disks")
-    assert main(["simulate", *plain, "--seed", "7", "--seconds", "5", *more]) == 0
-    assert sum(json.loads(capsys.readouterr().out)["faults"].values()) <= 2
-
-
-def test_a_list_of_faults_that_is_none_is_wrong_usage(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["simulate", "--seed", "7", "--faults", "one"])
-    assert ended.value.code == 2
-    assert "'one' is not a list of numbers" in capsys.readouterr().err
-
-
-def test_faults_without_their_seed_are_wrong_usage(capsys):
-    assert main(["simulate", "--seeds", "2", "--faults", "1"]) == 2
-    assert "--faults needs --seed" in capsys.readouterr().err

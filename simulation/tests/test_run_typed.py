@@ -6,7 +6,7 @@ Other seeds have no typed topics, so that they keep their course.
 import pytest
 
 from simulation.simulate import DEFAULT_SECONDS
-from simulation.tests.test_simulation import sum_of
+from simulation.tests.seed_sums import sum_of
 from simulation.tests.typed_mutations import MUTATIONS, failure_of
 from storage_engine.tests.sampling import ALL_FAULTS
 

@@ -10,7 +10,7 @@ from simulation.faults.faults import FaultKind
 from simulation.faults.placement import placement_of
 from simulation.simulate import DEFAULT_SECONDS
 from simulation.tests.proof_mutations import MUTATIONS, failure_of
-from simulation.tests.test_simulation import sum_of
+from simulation.tests.seed_sums import sum_of
 from storage_engine.core.settings.settings import BY_PORT, BY_PROCESS
 from storage_engine.tests.sampling import ALL_FAULTS
 

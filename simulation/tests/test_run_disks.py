@@ -10,7 +10,7 @@ import pytest
 from simulation.faults.faults import OF_DISKS
 from simulation.simulate import DEFAULT_SECONDS
 from simulation.tests.disk_mutations import MUTATIONS, failure_of
-from simulation.tests.test_simulation import sum_of
+from simulation.tests.seed_sums import sum_of
 from storage_engine.tests.sampling import ALL_FAULTS
 
 SEEDS = 300 if ALL_FAULTS else 4
