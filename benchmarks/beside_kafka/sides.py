@@ -25,8 +25,8 @@ class Spark(ToldProcess):
     def running(
         cls, python: Path, folder: Path, worker: str, arguments: Sequence[str]
     ) -> Iterator["Spark"]:
-        """Run a Spark within the block, which is ready when the block begins; the module `worker`
-        has its jobs."""
+        """Run a Spark within the block, and wait until it is ready; the module `worker` does the
+        jobs."""
         command = [str(python), "-m", worker, *arguments]
         unset = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS")
         environment = {name: text for name, text in os.environ.items() if name not in unset}

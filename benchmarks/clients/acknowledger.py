@@ -1,4 +1,5 @@
-"""A peer that acknowledges what producers send and keeps none of it: how fast they are themselves.
+"""A peer that acknowledges what producers send and keeps none of it, to measure how fast the
+producers are without a broker.
 
 It looks to them like three brokers of a cluster, with the topic that they ask for. It answers what
 a producer sends, ApiVersions, Metadata, InitProducerId and Produce, and closes a connection that

@@ -1,6 +1,6 @@
-"""The largest states that clients may leave in a broker, built through its state machines, and the
-work that they cause, step by step. `headrace bench requests --state` and the test of their bounds
-share them."""
+"""The largest states that clients may leave in a broker, and the steps of work that each state
+causes. They are built by the broker's own state machines. `headrace bench requests --state`
+measures the steps, and a test counts the lines of code that they run."""
 
 import gc
 import tracemalloc

@@ -3,8 +3,8 @@ without in one process: two processes differ by more than metrics cost.
 
     python -m benchmarks.metered.switched_broker FILE.properties
 
-SIGUSR1 switches them off, SIGUSR2 on. Only the metrics of requests are meant: others are counted
-whether anybody reads them or not.
+SIGUSR1 switches them off, SIGUSR2 on. Only the metrics of requests are switched; a broker counts
+the others whether anybody reads them or not.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The steps of the benchmark of scale, one after the other on one cluster.
 
-A step lasts until clients see its end. Processor time is read from the kernel's clocks of the
-processes, without a process that was killed: the figure is what the others take.
+A step lasts until clients see its end. Processor time is that of the processes that still run, by
+the kernel's clocks: the time of a broker that was killed does not count.
 """
 
 import time

@@ -1,8 +1,8 @@
 """How exactly quotas hold, and what a client under a quota costs other clients.
 
-The client with a quota logs in and sends one request after the other; it never waits by itself, so
-that only the broker holds it back. Its bytes count from its first request on, and so include the
-second's worth of quota that it has saved.
+The client with a quota logs in and sends one request after the other without a pause, so that only
+the broker holds it back. A broker lets a client that was idle send a second's worth of bytes at
+once; these bytes count, too.
 """
 
 import contextlib

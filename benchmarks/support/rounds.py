@@ -14,7 +14,7 @@ Each = TypeVar("Each")
 Cell = str | float | None
 """A value in a column of a table."""
 Step = Callable[[], float]
-"""Does its work once, and returns the figure: a rate, or a time."""
+"""A measurement: it does the work once, and returns the figure, a rate or a time."""
 
 
 COLUMNS = ("what", "measured", "limit", "ratio", "goal", "met")

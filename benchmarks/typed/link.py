@@ -1,8 +1,9 @@
 """A link of limited bandwidth between brokers and their clients, which counts the bytes from the
 brokers.
 
-Rule: it is a process of its own, since it would take turns with a client in the same process. All
-connections of all brokers share the link; the clients' bytes have a direction for themselves.
+It is a process of its own: in the process of a client the two would take turns, and the link would
+slow the client down. All connections of all brokers share the bandwidth; what clients send does not
+use up the bandwidth of what brokers send.
 """
 
 import argparse

@@ -1,8 +1,12 @@
 """Sends dead letters back to the topics they came from, each once. The letters sent, the letters
 kept and the progress in the dead-letter topic are committed together, or not at all.
 
-    sink       dead-letters/<topic>      query   replay       batch   what its origins add up to
-    origins    by partition of the dead-letter topic, the last offset that is done
+Each commit is a micro-batch of an exactly-once sink (`client.micro_batches`):
+
+    sink       dead-letters/<topic>
+    query      replay
+    origins    for each partition of the dead-letter topic, the offset of the last letter done
+    number     the sum of all origins, each plus one: it grows with every commit
 
 A chunk of a partition is one micro-batch: selected letters go to their origin, the others to the
 end of their own partition, because one offset per partition records the progress. Letters behind

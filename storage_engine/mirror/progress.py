@@ -46,7 +46,8 @@ class ProgressError(HeadraceError):
 
 @dataclass(slots=True)
 class PartitionProgress:
-    """The progress of one partition, from one topic id to another."""
+    """How far a partition is copied. It counts only while both topics have these ids: a topic that
+    was created again begins anew."""
 
     ids: TopicIds
     next_offset: int

@@ -25,8 +25,9 @@ class Actions:
         *,
         asks_brokers: bool = True,
     ) -> argparse.ArgumentParser:
-        """`act` carries the action out. `example`: what follows the command's name; None: its own
-        help has examples. Without `asks_brokers` the caller adds the options of a connection."""
+        """`act` carries the action out. `example` is a command line without `headrace COMMAND`;
+        None where the help of the whole command has the examples. Without `asks_brokers` the caller
+        adds the options of a connection."""
         about = f"{summary[0].upper()}{summary[1:]}."
         if example is None:
             about += f" 'headrace {self._command} --help' has examples."

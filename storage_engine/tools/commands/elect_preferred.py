@@ -23,7 +23,7 @@ from storage_engine.tools.errors import CommandError
 from storage_engine.tools.reassign_plan import read_partitions
 from storage_engine.tools.table import print_rows, write_line
 
-_FINE = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+_LED_BY_PREFERRED = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(args.bootstrap_server, args.command_config) as cluster:
         outcomes = elect_leaders(cluster, partitions)
     _report(outcomes, as_json=args.json)
-    failed = [str(tp) for tp, code in sorted(outcomes.items()) if code not in _FINE]
+    failed = [str(tp) for tp, code in sorted(outcomes.items()) if code not in _LED_BY_PREFERRED]
     if failed:
         raise CommandError(
             "these partitions are not led by their preferred replica, which must be alive and in "

@@ -39,8 +39,8 @@ def marker_document(batch: memoryview, header: BatchHeader) -> dict[str, str | i
 def check_transaction_index(
     data: memoryview, log: memoryview | None
 ) -> Iterator[tuple[IndexEntryReport, AbortedTransaction | None]]:
-    """Every entry of a `.txnindex` file; each must name an abort marker of the log beside it, and a
-    seal the entries before it."""
+    """Check every entry of a `.txnindex` file. Each must name an abort marker of the log beside it;
+    the last may be a seal, which is a checksum of the entries before it."""
     entry_bytes = transaction_index.ENTRY.size
     seal_at = len(data) // entry_bytes * entry_bytes - entry_bytes
     seal = data[max(seal_at, 0) :][:entry_bytes]

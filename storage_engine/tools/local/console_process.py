@@ -49,13 +49,15 @@ class ConsoleProcess:
         self.mark = ("console", "--cluster", str(directory))
 
     def find(self, entry: ConsoleEntry | None) -> int | None:
-        """The pid of the one on record, if it runs; and of one by hand, if none is on record."""
+        """The pid of the console on record, or of one that was started since then by hand on the
+        same folder; None when neither runs, or none is on record."""
         if entry is not None and is_running(entry.pid, self.mark):
             return entry.pid
         return find_process(self.mark) if entry is not None else None
 
     def start(self, state: ClusterFile) -> ConsoleEntry:
-        """Returns when it answers. CommandError with its last words when it does not."""
+        """Start the console and wait until it answers. CommandError with the last line of its
+        output when it does not."""
         port = USUAL_PORT if state.console is None else state.console.port
         if not is_port_free(HOST, port):
             port = find_free_port(HOST)

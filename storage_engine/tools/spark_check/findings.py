@@ -5,7 +5,8 @@ from enum import StrEnum
 
 
 class CheckVerdict(StrEnum):
-    """`TO_DO`: the format does not work until something is done."""
+    """Whether Spark's format `headrace` works: OK, or with ADVICE to make it faster or safer, or
+    not before the user has done what is TO_DO."""
 
     OK = "ok"
     ADVICE = "advice"

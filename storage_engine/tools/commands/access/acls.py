@@ -1,7 +1,7 @@
 """List, add and remove access rules: who may do what to topics, groups and the cluster.
 
-Nobody may do anything that no rule permits, but for super.users; a rule that forbids goes before
-all that permit. Rules are in force where brokers have authorizer.class.name.
+Only super.users may do what no rule allows, and a rule that denies overrides all rules that allow.
+Rules are in force where brokers have authorizer.class.name.
 
 actions:
   list     list rules
@@ -72,16 +72,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     adding = actions.add(
         "add", _create, "add rules", "add --allow User:app --producer --topic orders"
     )
-    for option, meaning in (("--allow", "may do it"), ("--deny", "may not do it")):
+    for option, verb in (("--allow", "allow"), ("--deny", "deny")):
         adding.add_argument(
-            option, action="append", default=[], metavar="P", help=f"who {meaning}; repeatable"
+            option,
+            action="append",
+            default=[],
+            metavar="P",
+            help=f"{verb} this principal the operations; repeatable",
         )
     adding.add_argument(
         "--host",
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="from where; repeatable (default: from everywhere)",
+        help="only for clients at this address; repeatable (default: all addresses)",
     )
     adding.add_argument(
         "--operation",
@@ -89,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         choices=[each.text for each in AclOperation],
         metavar="OPERATION",
-        help=f"what; repeatable: {', '.join(each.text for each in AclOperation)}",
+        help=f"operation of the rule; repeatable: {', '.join(each.text for each in AclOperation)}",
     )
     adding.add_argument("--producer", action="store_true", help="all that a producer needs")
     adding.add_argument("--consumer", action="store_true", help="all that a consumer needs")
