@@ -25,13 +25,15 @@ from storage_engine.tests.client.fake_cluster import FakeCluster
 DEAD = "dead"
 
 
-def add_letters(fake: FakeCluster, *letters: tuple[str | None, int, bytes]) -> None:
-    """One batch of letters in the first partition of `dead`: topic of origin (None: it does not
-    say), partition and reason. The value is the number of the letter."""
-    log = fake.partition(DEAD)
+def add_letters(
+    fake: FakeCluster, *letters: tuple[str | None, int, bytes], partition: int = 0
+) -> None:
+    """One batch of letters in a partition of `dead`: topic of origin (None: it does not say),
+    partition of origin, and reason. The value is the offset."""
+    log = fake.partition(DEAD, partition)
     rows = []
-    for topic, partition, reason in letters:
-        named = [] if topic is None else [(TOPIC, topic.encode()), (PARTITION, b"%d" % partition)]
+    for topic, number, reason in letters:
+        named = [] if topic is None else [(TOPIC, topic.encode()), (PARTITION, b"%d" % number)]
         named += [(OFFSET, b"7"), (TIMESTAMP, b"5"), (REASON, reason), ("own", b"x")]
         rows.append([{"key": name, "value": value} for name, value in named])
     values = [b"%d" % (log.end_offset + number) for number in range(len(letters))]

@@ -23,7 +23,7 @@ EVERYTHING = LetterSelection()
 @pytest.fixture
 def fake():
     fake = FakeCluster()
-    fake.add_topic(DEAD, [1])
+    fake.add_topic(DEAD, [1, 2])
     fake.add_topic("orders", [2, 3])
     yield fake
     fake.close()
@@ -75,11 +75,17 @@ def test_letters_before_a_selected_one_move_to_the_end_and_those_behind_it_stay(
     assert values_in(fake, "orders", 0) == [b"1", b"2", b"0"]
 
 
-def test_a_limit_is_of_all_letters_and_one_without_an_origin_is_never_sent(
-    fake, cluster, coordinator
-):
-    add_letters(fake, (None, 0, b"bad"), ("orders", 0, b"bad"), ("orders", 0, b"bad"))
-    assert replayed(cluster, limit=1)[-1] == 1
+def test_a_limit_is_of_the_letters_of_all_partitions(fake, cluster, coordinator):
+    for partition in (0, 1):
+        add_letters(fake, ("orders", 0, b"bad"), ("orders", 0, b"bad"), partition=partition)
+    assert replayed(cluster, limit=3)[-1] == 3
+    assert values_in(fake, "orders", 0) == [b"0", b"1", b"0"]
+    assert sorted(coordinator.origins.values()) == [0, 1]
+
+
+def test_a_letter_that_does_not_say_where_it_came_from_is_kept(fake, cluster, coordinator):
+    add_letters(fake, (None, 0, b"bad"), ("orders", 0, b"bad"))
+    assert replayed(cluster)[-1] == 1
     assert values_in(fake, "orders", 0) == [b"1"]
     assert values_in(fake, DEAD)[-1] == b"0"
 

@@ -105,11 +105,13 @@ def test_a_replica_is_done_where_it_was_to_go_and_else_it_is_told_where_it_is(
     assert log_dir_progress(cluster, {1: {A: "/b"}}) == {A: expected}
 
 
-def test_a_partition_is_done_when_it_is_on_all_brokers(disks, cluster):
-    disks.found = {1: {"/b": {A: (0, False)}}, 2: {"/a": {A: (0, False)}}}
+@pytest.mark.parametrize("late", [1, 2])
+def test_a_partition_is_done_when_all_its_replicas_are(disks, cluster, late):
     wanted = {1: {A: "/b"}, 2: {A: "/b"}}
-    assert log_dir_progress(cluster, wanted) == {A: (FAILED, "on broker 2 it is in /a")}
-    disks.found[2] = disks.found[1]
+    there = {"/b": {A: (0, False)}}
+    disks.found = {1: there, 2: there, late: {"/a": {A: (0, False)}}}
+    assert log_dir_progress(cluster, wanted) == {A: (FAILED, f"on broker {late} it is in /a")}
+    disks.found[late] = there
     assert log_dir_progress(cluster, wanted) == {A: (DONE, "")}
 
 
