@@ -10,7 +10,12 @@ from headrace_console.records.message_search import (
     SearchRequest,
     collected,
 )
-from storage_engine.tests.client.typed_topics import add_typed_topic, append_numbered
+from storage_engine.tests.client.typed_topics import (
+    add_typed_topic,
+    append_numbered,
+    numbered_rows,
+    typed_batch,
+)
 
 
 @pytest.fixture
@@ -36,3 +41,10 @@ def test_rows_of_some_columns_are_json_of_these_at_their_offsets(cluster):
     ]
     assert document["rows"][0]["row"] == [0.0, "x"]
     assert document["rows"][0]["key"] is None
+
+
+def test_a_row_has_the_time_of_its_record(topic, cluster):
+    batch = typed_batch(topic.topic_ids["t"], numbered_rows(2), now_ms=5)
+    topic.partition("t").append(batch)
+    (row,) = found(cluster, columns=("id",), where="id = 20")["rows"]
+    assert (row["offset"], row["timestamp_ms"]) == (20, 5)
