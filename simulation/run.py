@@ -4,8 +4,9 @@ after every event, then ends the faults and checks that the cluster converges.
     0 ....... seconds: faults ....... heal: converge ... one follower is cut off: it leaves the ISR
     ... heal: converge again, every producer is acknowledged once more
 
-    ... with transactions: before that the group's coordinator is restarted, the next one takes long
-    to load; in the end those that are open end, and readers get what they should
+With transactions, the coordinator of the group is restarted once the cluster has converged, and the
+next one takes long to load. At the end open transactions end, if need be by their timeout, and
+readers must have read everything that is committed.
 
 A run is a function of the seed, its seconds, its workloads, and the numbers of the faults that take
 place.

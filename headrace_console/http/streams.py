@@ -54,7 +54,7 @@ class Streams:
             )
         cluster = call.upstream.client()
         search = MessageSearch(cluster, wanted, STREAMED, tail=follows)
-        # From here on only `_Stream` lies between, which releases it again.
+        # The place is taken: `_Stream` releases it however it ends, and nothing before it can fail.
         self._open[owner] = mine + 1
 
         async def body() -> AsyncIterator[bytes]:

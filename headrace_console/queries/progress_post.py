@@ -24,7 +24,8 @@ MOST_KEPT_TEXT = 2_048
 """The most characters that are kept of a text."""
 _KINDS = ("started", "progress", "idle", "terminated")
 _OUTCOMES = ("committed", "already committed")
-_BIG = 256 << 10
+_MOST_TEXT = 256 << 10
+"""The most characters of a text in a post; MOST_KEPT_TEXT of them are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ def _uuid(body: Body, name: str) -> str:
 
 
 def _text(body: Body, name: str) -> str | None:
-    return _cut(body.text_or_none(name, most=_BIG))
+    return _cut(body.text_or_none(name, most=_MOST_TEXT))
 
 
 def _cut(text: str | None) -> str | None:

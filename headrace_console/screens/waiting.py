@@ -1,4 +1,4 @@
-"""Open transactions that hold up read_committed readers, and coordinators' state of sinks."""
+"""Open transactions that hold up read_committed readers; and what coordinators know of sinks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

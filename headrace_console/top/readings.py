@@ -1,4 +1,5 @@
-"""Reads the metrics of all brokers in parallel, as far as they answer."""
+"""Reads the metrics pages of all brokers in parallel; a broker that does not answer has a problem
+in the place of metrics."""
 
 import http.client
 import time

@@ -1,8 +1,8 @@
 """Carries out the faults of a schedule on a cluster.
 
-A fault is a generator, which goes on from its `yield` when its time is over. One that is impossible
-just then (its broker is down already, say) yields nothing. Only itself ends it, or `heal`, which
-ends all.
+A fault is a generator: the code before its `yield` begins the fault, the code after it ends it when
+the fault's time is over. A fault that is impossible just then (its broker is down already, say)
+yields nothing. `heal` ends all faults.
 """
 
 import random

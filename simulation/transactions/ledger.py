@@ -24,6 +24,7 @@ them."""
 
 
 OnWon = Callable[["MicroBatch", "frozenset[ObservedTransaction]"], None]
+"""Called once with a micro-batch that is committed, and the members that were committed with it."""
 
 
 class AnswerTimes(NamedTuple):
