@@ -1,0 +1,1 @@
+"""The parts of `headrace bench scale` that need no process."""
