@@ -1,5 +1,7 @@
 """Record batches as they are stored, in words; and single records with their batch."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -57,7 +59,7 @@ def topic(fake):
 
 
 def listed(cluster, start, limit):
-    document = batches(cluster, TP, start, limit, topic_is_typed=False)
+    document: Any = batches(cluster, TP, start, limit, topic_is_typed=False)
     return [row["base_offset"] for row in document["rows"]], document["next"]
 
 
@@ -77,7 +79,7 @@ def test_another_start_is_refused(cluster, start):
 
 @pytest.mark.usefixtures("topic")
 def test_a_record_in_the_middle_of_a_batch_is_shown_with_its_batch(cluster):
-    document = one_message(cluster, TP, 5, None)
+    document: Any = one_message(cluster, TP, 5, None)
     assert (document["offset"], document["value"]["text"]) == (5, "second")
     assert document["batch"]["base_offset"] == 4
     assert raw_part(cluster, TP, 4, "value") == b"2"

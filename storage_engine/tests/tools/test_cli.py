@@ -49,24 +49,16 @@ def test_help_imports_neither_arrow_nor_the_broker() -> None:
         "heavy |= {name for name in sys.modules if name.startswith('kafka.')}\n"
         "sys.exit(repr(heavy) if heavy else 0)"
     )
-    root = Path(__file__).parents[3]
-    subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
 
 
 def test_a_terminal_that_lacks_a_character_is_given_its_number() -> None:
     code = "from storage_engine.tools.cli import main\nmain(['--help'])"
-    environment = {"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONIOENCODING": "ascii"}
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        capture_output=True,
-        env={**os.environ, **environment},
-    )
+    environment = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-c", code]
+    told = subprocess.run(command, check=True, capture_output=True, env=os.environ | environment)
     assert b"\\u2026" in told.stdout
 
 

@@ -34,12 +34,12 @@ class Disks:
     def _answer(self, broker, api, request):
         if api == "AlterReplicaLogDirs":
             self.asked += [(broker, each.path) for each in request.dirs]
-            row = Refused.AlterReplicaLogDirPartitionResult
+            refused = Refused.AlterReplicaLogDirPartitionResult
             rows = [
                 Refused(
                     topic_name=topic.name,
                     partitions=[
-                        row(
+                        refused(
                             partition_index=number,
                             error_code=self.codes.get(TopicPartition(topic.name, number), 0),
                         )

@@ -33,7 +33,7 @@ def wait(fake, expected=(1, 2), told=None, check_alive=lambda: None):
 
 
 def test_each_broker_is_told_once_it_knows_all_and_a_controller(brokers):
-    told = []
+    told: list[str] = []
     wait(brokers, told=told)
     assert told == [f"broker {each.id} serves on {each.address}" for each in entries(brokers)]
 

@@ -4,7 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from benchmarks.support.failover_clients import BROKERS_WATCH_FIRED, Survivors, watch_fired_s
+from benchmarks.support.failover_clients import Survivors, watch_fired_s
+from storage_engine.broker.controller.watches import BROKERS_WATCH_FIRED
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode
 from storage_engine.net.deadline import Deadline
 from storage_engine.tools.errors import CommandError

@@ -17,6 +17,10 @@ from storage_engine.protocol.messages.describe_acls import DescribeAclsResponse
 from storage_engine.tools.cli import main
 
 
+def text_of(member: Any) -> str:
+    return str(member.text)
+
+
 class Rules:
     """Brokers that take every rule and have one; and what they were asked for."""
 
@@ -28,8 +32,8 @@ class Rules:
     def _answer(self, _broker, api, request):
         self.requests.append(request)
         if api == "CreateAcls":
-            row = CreateAclsResponse.AclCreationResult
-            return CreateAclsResponse(results=[row(error_code=0) for _ in request.creations])
+            made = CreateAclsResponse.AclCreationResult
+            return CreateAclsResponse(results=[made(error_code=0) for _ in request.creations])
         if api == "DeleteAcls":
             row = DeleteAclsResponse.DeleteAclsFilterResult
             none = [row(error_code=0, matching_acls=[]) for _ in request.filters]
@@ -56,10 +60,10 @@ class Rules:
         (request,) = self.requests
         return {
             (
-                AclPermission(row.permission_type).text,
+                text_of(AclPermission.coded(row.permission_type)),
                 row.principal,
-                AclOperation(row.operation).text,
-                f"{ResourceType(row.resource_type).text} {row.resource_name}",
+                text_of(AclOperation.coded(row.operation)),
+                f"{text_of(ResourceType.coded(row.resource_type))} {row.resource_name}",
             )
             for row in request.creations
         }
