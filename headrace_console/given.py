@@ -1,5 +1,5 @@
-"""Parameters of a request and fields of its body, each checked, with an error that
-names it.
+"""Parameters of a request and fields of its body, each of them checked: an error names the wrong
+one.
 """
 
 import json

@@ -101,7 +101,8 @@ class Snapshot:
     metadata: ClusterMetadata
     ends: Mapping[TopicPartition, Ends] = field(default_factory=dict)
     sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The bytes of a partition's log on one replica."""
+    """The bytes of a partition's log on its leader, or on the largest replica if the leader is
+    silent."""
     disks: Mapping[int, tuple[ShownDisk, ...]] = field(default_factory=dict)
     rates: Mapping[TopicPartition, float] = field(default_factory=dict)
     """The records a second of each partition, over the last looks."""

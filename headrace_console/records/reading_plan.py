@@ -66,8 +66,8 @@ class ReadingPlan:
 def bounds(
     cluster: Cluster, partitions: Sequence[TopicPartition], at_ms: int, isolation: str
 ) -> tuple[dict[TopicPartition, int], list[Document]]:
-    """Return the partitions' offsets at a time (or an end), and documents of missing answers. It
-    does not retry, and waits for no leader."""
+    """Return the partitions' offsets at `at_ms`, which may be EARLIEST or LATEST, and a document
+    for each answer that is missing. It does not retry, and waits for no leader."""
     by_leader: dict[int, list[ListOffsetsPartition]] = {}
     missing: list[Document] = []
     for tp in partitions:

@@ -25,6 +25,8 @@ class ReplicaSeen:
 
 @dataclass(slots=True, eq=False)
 class Life:
+    """A broker's process from its start to its end, and what the checker has seen of it."""
+
     broker: SimulatedBroker
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     """The logs at the last check, hosted or not."""

@@ -1,5 +1,5 @@
 """A reader of typed topics. It asks in turn for batches as they are stored, for some columns with a
-filter, and for JSON records, as the clients of others do.
+filter, and for the JSON records that clients get which know no typed topics.
 """
 
 from collections.abc import Sequence

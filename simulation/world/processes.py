@@ -97,7 +97,8 @@ class WatchedProcess:
 
 
 class SimulatedForeignSessions:
-    """Implements `core.ports.ForeignSessions` for one life of a broker: a connection for each."""
+    """Implements `core.ports.ForeignSessions` for one life of a broker. Each session is ended over
+    a connection of its own."""
 
     def __init__(self, server: SimulatedZooKeeper, loop: ProcessLoop) -> None:
         self._server = server
