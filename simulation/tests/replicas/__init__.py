@@ -1,0 +1,1 @@
+"""Cases of replicas whose logs part, built step by step."""
