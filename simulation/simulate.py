@@ -8,9 +8,9 @@ is a script for one particular combination of faults, without random ones.
 
 The clients are producers, consumers, transactional producers, micro-batches of the exactly-once
 sink, a consumer group that commits offsets, and read_committed readers; the coordinators' logs are
-compacted meanwhile. --no-transactions leaves these out, and a seed then takes a third of the time.
-Others write rows to typed topics, as columns and as JSON, and compare what they read; --no-typed
-leaves these out.
+compacted meanwhile. --no-transactions leaves out all transactional clients, and a seed then takes a
+third of the time. Further clients write rows to typed topics, as columns and as JSON, and compare
+what they read; --no-typed leaves these clients out.
 
 examples:
   headrace simulate --seeds 1000 --jobs 2
@@ -45,10 +45,10 @@ LOGGED_PROGRESS_S = 60.0
 WITH = {
     "transactions": "run transactional clients too, or leave them out (default: run them)",
     "typed": "write and read typed topics too, or leave them out (default: write and read them)",
-    "proof": "place brokers on machines and let them close the sessions of the dead, or let every "
-    "session expire (default: close them)",
-    "disks": "give brokers two log dirs that fail and that replicas move between, delete "
-    "records and set clocks, or leave that out (default: do it)",
+    "proof": "let brokers close the ZooKeeper session of a dead broker by a proof of its death, or "
+    "let every session expire (default: close it)",
+    "disks": "give brokers two log dirs that fail and that replicas move between, delete records "
+    "and set clocks, or leave these faults out (default: inject them)",
 }
 """The fields of `With`, each with the help text of its option."""
 AHEAD = 4

@@ -1,11 +1,11 @@
-"""Run the console: a web page that shows a cluster, and changes it.
+"""Run the console: a web page that shows and changes a cluster.
 
-It shows brokers, topics with their messages, groups, Spark's queries, and what is wrong now. On a
-cluster whose users log in, each logs in at the console with their own name and password, and sees
-and changes what the cluster lets them. It listens on this machine only, unless --address says
-otherwise, which needs TLS and a log-in.
+The console shows brokers, topics with their messages, groups, Spark's queries, and problems. On a
+cluster with log-ins, users log in at the console with their name and password, and see and change
+only what their access rules allow. The console listens on 127.0.0.1, unless --address names another
+address, which needs TLS and a log-in.
 
-It needs the extra 'console': pip install 'headrace[console]'
+The command needs the extra 'console': pip install 'headrace[console]'
 
 examples:
   headrace console --cluster ./cluster
@@ -70,61 +70,69 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--command-config",
         type=Path,
         metavar="FILE",
-        help=f"{CONFIG_HELP}; of its log-in only the mechanism counts, since users log in "
-        "themselves (default with --cluster: what the cluster needs)",
+        help=f"{CONFIG_HELP}; of the log-in only sasl.mechanism is used, since users log in at the "
+        "console (default with --cluster: the settings of the local cluster)",
     )
     _add_listening(parser)
     parser.add_argument(
         "--password-file",
         type=Path,
         metavar="FILE",
-        help="a file with the console's own password, for a cluster without log-ins",
+        help="file with the console's own password, for a cluster without log-ins",
     )
     parser.add_argument(
         "--progress-token-file",
         type=Path,
         metavar="FILE",
-        help="a file with the token that queries show when they post their progress; needed where "
-        "users log in",
+        help="file with the token that Spark queries send with their progress; needed on a cluster "
+        "with log-ins",
     )
-    parser.add_argument("--read-only", action="store_true", help="change nothing")
+    parser.add_argument("--read-only", action="store_true", help="allow no change of the cluster")
     _add_thresholds(parser)
 
 
 def _add_listening(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port", type=int, default=8480, metavar="PORT", help="0 chooses a free one (default 8480)"
+        "--port",
+        type=int,
+        default=8480,
+        metavar="PORT",
+        help="port to listen on; 0 chooses a free port (default 8480)",
     )
     parser.add_argument(
         "--address",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="where to listen (default 127.0.0.1); one that others reach needs --certificate, "
-        "--key, and a log-in",
+        help="address to listen on (default 127.0.0.1); an address that other machines reach needs "
+        "--certificate, --key, and a log-in",
     )
-    parser.add_argument("--certificate", type=Path, metavar="FILE", help="certificate chain, PEM")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="its private key, PEM")
+    parser.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="PEM file with the certificate chain"
+    )
+    parser.add_argument(
+        "--key", type=Path, metavar="FILE", help="PEM file with the certificate's private key"
+    )
     parser.add_argument(
         "--allowed-host",
         action="append",
         default=[],
         metavar="HOST:PORT",
-        help="a further name by which browsers ask for the console; repeatable",
+        help="another host and port in the URL under which browsers reach the console; repeatable",
     )
     parser.add_argument(
         "--trusted-proxy",
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="address of a reverse proxy, whose X-Forwarded-For tells who asks: failed log-ins are "
-        "counted by address; repeatable",
+        help="address of a reverse proxy whose X-Forwarded-For names the browser's address, by "
+        "which failed log-ins are counted; repeatable",
     )
 
 
 def _add_thresholds(parser: argparse.ArgumentParser) -> None:
     for option, default, meaning in (
-        ("--stuck-after", 60.0, "a transaction that holds up readers for so long is a problem"),
-        ("--lag-after", 60.0, "a query that needs so long for what it has not read is one"),
+        ("--stuck-after", 60.0, "report a transaction that holds up readers for this long"),
+        ("--lag-after", 60.0, "report a query that needs this long to read its lag"),
     ):
         parser.add_argument(
             option,
@@ -138,14 +146,14 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
         type=_percent,
         default=90.0,
         metavar="PERCENT",
-        help="a disk that is so full is a problem (default 90)",
+        help="report a disk of which this share is used (default 90)",
     )
     parser.add_argument(
         "--certificate-days",
         type=natural_number,
         default=30,
         metavar="DAYS",
-        help="a broker's certificate that ends within so many days is a problem (default 30)",
+        help="report a broker's certificate that expires within this many days (default 30)",
     )
 
 
@@ -193,7 +201,7 @@ def _settings(
             (cluster.directory / entry.log_file).parent for entry in state.brokers
         )
     if not 0 <= args.port < 65_536:
-        raise UsageError(f"--port {args.port} is not a port")
+        raise UsageError(f"--port {args.port} is not a port: give a number from 0 to 65535")
     return (
         ConsoleSettings(
             bootstrap_servers=servers,
@@ -232,7 +240,7 @@ def _secret(path: Path | None, option: str) -> Secret | None:
         raise ConfigError(f"{option} {path}: the file is empty")
     if mode & 0o077:
         raise ConfigError(
-            f"{option} {path}: others of this machine may read it; run: chmod 600 {path}"
+            f"{option} {path}: other users of this machine may read the file; run: chmod 600 {path}"
         )
     return Secret(text)
 

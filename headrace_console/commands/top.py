@@ -1,8 +1,8 @@
-"""Show in the terminal what a cluster does: rates of brokers and topics, lag of groups, sinks, and
-what is wrong. Ctrl-C ends it.
+"""Show a cluster in the terminal: rates of brokers and topics, lag of groups, sinks, and problems.
+Ctrl-C ends the command.
 
-It reads the brokers' metrics (metrics.listener), which 'headrace up' turns on. A terminal shows
-tables that change in place, by the library Rich (pip install 'headrace[console]').
+The command reads the brokers' metrics (metrics.listener), which 'headrace up' turns on. It draws
+its tables in place with the library Rich (pip install 'headrace[console]').
 
 examples:
   headrace top --dir ./cluster
@@ -49,16 +49,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         action="append",
         metavar="URL",
-        help="address of a broker's metrics, once for each broker",
+        help="address of a broker's metrics, http://HOST:PORT/metrics; give it for each broker",
     )
     parser.add_argument(
         "--interval",
         type=float,
         default=DEFAULT_INTERVAL_S,
         metavar="SECONDS",
-        help=f"time from one reading to the next (default: {DEFAULT_INTERVAL_S:g})",
+        help="seconds from one reading of the metrics to the next, 1 or more "
+        f"(default: {DEFAULT_INTERVAL_S:g})",
     )
-    parser.add_argument("--once", action="store_true", help="print it once and end")
+    parser.add_argument("--once", action="store_true", help="print the tables once and end")
     add_json(parser)
 
 
@@ -92,7 +93,7 @@ def _urls(args: argparse.Namespace) -> dict[str, str]:
     urls = {str(entry.id): entry.metrics_url for entry in brokers if entry.metrics_url}
     if not urls:
         raise CommandError(
-            f"the brokers of '{args.dir}' give no metrics; take metrics.listener out of their"
+            f"the brokers of '{args.dir}' serve no metrics; remove metrics.listener from their"
             " server.properties and start them again with 'headrace up'"
         )
     return urls
@@ -120,8 +121,8 @@ def _console() -> "Console":
         from rich.console import Console
     except ImportError:
         raise CommandError(
-            "headrace top draws by Rich, which is not installed: pip install 'headrace[console]';"
-            " --json needs nothing"
+            "headrace top needs Rich, which is not installed: pip install 'headrace[console]';"
+            " --json works without it"
         ) from None
     return Console(highlight=False, soft_wrap=False)
 

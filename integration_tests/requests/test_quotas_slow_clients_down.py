@@ -241,8 +241,8 @@ def test_the_command_sets_lists_and_removes_quotas(
     assert main(["quotas", "remove", *server, "--user", user]) == 0
     wait_until(lambda: listed(capsys, server, user) is None, "the quota is gone")
     for wrong, reason in (
-        (["add", *server, "--user", user], "which quota?"),
-        (["add", *server, "--producer-byte-rate", "1"], "whose quotas?"),
+        (["add", *server, "--user", user], "no quota is given"),
+        (["add", *server, "--producer-byte-rate", "1"], "no user, client id or address"),
         (["add", *server, "--user", user, "--producer-byte-rate", "-1"], "must be above 0"),
         (["add", *server, "--user", "a", "--ip", "::1", "--producer-byte-rate", "1"], "can't be"),
     ):

@@ -50,7 +50,7 @@ def add_bootstrap_server(parser: argparse.ArgumentParser, *, required: bool = Tr
         "--command-config",
         type=Path,
         metavar="FILE",
-        help=f"{CONFIG_HELP} (default: connections are not encrypted, and nobody logs in)",
+        help=f"{CONFIG_HELP} (default: a connection without TLS and without a log-in)",
     )
 
 
@@ -62,18 +62,18 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
-    """`--columns A,B` and `--where CONDITION`, of topics with a schema."""
+    """`--columns A,B` and `--where CONDITION`, of typed topics."""
     parser.add_argument(
         "--columns",
         type=column_names,
         metavar="A,B",
-        help="of a topic with a schema, only these columns; the others are not sent (default: all)",
+        help="columns of a typed topic to read; the others are not sent (default: all)",
     )
     parser.add_argument(
         "--where",
         metavar="CONDITION",
-        help="of a topic with a schema, only rows for which this holds: comparisons of columns "
-        "with values, joined by AND, as in \"fare > 10 AND tag IN ('a', 'b')\"",
+        help="read only the rows of a typed topic that match: comparisons of columns with values, "
+        "joined by AND, as in \"fare > 10 AND tag IN ('a', 'b')\"",
     )
 
 
@@ -109,7 +109,7 @@ def schema_text(given: str) -> str:
             data = file.read(MAX_SCHEMA_BYTES + 1)
         return data.decode()
     except OSError as error:
-        raise UsageError(f"--schema {given}: can't be read: {error.strerror}") from None
+        raise UsageError(f"--schema {given}: the file can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
         # Also for a character that the limit cuts.
         raise UsageError(

@@ -62,15 +62,15 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("up", "start a local cluster, with its own ZooKeeper, in a directory", _LOCAL),
     Command("status", "show the brokers, the controller and the topics of a local cluster", _LOCAL),
-    Command("top", "show in the terminal what a cluster does, and what is wrong", _CONSOLE),
+    Command("top", "show the rates, lag and problems of a cluster in the terminal", _CONSOLE),
     Command("stop-broker", "shut one broker of a local cluster down cleanly", _LOCAL),
     Command("start-broker", "start a stopped or killed broker of a local cluster again", _LOCAL),
     Command("down", "stop a local cluster and keep its data", _LOCAL),
     Command("broker", "run one broker from its server.properties, in the foreground"),
     Command("topics", "create, list, describe, alter and delete topics"),
     Command("groups", "list, describe, reset and delete consumer groups"),
-    Command("users", "list, add and remove users that log in by SCRAM", _ACCESS),
-    Command("acls", "list, add and remove access rules: who may do what", _ACCESS),
+    Command("users", "list, add and remove users that log in with SCRAM", _ACCESS),
+    Command("acls", "list, add and remove access rules (ACLs)", _ACCESS),
     Command(
         "quotas", "list, set and remove the quotas of users, client ids and addresses", _ACCESS
     ),
@@ -80,14 +80,14 @@ COMMANDS = (
     Command("produce", "write each line of stdin to a topic as a record"),
     Command("consume", "print the records of a topic"),
     Command("export", "copy topics into Parquet files"),
-    Command("console", "show a cluster, and change it, in a web page", _CONSOLE),
+    Command("console", "show and change a cluster in a web page", _CONSOLE),
     Command("mirror", "copy topics from other clusters continuously, exactly once"),
     Command("replay-dead-letters", "send dead letters back to the topics they came from"),
     Command("dump-log", "print and check the batches and indexes of segment files"),
     Command("merge-state-log", "merge the state-change logs of several brokers by time"),
     Command("simulate", "test brokers in simulated time with injected faults", "simulation"),
     Command("verify-replicas", "check that the replicas of partitions hold the same records"),
-    Command("spark-check", "try Spark on this machine, and say what to do"),
+    Command("spark-check", "check that Spark on this machine can use the format headrace"),
     Command("bench", "run a benchmark of the repository", "benchmarks"),
 )
 

@@ -5,9 +5,9 @@ each record is a line with a JSON document: topic, partition, offset, timestamp 
 1970), key, value and headers. A key or value that is not UTF-8 is null there, and its bytes are in
 base64 under key_base64 or value_base64.
 
-The value of a row of a topic with a schema is a JSON object with its columns. With --columns or
---where, only these columns of only these rows are sent, and each line is such an object; also
-_topic, _partition, _offset, _timestamp, _headers and _deleted are columns then.
+The value of a row of a typed topic is a JSON object with its columns. With --columns or --where,
+brokers send only the chosen columns and rows, and each line is a JSON object with these columns;
+_topic, _partition, _offset, _timestamp, _headers and _deleted are then columns too.
 
 examples:
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --max 10

@@ -2,7 +2,7 @@
 .timeindex and .txnindex files, and the producers of .snapshot files.
 
 Size, CRC and offsets of every batch are checked, and an index is compared with the .log file beside
-it. With --verify-index only indexes are checked, those of a given .log file included, and only
+it. With --verify-index only indexes are checked, also the indexes of a given .log file, and only
 wrong entries are printed. The exit status is 1 when something is wrong. The broker may be running
 meanwhile; a batch that it is just writing can then look cut off.
 

@@ -1,11 +1,12 @@
 """Copy the present records of topics into Parquet files, in a directory of their own.
 
 The files have the columns topic, partition, offset, timestamp, timestampType, key, value and
-headers; those of a topic with a schema have its columns in its types, or those that --columns
-names, also of _topic, _partition, _offset, _timestamp, _headers and _deleted. The range of offsets
-to export is fixed when the export begins. To continue an export that was killed or has failed,
-repeat the command: finished files are kept and an unfinished file is written again, so that the
-export holds each record once. Records of aborted transactions are left out.
+headers. The files of a typed topic have its columns, with their types, or the columns that
+--columns names, which may include _topic, _partition, _offset, _timestamp, _headers and _deleted.
+
+The range of offsets to export is fixed when the export begins. To continue an export that was
+killed or has failed, repeat the command: finished files are kept and an unfinished file is written
+again, so that the export holds each record once. Records of aborted transactions are left out.
 
 examples:
   headrace export orders --bootstrap-server 127.0.0.1:9092 --dir ./orders

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="latest",
         type=_at,
         metavar="earliest|latest|TIME",
-        help="which offset to show: the earliest, the latest, or that of the first record at TIME "
+        help="offset to show: the earliest, the latest, or the offset of the first record at TIME "
         f"or later (default: latest). {TIME_HELP}",
     )
     add_json(parser)

@@ -12,8 +12,8 @@ schema, its rows become JSON records.
 
 With --groups, the mirror also translates the committed offsets of consumer groups and commits them
 in the target, so that members can continue there. A translated offset never skips a record that the
-group has not read. Groups that have members in the target, and offsets that are further there, are
-not changed.
+group has not read. The mirror changes no group that has members in the target, and moves no offset
+back.
 
 The mirror runs until Ctrl-C, and prints its progress. LAG is counted in offsets.
 
@@ -82,7 +82,7 @@ def _add_clusters(parser: argparse.ArgumentParser) -> None:
         "--target",
         required=True,
         metavar="HOST:PORT",
-        help="cluster to copy into: brokers, in the form that --source has",
+        help="cluster to copy into: brokers to connect to first, as HOST:PORT[,HOST:PORT…]",
     )
     parser.add_argument(
         "--source-config",
@@ -96,7 +96,8 @@ def _add_clusters(parser: argparse.ArgumentParser) -> None:
         "--target-config",
         type=Path,
         metavar="FILE",
-        help="the same for the target (default: connections are not encrypted, and nobody logs in)",
+        help="properties file with the settings of the connection to the target (default: a "
+        "connection without TLS and without a log-in)",
     )
     parser.add_argument(
         "--name",

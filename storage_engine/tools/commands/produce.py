@@ -4,9 +4,10 @@ With --key-separator, the text of a line before the first separator is the recor
 the same key go to the same partition, in order; the partition is the one that Kafka's Java clients
 choose. Records without keys are spread over the partitions.
 
-To a topic with a schema each line is a JSON object with its columns. A line that does not fit is
-named, and ends the command; the lines that were sent together with it are not written either. Where
-the schema has a key, lines without a separator go to the partition of their row's key.
+For a typed topic each line is a JSON object with its columns. A line that does not fit the schema
+ends the command with an error that names the line; lines sent in the same batch are not written
+either. Where the schema has a key, lines without a separator go to the partition of their row's
+key.
 
 examples:
   echo hello | headrace produce greetings --bootstrap-server 127.0.0.1:9092

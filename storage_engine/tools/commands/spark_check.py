@@ -1,8 +1,10 @@
-"""Try Spark on this machine: versions, the Python of its workers, the format, the settings.
+"""Check that Spark on this machine can use the format headrace: versions, the Python of Spark's
+workers, the format, the settings.
 
-A session is built as a job of this environment would build it, with the settings that Spark finds
-by itself (spark-defaults.conf) and those of --conf. No broker is asked. 'to do' means that the
-format does not work until something is done: the exit status is then 1. 'advice' is for speed.
+The command builds a session as a job of this environment would, with the settings that Spark finds
+by itself (spark-defaults.conf) and the settings of --conf. It connects to no broker. 'to do' names
+a change without which the format does not work: the exit status is then 1. 'advice' names a change
+that makes it faster.
 
 examples:
   headrace spark-check
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--master", metavar="URL", help="master of the session (default: as Spark is configured)"
     )
-    where.add_argument("--remote", metavar="URL", help="check a server of Spark Connect instead")
+    where.add_argument("--remote", metavar="URL", help="check this Spark Connect server instead")
     add_conf(parser, "a setting of the session")
     add_timeout(parser, TIMEOUT_S, "give up when the session needs more than this many seconds")
     add_json(parser)

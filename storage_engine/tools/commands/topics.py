@@ -317,13 +317,13 @@ def _add_alter(actions: Actions) -> None:
         "--partitions",
         type=positive_integer,
         metavar="N",
-        help="increase the number of partitions to N; records of a key then go to another "
+        help="increase the number of partitions to N; new records of a key can then go to another "
         "partition than before",
     )
     add_schema(
         parser,
-        "all columns that a typed topic is to have: new ones are added, types may be wider, those "
-        "left out are hidden",
+        "all columns that a typed topic shall have: new columns are added, types may be widened, "
+        "columns that are left out are hidden",
     )
     _add_config(parser, "new value of a setting of the topic")
     parser.add_argument(

@@ -1,16 +1,16 @@
-"""List, add and remove access rules: who may do what to topics, groups and the cluster.
+"""List, add and remove access rules (ACLs) for topics, groups, transactional ids and the cluster.
 
-Only super.users may do what no rule allows, and a rule that denies overrides all rules that allow.
-Rules are in force where brokers have authorizer.class.name.
+An operation that no rule allows is denied, except to super.users; a rule that denies it overrides
+every rule that allows it. Brokers enforce the rules when authorizer.class.name is set.
 
 actions:
   list     list rules
   add      add rules
   remove   remove rules
 
-A principal is User:NAME; User:* is everybody. A resource is named with --topic, --group,
---transactional-id (also the name of an exactly-once sink) or --cluster; the name '*' means all of
-them, and --prefixed those that begin with the name.
+A principal is User:NAME; User:* means every user. A resource is named with --topic, --group,
+--transactional-id (also the name of an exactly-once sink) or --cluster. The name '*' means all
+resources of that type; with --prefixed, a name means all resources whose name begins with it.
 
 examples:
   headrace acls list --bootstrap-server 127.0.0.1:9092
@@ -67,25 +67,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = Actions(parser, "acls")
     listing = actions.add("list", _list, "list rules", "list --topic orders")
     _add_resources(listing)
-    listing.add_argument("--principal", metavar="P", help="only rules of this principal")
+    listing.add_argument("--principal", metavar="P", help="only the rules of this principal")
     add_json(listing)
     adding = actions.add(
         "add", _create, "add rules", "add --allow User:app --producer --topic orders"
     )
-    for option, verb in (("--allow", "allow"), ("--deny", "deny")):
+    for option, verb in (("--allow", "allowed"), ("--deny", "denied")):
         adding.add_argument(
             option,
             action="append",
             default=[],
             metavar="P",
-            help=f"{verb} this principal the operations; repeatable",
+            help=f"principal that is {verb} the operations, such as User:app; repeatable",
         )
     adding.add_argument(
         "--host",
         action="append",
         default=[],
         metavar="ADDRESS",
-        help="only for clients at this address; repeatable (default: all addresses)",
+        help="address of the client; repeatable (default: all addresses)",
     )
     adding.add_argument(
         "--operation",
@@ -93,16 +93,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         choices=[each.text for each in AclOperation],
         metavar="OPERATION",
-        help=f"operation of the rule; repeatable: {', '.join(each.text for each in AclOperation)}",
+        help="operation that is allowed or denied; repeatable: "
+        f"{', '.join(each.text for each in AclOperation)}",
     )
-    adding.add_argument("--producer", action="store_true", help="all that a producer needs")
-    adding.add_argument("--consumer", action="store_true", help="all that a consumer needs")
+    adding.add_argument(
+        "--producer",
+        action="store_true",
+        help="the operations of a producer: Write, Describe and Create on topics, Write and "
+        "Describe on transactional ids",
+    )
+    adding.add_argument(
+        "--consumer",
+        action="store_true",
+        help="the operations of a consumer: Read and Describe on topics, Read on groups",
+    )
     _add_resources(adding)
     removing = actions.add(
         "remove", _remove, "remove rules", "remove --principal User:app --topic orders"
     )
-    removing.add_argument("--principal", metavar="P", help="only rules of this principal")
-    removing.add_argument("--all", action="store_true", help="all rules there are")
+    removing.add_argument("--principal", metavar="P", help="only the rules of this principal")
+    removing.add_argument("--all", action="store_true", help="remove all rules")
     _add_resources(removing)
 
 
@@ -115,18 +125,18 @@ def _add_resources(parser: argparse.ArgumentParser) -> None:
     for option, metavar, what in (
         ("--topic", "TOPIC", "topic"),
         ("--group", "GROUP", "consumer group"),
-        ("--transactional-id", "ID", "transactional id, or exactly-once sink"),
+        ("--transactional-id", "ID", "transactional id or of an exactly-once sink"),
     ):
         parser.add_argument(
             option,
             action="append",
             default=[],
             metavar=metavar,
-            help=f"a {what}; repeatable",
+            help=f"name of a {what}; repeatable",
         )
     parser.add_argument("--cluster", action="store_true", help="the cluster")
     parser.add_argument(
-        "--prefixed", action="store_true", help="every name that begins with those given"
+        "--prefixed", action="store_true", help="the names given are prefixes of resource names"
     )
 
 
@@ -202,12 +212,12 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> None:
     patterns = _patterns(args)
     if not patterns:
         raise UsageError(
-            "to what? Give --topic, --group, --transactional-id or --cluster; '*' means all"
+            "no resource is given: add --topic, --group, --transactional-id or --cluster"
         )
     who = [(name, AclPermission.ALLOW) for name in args.allow]
     who += [(name, AclPermission.DENY) for name in args.deny]
     if not who:
-        raise UsageError("who? Give --allow or --deny with a principal, such as User:app")
+        raise UsageError("no principal is given: add --allow or --deny, such as --allow User:app")
     bindings = [
         AclBinding(
             pattern,
@@ -224,7 +234,9 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> None:
         for operation in _operations(args, pattern.resource_type)
     ]
     if not bindings:
-        raise UsageError("what? Give --operation, --producer or --consumer")
+        raise UsageError(
+            "no operation on these resources is given: add --operation, --producer or --consumer"
+        )
     create_rules(cluster, bindings)
     _print(sorted(bindings))
 
@@ -241,7 +253,7 @@ def _operations(args: argparse.Namespace, resource_type: ResourceType) -> list[A
 def _remove(cluster: Cluster, args: argparse.Namespace) -> None:
     filters = _filters(args)
     if filters == [AclFilter()] and not args.all:
-        raise UsageError("which? Give a resource, --principal, or --all")
+        raise UsageError("no rules are chosen: give a resource, --principal, or --all")
     removed = delete_rules(cluster, filters)
     if removed:
         _print(removed)

@@ -1,9 +1,9 @@
 """List, set and remove the quotas of users, client ids and addresses.
 
-A quota bounds what a client takes from each broker. Whoever is above it waits: answers come with
-the time to wait, and no further request is taken meanwhile. Of several quotas the most exact one
-counts: that of a user and client id together, then the user's, then the client id's; a name goes
-before 'default'.
+A quota limits the use that a client makes of each broker. A client above its quota is throttled:
+each response names the time to wait (throttle_time_ms), during which the broker reads no further
+request from the client. Of several quotas the most specific one applies: the quota of a user and
+client id together, then the user's, then the client id's. A quota of a name overrides a default.
 
 actions:
   list     list all quotas
@@ -33,11 +33,11 @@ from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
 
 _MEANINGS = {
-    QuotaKey.PRODUCED: ("BYTES", "bytes of records that may be written a second"),
-    QuotaKey.CONSUMED: ("BYTES", "bytes of records that may be read a second"),
-    QuotaKey.REQUESTS: ("PERCENT", "percent of a processor that each broker works for the client"),
-    QuotaKey.MUTATIONS: ("N", "partitions that may be created or deleted a second"),
-    QuotaKey.CONNECTIONS: ("N", "connections that an address may open a second"),
+    QuotaKey.PRODUCED: ("BYTES", "bytes of records that may be produced per second"),
+    QuotaKey.CONSUMED: ("BYTES", "bytes of records that may be fetched per second"),
+    QuotaKey.REQUESTS: ("PERCENT", "percent of a processor that a broker may spend on the client"),
+    QuotaKey.MUTATIONS: ("N", "partitions that may be created or deleted per second"),
+    QuotaKey.CONNECTIONS: ("N", "connections that an address may open per second"),
 }
 
 
@@ -58,8 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "remove", _remove, "remove quotas", "remove --user alice --producer-byte-rate"
     )
     _add_entity(removing)
-    for key, (_, meaning) in _MEANINGS.items():
-        removing.add_argument(_option(key), action="store_true", help=f"the bound of {meaning}")
+    for key in _MEANINGS:
+        removing.add_argument(
+            _option(key),
+            action="store_true",
+            help=f"remove the quota {key.value} (default: all quotas)",
+        )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,14 +73,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _add_entity(parser: argparse.ArgumentParser) -> None:
     for option, metavar, whom, others in (
-        ("--user", "NAME", "the user with this name", "every user without quotas of its own"),
-        ("--client-id", "ID", "the clients with this client.id", "every other client.id"),
-        ("--ip", "ADDRESS", "connections from this address", "every other address"),
+        ("--user", "NAME", "the user with this name", "each user without quotas of its own"),
+        ("--client-id", "ID", "the client.id with this name", "each other client.id"),
+        ("--ip", "ADDRESS", "connections from this address", "each other address"),
     ):
         group = parser.add_mutually_exclusive_group()
         group.add_argument(option, metavar=metavar, help=f"quotas of {whom}")
         group.add_argument(
-            f"{option}-default", action="store_true", help=f"quotas of {others}, each by itself"
+            f"{option}-default", action="store_true", help=f"default quotas of {others}"
         )
 
 
@@ -94,7 +98,10 @@ def _entity(args: argparse.Namespace) -> QuotaEntity:
         if name is not None or getattr(args, f"{kind.replace('-', '_')}_default"):
             parts.append((kind, name))
     if not parts:
-        raise UsageError("whose quotas? Give --user, --client-id, both, or --ip; or their defaults")
+        raise UsageError(
+            "no user, client id or address is given: add --user, --client-id, both, or --ip, "
+            "or the option of its default, such as --user-default"
+        )
     return QuotaEntity.of_request(parts)
 
 
@@ -139,7 +146,7 @@ def _set(cluster: Cluster, args: argparse.Namespace) -> None:
     entity, values = _entity(args), _given(args)
     if not values:
         options = ", ".join(_option(key) for key in QuotaKey)
-        raise UsageError(f"which quota? Give one or more of {options}")
+        raise UsageError(f"no quota is given: add one or more of {options}")
     alter_client_quotas(cluster, entity, {key.value: value for key, value in values.items()})
     write_line(f"quotas of {entity} are set")
 

@@ -1,19 +1,20 @@
-"""List, add and remove users that log in by SCRAM.
+"""List, add and remove users that log in with SCRAM.
 
-Brokers keep salted hashes of passwords, never a password. The broker that was asked works by a
-change when the command ends, the others a moment later; who is logged in stays so until it has to
-log in again (connections.max.reauth.ms).
+Brokers keep salted hashes of passwords, never a password. When the command ends, the change is in
+force on the broker that it connected to; the other brokers follow a moment later. A connection that
+is logged in stays so until it must log in again (connections.max.reauth.ms).
 
---zookeeper writes the user into ZooKeeper without a broker: brokers that log in to each other by
-SCRAM need their own user before the first of them starts. With brokers that run, ask them.
+--zookeeper writes the user into ZooKeeper without a broker: brokers that log in to each other with
+SCRAM need their own user before the first of them starts. While brokers run, use
+--bootstrap-server.
 
 actions:
   list         list all users, with their mechanisms
-  add USER     make a user, or give it another password
+  add USER     create a user, or change its password
   remove USER  remove a user
 
-The password is asked for, or read from the first line of --password-file; it is no argument, since
-other users of this machine can see those.
+The command asks for the password, or reads it from the first line of --password-file. The password
+is not an argument, since other users of this machine can see the arguments of a process.
 
 examples:
   headrace users list --bootstrap-server 127.0.0.1:9092 --command-config admin.properties
@@ -43,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add("list", _list, "list all users, with their mechanisms", "list")
     add_json(listing)
     adding = actions.add(
-        "add", _set, "make a user, or give it another password", "add alice", asks_brokers=False
+        "add", _set, "create a user, or change its password", "add alice", asks_brokers=False
     )
-    adding.add_argument("user", metavar="USER", help="the name by which it logs in")
+    adding.add_argument("user", metavar="USER", help="name with which the user logs in")
     adding.add_argument(
         "--password-file",
         type=Path,
@@ -58,21 +59,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     adding.add_argument(
         "--zookeeper",
         metavar="HOSTS",
-        help="write into this ZooKeeper, HOST:PORT[,HOST:PORT…][/PATH], without a broker",
+        help="write the user into this ZooKeeper, HOST:PORT[,HOST:PORT…][/PATH], without a broker",
     )
     adding.add_argument(
         "--zookeeper-credentials",
         type=Path,
         metavar="FILE",
-        help="user:password of the brokers in that ZooKeeper (zookeeper.digest.credentials.file); "
-        "then only they can read what is written",
+        help="file with the brokers' user:password for ZooKeeper "
+        "(zookeeper.digest.credentials.file); only brokers can then read the user's hashes",
     )
     adding.add_argument(
         "--zk-tls-config-file",
         type=Path,
         metavar="FILE",
-        help="connect to that ZooKeeper by TLS: the settings zookeeper.ssl.* of this file, which "
-        "may be a broker's",
+        help="connect to ZooKeeper with TLS, by the settings zookeeper.ssl.* of this file, such as "
+        "a broker's server.properties",
     )
     removing = actions.add("remove", _remove, "remove a user", "remove alice")
     removing.add_argument("user", metavar="USER", help="an existing user")
@@ -91,7 +92,7 @@ def _add_mechanism(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         choices=[each.value for each in ScramMechanism],
-        help="only for this mechanism; repeatable (default: both)",
+        help="SCRAM mechanism to change; repeatable (default: both)",
     )
 
 
