@@ -17,7 +17,7 @@ Row = TypeVar("Row")
 
 
 def add_only(parser: argparse.ArgumentParser, what: str, names: Sequence[str]) -> None:
-    """Add `--only`, for parts of that kind; it may be given several times."""
+    """Add `--only`, for parts of the kind `what`; it may be given several times."""
     parser.add_argument(
         "--only",
         action="append",
@@ -92,7 +92,7 @@ def add_downloads(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FOLDER",
         default=default_folder(),
-        help="where downloads are kept (default: ~/.cache/headrace/beside-kafka)",
+        help="directory where downloads are kept (default: ~/.cache/headrace/beside-kafka)",
     )
 
 

@@ -6,9 +6,9 @@ benchmarks:
   codec         rows to record batches and back, without a broker
   consume       records a second, beside other clients for Python
   failover      how long partitions are without a leader when brokers die or stop
-  hostile       what a producer notices of clients that send the most expensive requests
-  idle          what brokers cost that have nothing to do: processor time and memory
-  kills         how long producers wait when a broker is killed or hangs; that nothing is lost
+  hostile       how much clients that send the most expensive requests slow down others
+  idle          processor time and memory of brokers without work
+  kills         how long producers wait when a broker is killed or hangs, and if records are lost
   log           the log on its disk: appends, reads, recovery, memory, shared flushes
   metrics       what metrics for Prometheus cost a broker
   produce       records a second, beside other clients for Python
@@ -58,7 +58,9 @@ NAMES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace bench`: each benchmark has its own, read by `run`."""
-    parser.add_argument("benchmark", choices=NAMES, help="name of the benchmark")
+    parser.add_argument(
+        "benchmark", choices=NAMES, metavar="BENCHMARK", help="name of the benchmark"
+    )
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="arguments for the benchmark, such as --help"
     )

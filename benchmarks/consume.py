@@ -1,7 +1,7 @@
 """Measures how many records of 100 bytes a second a client reads from a broker: `Consumer` beside
 kafka-python and, where it is installed, confluent-kafka.
 
-Each client is new in each round, has its own defaults, and reads four partitions from the start.
+Each round starts a new client with its own defaults, which reads four partitions from the start.
 
 examples:
   headrace bench consume

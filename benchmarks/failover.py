@@ -3,9 +3,9 @@ is killed.
 
 The benchmark starts three brokers over loopback, with default settings. One topic has many
 partitions, all led by one broker, which leads them again before each round. The results are those
-of the worst round. Times are counted from the signal, but the failover of all partitions from the
-time at which ZooKeeper notified the controller, according to its log. Producers are Headrace's own:
-the package needs no other.
+of the worst round. Times are counted from the signal; the failover of all partitions is counted
+from the time at which ZooKeeper notified the controller, according to the controller's log. The
+producers are Headrace's own: the package needs no other.
 
 examples:
   headrace bench failover
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--session-timeout-ms",
         type=positive_integer,
         metavar="MS",
-        help="zookeeper.session.timeout.ms of the brokers (default: that of the setting)",
+        help="zookeeper.session.timeout.ms of the brokers (default: the default of the setting)",
     )
     add_json(parser)
 

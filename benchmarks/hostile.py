@@ -3,11 +3,11 @@
 The benchmark starts three brokers over loopback and measures, first alone and then beside the
 hostile clients, each of which is a process:
 
-- a client that produces with acks=all, one request after the other: how long each takes;
-- one that asks the leader for nothing but its versions, which tells how long a turn of the event
-  loop is at most;
-- then a producer that offers a batch every 5 ms, five requests in flight at most. What it measures
-  includes the queue in the producer, which grows where five take longer than 25 ms.
+- a client that produces with acks=all, one request after the other: the latency of each;
+- a client that sends the leader nothing but ApiVersions requests: their latency shows the longest
+  turn of the event loop;
+- then a producer that offers a batch every 5 ms, five requests in flight at most. Its latency
+  includes the queue in the producer, which grows when five requests take longer than 25 ms.
 
 examples:
   headrace bench hostile

@@ -1,11 +1,10 @@
-"""Measures what brokers cost that have nothing to do: processor time, and resident memory.
+"""Measures the processor time and the resident memory of brokers without work.
 
 The benchmark starts three brokers over loopback, with default settings, reads their memory, makes
 a topic with three replicas, so that each broker has all of its partitions, writes a record to each
-with acks=all, waits some seconds, and measures. A figure is that of the broker that costs most.
-Processor time is that of all threads, in the kernel too: it hardly depends on what else the machine
-does, but for caches that others have emptied. The limit is a process that wakes up as often and
-does nothing.
+with acks=all, waits some seconds, and measures. Each figure is the highest among the brokers.
+Processor time is that of all threads, in the kernel too: other load on the machine hardly changes
+it, except by emptying caches. The limit is a process that wakes up as often and does nothing.
 
 examples:
   headrace bench idle

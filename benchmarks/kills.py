@@ -4,8 +4,8 @@ The benchmark starts three brokers over loopback. A steady producer (librdkafka'
 confluent-kafka is installed; idempotent, acks=all, its defaults otherwise) sends a record every
 5 ms. Its gap is the longest time between two acknowledgements. A broker that hangs keeps its
 connections, so there librdkafka waits for socket.timeout.ms, which is 1 s here. With --kills the
-same producer goes on while one leader after another is killed and started again, and all that it
-was acknowledged is looked for in the topic afterwards.
+same producer goes on while one leader after another is killed and started again; then the topic
+is searched for every acknowledged record.
 
 examples:
   headrace bench kills
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rows",
         default=",".join(ROWS),
         metavar="LIST",
-        help=f"which of {', '.join(ROWS)} to measure (default: all)",
+        help=f"rows to measure, separated by commas: {', '.join(ROWS)} (default: all)",
     )
     add_numbers(
         parser,
@@ -40,7 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--session-timeout-ms", 6000, "zookeeper.session.timeout.ms of the brokers"),
     )
     parser.add_argument(
-        "--kills", type=positive_integer, metavar="N", help="instead: N kills under one producer"
+        "--kills",
+        type=positive_integer,
+        metavar="N",
+        help="measure N kills under one producer instead",
     )
     add_json(parser)
 

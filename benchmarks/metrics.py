@@ -1,11 +1,12 @@
 """Measures what metrics cost a broker: producing with them and without, and a scrape of many
 partitions.
 
-One broker, whose counting of requests is switched on and off while it runs. The same requests go to
-it by turns, a few hundredths of a second each, and each turn with metrics is compared with the one
-without beside it. The figure is the processor time of the broker for a request, which other load on
-the machine weighs on less than on rates: the median of the turns' ratios, with the middle half of
-them. Scrapes are measured by themselves, with a topic of many partitions.
+The benchmark starts one broker and switches its counting of requests on and off while it runs. The
+same requests go to it by turns, a few hundredths of a second each, and each turn with metrics is
+compared with the turn without metrics beside it. The figure is the processor time of the broker for
+a request, which depends less on other load of the machine than a rate does: the median of the
+turns' ratios, with the middle half of them. Scrapes are measured by themselves, with a topic of
+many partitions.
 
 examples:
   headrace bench metrics
@@ -64,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_numbers(
         parser,
         ("--turns", 200, "turns with metrics, and as many without, of each load"),
-        ("--turn-ms", 30, "processor time of the broker that a turn is to take"),
-        ("--partitions", 1000, "partitions that a scrape tells of"),
+        ("--turn-ms", 30, "processor time of the broker in a turn, in milliseconds"),
+        ("--partitions", 1000, "partitions whose metrics a scrape reads"),
     )
     add_json(parser)
 

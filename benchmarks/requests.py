@@ -5,7 +5,7 @@ the memory.
 The broker runs in this process, over simulated ports. With --memory, a second round measures the
 most memory that was in use, and the memory still in use three seconds after the request.
 
-With --record it measures instead what one record costs that is produced with acks=all and read by
+With --record it measures instead the cost of one record that is produced with acks=all and read by
 a consumer: the calls and the processor time of each step on the leader and on a follower, without
 what sockets cost.
 
@@ -93,9 +93,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--api", metavar="NAME", help="measure only this API")
     parser.add_argument(
-        "--refused", action="store_true", help="the client may do nothing of what it asks for"
+        "--refused", action="store_true", help="send requests that the client is not authorized for"
     )
-    parser.add_argument("--memory", action="store_true", help="measure memory, too")
+    parser.add_argument("--memory", action="store_true", help="measure memory too")
     parser.add_argument(
         "--record", action="store_true", help="measure each step of one acknowledged record instead"
     )

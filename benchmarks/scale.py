@@ -6,8 +6,8 @@ the step is over for clients: all partitions accept acks=all, or all replicas ar
 processor time is that of the brokers that ran during the step, and of ZooKeeper; it depends less on
 what else the machine does. The longest turn of a broker's event loop is what others had to wait,
 also for the processor. --controller-alone measures a controller without brokers and ZooKeeper
-instead: what it computes and encodes as a new one, and when one of --brokers is lost, at sizes that
-no single machine can run.
+instead: its work when it is elected, and when one of --brokers is lost, at sizes that no single
+machine can run.
 
 examples:
   headrace bench scale
@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="partitions, with three replicas each (default 1000)",
     )
     parser.add_argument(
-        "--controller-alone", action="store_true", help="a controller alone, with no process"
+        "--controller-alone", action="store_true", help="measure a controller without brokers"
     )
     parser.add_argument(
         "--brokers",
         type=positive_integer,
         metavar="N",
-        help="brokers that --controller-alone has to tell (default 3, and never fewer)",
+        help="brokers that the controller of --controller-alone manages, 3 or more (default 3)",
     )
     add_json(parser)
 

@@ -7,7 +7,7 @@ rows:
   batch                all records at once: records a second
   large micro-batches  a stream over the same records: records a second
   small micro-batches  milliseconds of one, most of which is Spark's own work
-  a task               processor time of one that reads few records, beside one that does nothing
+  a task               processor time of a task that reads few records, beside an empty task
 
 The ratio shows the cost of the log and its client; both sides share the machine's cores with Spark.
 

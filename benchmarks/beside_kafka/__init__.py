@@ -37,9 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_only(parser, "row", names)
     add_numbers(
         parser,
-        ("--rounds", 3, "of each row, after one to warm up"),
-        ("--rows", 4_000_000, "that the large jobs read and copy"),
-        ("--cores", 2, "of each Spark"),
+        ("--rounds", 3, "measured rounds of each row, after one to warm up"),
+        ("--rows", 4_000_000, "rows that the large jobs read and copy"),
+        ("--cores", 2, "cores of each Spark"),
     )
     add_downloads(parser)
     add_dir(parser)

@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_only(parser, "group", GROUPS)
     add_numbers(
         parser,
-        ("--rounds", 3, "of each group, after one to warm up"),
-        ("--rows", 500_000, "records of 100 B that a client sends; of 1 kB a tenth"),
-        ("--seconds", 5, "for which records are sent at each steady rate"),
+        ("--rounds", 3, "measured rounds of each group, after one to warm up"),
+        ("--rows", 500_000, "records of 100 B that a client sends; a tenth as many of 1 kB"),
+        ("--seconds", 5, "seconds for which records are sent at each steady rate"),
     )
     add_downloads(parser)
     add_dir(parser)

@@ -4,11 +4,11 @@
            in the same run, for Apache Kafka 3.9 (downloads 60 MB, once, into --folder)
   small    small produces of a client that has logged in, to a broker with access rules, beside
            those of an open broker: many in flight, and one by one
-  rules    the time of a decision with 10,000 access rules, remembered and not
+  rules    the time to authorize a request with 10,000 access rules, from the cache and without
   quotas   bytes produced and fetched under a quota beside the quota, the share of a processor under
-           its quota, and what another client notices
+           its quota, and the latency of another client
 
-The sides take turns, and who is first changes from round to round, after three rounds to warm up. A
+The sides take turns, each first in every other round, after three rounds to warm up. A
 ratio is the median of the rounds' ratios, the spread their lowest and highest. The ratio of
 processor times is that of the broker for the same work, which other load on the machine disturbs
 less. Clients run in one process and are the same for all sides. MB are 10^6 bytes.

@@ -3,11 +3,11 @@ beside Apache Fluss.
 
 Rows of 20 mixed columns, 483 bytes each as JSON, four partitions, three brokers and three replicas
 everywhere, acks=all. Spark reads and writes them with the format headrace and a typed topic, and
-with Spark's Kafka connector, from_json and to_json; the client for Python reads two columns, all,
-and those that a filter lets through, directly and through a link of limited speed. Both sides have
-what they have by default: no compression, where Apache Fluss has Zstandard.
+with Spark's Kafka connector, from_json and to_json; the client for Python reads two columns, all
+columns, and the rows that match a filter, directly and through a link of limited speed. All sides
+have their default compression: none, but Zstandard in Apache Fluss.
 
-Those who are compared take turns, each first in every other round, after one round to warm up.
+The sides take turns, each first in every other round, after one round to warm up.
 Printed are medians over the rounds, their range, the ratio, and the ratio of the processor times.
 Downloads what `bench beside-kafka` does (600 MB, once, into --folder), and for Apache Fluss 230 MB.
 Needs Linux, Java 17, 12 GB of memory and 8 GB of disk.
@@ -43,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_only(parser, "row", names)
     add_numbers(
         parser,
-        ("--rounds", 3, "of each row, after one to warm up"),
-        ("--rows", 2_000_000, "that are read; a quarter is written"),
-        ("--cores", 2, "of each Spark"),
-        ("--link", 200, "megabits a second of the link"),
+        ("--rounds", 3, "measured rounds of each row, after one to warm up"),
+        ("--rows", 2_000_000, "rows that are read; a quarter as many are written"),
+        ("--cores", 2, "cores of each Spark"),
+        ("--link", 200, "speed of the link, in megabits per second"),
     )
     parser.add_argument("--without-fluss", action="store_true", help="leave Apache Fluss out")
     parser.add_argument(

@@ -1,7 +1,7 @@
-"""At least once: work first, then commit. What a crash interrupts comes again, and nothing is lost.
+"""At least once: work first, then commit. A crash repeats records, and loses none.
 
-For most work. Where doing it twice does harm, make it idempotent: write results under the record's
-(topic, partition, offset), so that the second time overwrites the first.
+For most work. Where a repeated record does harm, make the work idempotent: write results under the
+record's (topic, partition, offset), so that the second result overwrites the first.
 """
 
 import argparse
@@ -18,10 +18,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("servers", help="host:port of a broker or more")
-    parser.add_argument("topic")
-    parser.add_argument("--group", default="at-least-once")
-    parser.add_argument("--at-once", type=int, default=10, help="records between two commits")
+    parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
+    parser.add_argument("topic", help="topic to read")
+    parser.add_argument(
+        "--group", default="at-least-once", help="group.id (default: at-least-once)"
+    )
+    parser.add_argument("--at-once", type=int, default=10, help="records per commit (default 10)")
     arguments = parser.parse_args()
     config = {
         "bootstrap.servers": arguments.servers,

@@ -1,7 +1,7 @@
-"""At most once: commit first, then work. What a crash interrupts is lost, nothing is done twice.
+"""At most once: commit first, then work. A crash loses records, and repeats none.
 
 For work that must not be repeated and may be missing: a reading of a sensor, a hint on a screen.
-The fewer records a poll takes, the fewer a crash can lose.
+The fewer records a poll returns, the fewer a crash can lose.
 """
 
 import argparse
@@ -18,10 +18,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("servers", help="host:port of a broker or more")
-    parser.add_argument("topic")
-    parser.add_argument("--group", default="at-most-once")
-    parser.add_argument("--at-once", type=int, default=10, help="records that a crash may lose")
+    parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
+    parser.add_argument("topic", help="topic to read")
+    parser.add_argument("--group", default="at-most-once", help="group.id (default: at-most-once)")
+    parser.add_argument(
+        "--at-once", type=int, default=10, help="records a crash may lose (default 10)"
+    )
     arguments = parser.parse_args()
     config = {
         "bootstrap.servers": arguments.servers,

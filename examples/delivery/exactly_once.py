@@ -1,9 +1,9 @@
-"""Exactly once: what is read and what is written of it are one transaction, or never were.
+"""Exactly once: one transaction has the offsets that are read and the records that are written.
 
-For programs that turn records of one topic into records of another. Who reads the output with
-isolation.level=read_committed sees each result once, whatever dies. Effects elsewhere (a mail, a
-table) are not in the transaction. Instances that run side by side need a transactional.id each, the
-same after a start: it ends what the one before has left open.
+For programs that turn records of one topic into records of another. A consumer of the output with
+isolation.level=read_committed reads each result once, whatever process dies. Effects elsewhere (a
+mail, a table) are not in the transaction. Each instance needs a transactional.id of its own, the
+same after a restart: the new instance aborts the transaction that the old one has left open.
 """
 
 import argparse
@@ -20,10 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("servers", help="host:port of a broker or more")
-    parser.add_argument("source", help="the topic to read")
-    parser.add_argument("target", help="the topic to write")
-    parser.add_argument("--name", default="exactly-once", help="of the group, and transactional.id")
+    parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
+    parser.add_argument("source", help="topic to read")
+    parser.add_argument("target", help="topic to write")
+    parser.add_argument(
+        "--name",
+        default="exactly-once",
+        help="group.id and transactional.id (default: exactly-once)",
+    )
     arguments = parser.parse_args()
     settings = {
         "bootstrap.servers": arguments.servers,

@@ -1,8 +1,9 @@
 """Long work: a thread does it, while the consumer is paused and goes on polling.
 
 A member that does not poll for max.poll.interval.ms is removed from its group, and its partitions
-go to others, who begin the same work. Polling while the partitions are paused returns no records
-and keeps the membership. Records that a crash interrupts are delivered again (at least once).
+go to other members, which begin the same work. Polling while the partitions are paused returns no
+records and keeps the membership. Records that a crash interrupts are delivered again (at least
+once).
 """
 
 import argparse
@@ -23,10 +24,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("servers", help="host:port of a broker or more")
-    parser.add_argument("topic")
-    parser.add_argument("--seconds", type=float, default=600.0, help="what a record takes")
-    parser.add_argument("--max-poll-interval-ms", type=int, default=300_000)
+    parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
+    parser.add_argument("topic", help="topic to read")
+    parser.add_argument(
+        "--seconds", type=float, default=600.0, help="seconds of work for a record (default 600)"
+    )
+    parser.add_argument(
+        "--max-poll-interval-ms",
+        type=int,
+        default=300_000,
+        help="max.poll.interval.ms of the consumer (default 300000)",
+    )
     arguments = parser.parse_args()
     config = {
         "bootstrap.servers": arguments.servers,

@@ -1,7 +1,7 @@
 """Retry topic and dead letters: a record that fails is tried again later, and holds up no other.
 
 It goes to the end of a retry topic, which the same program reads; after some attempts it goes to a
-dead-letter topic, with where it came from and why: `headrace replay-dead-letters` sends it back. A
+dead-letter topic, with its origin and the reason: `headrace replay-dead-letters` sends it back. A
 record is committed when it is done or in one of these topics: none is lost, a crash repeats some.
 """
 
@@ -23,8 +23,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("servers", help="host:port of a broker or more")
-    parser.add_argument("topic", help="beside it there must be TOPIC-retry and TOPIC-dead")
+    parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
+    parser.add_argument("topic", help="topic to read; TOPIC-retry and TOPIC-dead must exist too")
     arguments = parser.parse_args()
     retry, dead = f"{arguments.topic}-retry", f"{arguments.topic}-dead"
     brokers = {"bootstrap.servers": arguments.servers}
