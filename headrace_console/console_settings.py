@@ -89,8 +89,8 @@ class ConsoleSettings:
         for proxy in self.trusted_proxies:
             if not _is_address(proxy):
                 raise ConfigError(
-                    f"--trusted-proxy '{proxy}' is not an IP address; give that from which the "
-                    "proxy connects to the console"
+                    f"--trusted-proxy '{proxy}' is not an IP address; give the address from "
+                    "which the proxy connects to the console"
                 )
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("--certificate and --key go together; give both, as PEM files")
@@ -101,21 +101,22 @@ class ConsoleSettings:
             )
         if self.mechanism is not None and self.password is not None:
             raise ConfigError(
-                "--password-file is for a cluster that asks nobody who they are; this one does, so "
-                "leave it out: users log in with their own passwords"
+                "--password-file is for a cluster without log-ins; remove it: the users of this "
+                "cluster log in with their own passwords"
             )
         if self.password is not None and len(self.password.reveal()) < LEAST_PASSWORD:
             raise ConfigError(
                 f"the password in --password-file has fewer than {LEAST_PASSWORD} characters; "
-                "take a longer one"
+                "choose a longer password"
             )
         if not self.is_loopback and not (self.uses_tls and self.needs_log_in):
             missing = [] if self.uses_tls else ["--certificate and --key"]
             if not self.needs_log_in:
-                missing.append("--password-file, or a cluster whose users log in")
+                missing.append("--password-file, or a cluster with log-ins")
             raise ConfigError(
                 f"--address {self.address} can be reached by others, so it needs "
-                f"{' and '.join(missing)}; without them use --address 127.0.0.1 and an ssh tunnel"
+                f"{' and '.join(missing)}; without them use --address 127.0.0.1 and an ssh "
+                "tunnel"
             )
 
     @property

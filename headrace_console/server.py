@@ -90,7 +90,7 @@ def _bound(address: str, port: int) -> socket.socket:
         infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigError(
-            f"--address {address}: {error.strerror}; give one of this machine"
+            f"--address {address}: {error.strerror}; give an address of this machine"
         ) from None
     family, kind, protocol, _, where = infos[0]
     sock = socket.socket(family, kind, protocol)

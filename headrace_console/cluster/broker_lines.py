@@ -130,7 +130,7 @@ class BrokerLines:
             if address is None:
                 answers[broker] = KafkaError(f"broker {broker} is not among the live brokers")
             elif broker in self._busy:
-                answers[broker] = DeadlineExceededError("it still owes an answer")
+                answers[broker] = DeadlineExceededError("an earlier request is still unanswered")
             else:
                 self._submit(broker, address, asked, deadline, results)
         left = {broker for broker in questions if broker not in answers}
@@ -142,7 +142,7 @@ class BrokerLines:
             answers[broker] = outcome
             left.discard(broker)
         for broker in left:
-            answers[broker] = DeadlineExceededError(f"nothing within {timeout_ms} ms")
+            answers[broker] = DeadlineExceededError(f"no response within {timeout_ms} ms")
         return answers
 
     def _submit(
@@ -168,8 +168,8 @@ class BrokerLines:
                 outcome = error.with_traceback(None)
             except Exception as error:
                 # The thread goes on: else this broker would be silent for ever.
-                log.exception("an exchange with broker %d has failed", broker)
-                outcome = HeadraceError(f"its answer could not be read: {error}")
+                log.exception("a request to broker %d has failed", broker)
+                outcome = HeadraceError(f"its response could not be read: {error}")
             self._busy.discard(broker)
             results.put((broker, outcome))
 

@@ -160,7 +160,7 @@ def _of_partition(
     if was.leader != now.leader:
         kind = "no_leader" if now.leader < 0 else "leader"
         words = (
-            f"{tp} has no leader, it was {_broker(was.leader)}"
+            f"{tp} has no leader, before it was {_broker(was.leader)}"
             if now.leader < 0
             else f"{_broker(now.leader)} leads {tp}, before it was {_broker(was.leader)}"
         )
@@ -168,7 +168,7 @@ def _of_partition(
     if set(was.isr) != set(now.isr):
         yield event(
             "isr",
-            f"brokers {_ids(now.isr)} are in sync of {tp} now, before it was {_ids(was.isr)}",
+            f"the in-sync replicas of {tp} are {_ids(now.isr)}, before they were {_ids(was.isr)}",
             before=_ids(was.isr),
             after=_ids(now.isr),
             **place,

@@ -82,8 +82,8 @@ def _secured(call: Call) -> None:
     if call.state.settings.mechanism is None:
         raise ConsoleError(
             "not_here",
-            "this cluster asks nobody who they are, so it has no users and no access rules; "
-            "docs/security.md tells how to secure one",
+            "this cluster has no log-ins, so it has no users and no access rules; "
+            "docs/security.md describes how to secure a cluster",
         )
 
 

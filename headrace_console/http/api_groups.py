@@ -61,7 +61,7 @@ def _remembered(call: Call) -> object:
 
 
 def _no_preview() -> ConsoleError:
-    return ConsoleError("conflict", "there is no such preview any more; look at a new one")
+    return ConsoleError("conflict", "the preview does not exist any more; open a new one")
 
 
 @ROUTES.add("GET", "/dead-letters")
@@ -115,7 +115,7 @@ def _replay(call: Call) -> ReplayRun:
     """Return a replay whose topic this user may see; else ConsoleError not_found."""
     run = call.state.replays.get(call.path["id"])
     if run is None or run.topic not in call.watcher.snapshot().metadata.topics:
-        raise ConsoleError("not_found", "there is no such replay")
+        raise ConsoleError("not_found", "no replay has this id")
     return run
 
 

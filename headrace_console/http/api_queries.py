@@ -67,7 +67,7 @@ def get_sinks(call: Call) -> Document:
 async def post_progress(state: ServerState, request: Request) -> Response:
     """Accept a post of `connector.QueryMetrics`: of a program, not of a browser."""
     if request.headers.get("x-headrace-progress") != "1":
-        raise ConsoleError("csrf", "a post of progress has the header X-Headrace-Progress: 1")
+        raise ConsoleError("csrf", "a post of progress needs the header X-Headrace-Progress: 1")
     if request.headers.get("origin") is not None:
         raise ConsoleError("foreign_origin", "progress is posted by queries, not by pages")
     check_json(request)
@@ -86,7 +86,7 @@ def _check_token(state: ServerState, given: str | None) -> None:
     if token is None:
         raise ConsoleError(
             "not_allowed",
-            "this console takes no progress of queries: start it with --progress-token-file",
+            "this console accepts no progress of queries: start it with --progress-token-file",
         )
     expected = f"Bearer {token.reveal()}".encode()
     if not hmac.compare_digest(expected, (given or "").encode("utf-8", "replace")):

@@ -96,12 +96,12 @@ async def _healthz(_: Request) -> Response:
 
 async def _not_found(request: Request, _: Exception) -> Response:
     if request.url.path.startswith("/api/"):
-        return error_response(ConsoleError("not_found", "the API has no such address"))
+        return error_response(ConsoleError("not_found", "the API has no such path"))
     return PlainTextResponse("there is no such page\n", status_code=404)
 
 
 async def _wrong_method(_: Request, __: Exception) -> Response:
-    error = ConsoleError("bad_request", "this address is not asked by this method")
+    error = ConsoleError("bad_request", "this path does not support this HTTP method")
     return json_response(error.document, 405)
 
 
@@ -150,7 +150,7 @@ async def _session_answer(state: ServerState, session: Session | None, *, is_new
 async def _log_in(state: ServerState, request: Request) -> Response:
     check_json(request)
     if not state.settings.needs_log_in:
-        raise ConsoleError("bad_request", "nobody logs in here: the cluster is open")
+        raise ConsoleError("bad_request", "this console has no log-in: the cluster is open")
     body = Body.parse(await read_body(request.stream(), most_bytes=_LOG_IN_BYTES))
     user = "" if state.settings.mechanism is None else body.text("user", most=200)
     password = body.text("password", most=1_000)

@@ -71,7 +71,7 @@ class ServerState:
             return session.principal
         if self._open is not None and not self.settings.needs_log_in:
             return self._open
-        raise ConsoleError("log_in", "log in first, or again: the session is over")
+        raise ConsoleError("log_in", "log in: there is no session, or it is over")
 
     def anonymous_session(self) -> Session | None:
         """Begin a session without a log-in; None if one is needed."""

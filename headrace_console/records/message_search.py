@@ -55,11 +55,11 @@ ONE_ANSWER = SearchBounds(records=100_000, size_bytes=64 << 20, duration_s=8.0)
 STREAMED = SearchBounds(records=1_000_000, size_bytes=512 << 20, duration_s=60.0)
 
 WHY = {
-    "limit": "as many were found as were asked for",
-    "bytes": "the search has read as many bytes as one may; go on, or narrow it",
-    "time": "the search has used the time that one may take; go on, or narrow it",
-    "unanswered": "some partitions could not be read; what their brokers said is told",
-    "records": "the search has looked at as many records as one may; go on, or narrow it",
+    "limit": "the search has found the requested number of messages",
+    "bytes": "the search has reached its limit of bytes; continue it, or narrow it",
+    "time": "the search has reached its limit of time; continue it, or narrow it",
+    "unanswered": "some partitions could not be read; the errors are listed",
+    "records": "the search has reached its limit of records; continue it, or narrow it",
 }
 
 
@@ -291,7 +291,7 @@ class MessageSearch:
     def _note_failed(self, tp: TopicPartition, offset: int, error: HeadraceError) -> None:
         leader = self._cluster.known_leader(tp)
         broker = None if leader is None else leader.broker_id
-        why = f"{tp} can't be read on from offset {offset}: {error}"
+        why = f"{tp} can't be read from offset {offset}: {error}"
         self._unanswered.append({"broker": broker, "what": str(tp), "why": why})
         self._troubles.append(_trouble(why))
 
@@ -394,7 +394,10 @@ class MessageSearch:
                 else:
                     yield SearchEvent("wait", {})
         stopped = "limit" if shown >= TAIL_ROWS else "time"
-        why = "following ends after 15 minutes or 10,000 messages; begin again to go on"
+        why = (
+            "new messages are shown for 15 minutes or up to 10,000 messages; start again to "
+            "continue"
+        )
         yield self._end(stopped, why, None)
 
 

@@ -38,7 +38,7 @@ def produce_one(cluster: Cluster, topic: str, body: Body) -> Document:
     size = len(key or b"") + len(value or b"")
     size += sum(len(name.encode()) + len(data or b"") for name, data in headers)
     if size > MOST_BYTES:
-        raise bad(f"the record has {size} bytes; at most {MOST_BYTES} can be sent from here")
+        raise bad(f"the record has {size} bytes; the console sends {MOST_BYTES} at most")
     known = cluster.topic(topic)
     tp = TopicPartition(topic, _partition(cluster, body, topic, len(known.partitions), key, value))
     cluster.leader(tp)

@@ -91,7 +91,9 @@ def bounds(
         for row in answer.partitions:
             tp = TopicPartition(row.topic, row.partition)
             if row.error_code:
-                missing.append({"broker": broker, "what": str(tp), "why": "its leader moves now"})
+                missing.append(
+                    {"broker": broker, "what": str(tp), "why": "its leader is being changed"}
+                )
             else:
                 found[tp] = row.offset
     return found, missing
@@ -146,7 +148,7 @@ def _places(start: str) -> Mapping[int, int] | None:
     for part in rest.split(","):
         number, _, offset = part.partition("=")
         if not number.isascii() or not number.isdigit() or len(number) > 10:
-            raise bad("parameter 'from' is not a place that an answer has given")
+            raise bad("parameter 'from' is not a position that an earlier answer has returned")
         places[int(number)] = _offset(offset)
     return places
 

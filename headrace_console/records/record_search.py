@@ -57,7 +57,7 @@ class RecordSearch:
             until_ms=params.integer("until", None),
         )
         if search.path is not None and search.equals is None:
-            raise bad("parameter 'path' needs 'equals': what the field must be")
+            raise bad("parameter 'path' needs 'equals', the value of the field")
         if search.is_regex:
             for pattern in (search.key, search.value):
                 if pattern is not None:

@@ -159,8 +159,8 @@ def _words(
         if ends is None:
             return "A control batch of another kind: it ends no transaction."
         return (
-            f"A control batch: the transaction of producer {header.producer_id} ends here and is "
-            f"{ends}. It holds no records; readers pass over it."
+            f"A control batch: the transaction of producer {header.producer_id} ends here and "
+            f"is {ends}. It holds no records; readers skip it."
         )
     if header.records_count == 0:
         return "An empty batch, left by compaction: its records were replaced by newer ones."
@@ -180,8 +180,8 @@ def _words(
         words.append(f"compressed{together} by {codec}")
     if header.is_transactional:
         words.append(
-            f"part of a transaction of producer {header.producer_id}: committed readers see "
-            f"{them} when its commit marker follows"
+            f"part of a transaction of producer {header.producer_id}: read_committed readers "
+            f"see {them} when its commit marker follows"
         )
     elif header.base_sequence >= 0:
         words.append(

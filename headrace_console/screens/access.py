@@ -18,8 +18,8 @@ from storage_engine.tools.document import Document
 Found = TypeVar("Found")
 
 _NO_RULES = (
-    "this cluster has no access rules: whoever reaches it may do everything "
-    "(authorizer.class.name is not set)"
+    "this cluster has no access rules: every client may do everything (authorizer.class.name is "
+    "not set)"
 )
 
 
@@ -34,7 +34,7 @@ def _asked(ask: Callable[[], Found], otherwise: str) -> Found:
 
 def user_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
     """Return a page of users that log in by SCRAM."""
-    users = _asked(lambda: describe_users(cluster), "this cluster tells of no users")
+    users = _asked(lambda: describe_users(cluster), "this cluster does not list users")
     paged = page.of(
         list(users.items()),
         name=lambda row: row[0],
@@ -81,7 +81,7 @@ def rule_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
 
 def quota_list(cluster: Cluster, page: Page, now_ms: int) -> Document:
     """Return a page of quotas."""
-    quotas = _asked(lambda: describe_client_quotas(cluster), "this cluster tells of no quotas")
+    quotas = _asked(lambda: describe_client_quotas(cluster), "this cluster does not list quotas")
     paged = page.of(
         quotas,
         name=lambda row: str(row.entity),

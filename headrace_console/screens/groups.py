@@ -281,14 +281,14 @@ def apply_reset(cluster: Cluster, preview: ResetPreview) -> list[Document]:
     """Set the offsets of a preview. ConsoleError conflict if the group has changed since; the
     coordinator itself refuses offsets of a group that has members by now."""
     if time.monotonic() > preview.until_s:
-        raise ConsoleError("conflict", "the preview is too old; look at a new one")
+        raise ConsoleError("conflict", "the preview is too old; open a new one")
     if members := group_members(cluster, preview.group):
         raise has_members(preview.group, len(members))
     if committed_offsets(cluster, preview.group) != preview.stored:
         raise ConsoleError(
             "conflict",
-            f"the offsets of group '{preview.group}' are not those of the preview any more, so "
-            "nothing was changed; look at a new one",
+            f"the offsets of group '{preview.group}' have changed since the preview, so nothing "
+            "was reset; open a new preview",
         )
     set_offsets(cluster, preview.group, {each.tp: each.after for each in preview.resets})
     return preview.rows

@@ -95,9 +95,10 @@ def _of_brokers(snapshot: Snapshot) -> Iterator[Problem]:
             id=f"broker_offline:{broker}",
             severity=CRITICAL,
             what=f"Broker {broker} is not in the cluster{ago}.",
-            do=f"Look at its log (broker.log) for why it ended, and start it again: "
-            f"`headrace start-broker --dir DIR {broker}` for a cluster of `headrace up`, else its "
-            f"service. If it will never come back, move its replicas with `headrace reassign`.",
+            do="Its log (broker.log) says why it ended. Start it again: `headrace "
+            f"start-broker --dir DIR {broker}` for a cluster of `headrace up`, else its "
+            "service. If it will never come back, move its replicas with `headrace "
+            "reassign`.",
             subjects=[f"broker {broker}"],
         )
     for broker, why in sorted(snapshot.silent.items()):
@@ -105,8 +106,9 @@ def _of_brokers(snapshot: Snapshot) -> Iterator[Problem]:
             id=f"broker_silent:{broker}",
             severity=CRITICAL,
             what=f"Broker {broker} does not answer the console: {why}.",
-            do="If its process runs, see whether its machine is overloaded or its network is cut; "
-            "if it has ended, the cluster takes it out within its session timeout.",
+            do="If its process runs, check whether its machine is overloaded or its "
+            "network is cut. If it has ended, the cluster removes it within its session "
+            "timeout.",
             subjects=[f"broker {broker}"],
         )
     if snapshot.metadata.controller_id == NOBODY:
@@ -134,11 +136,11 @@ def _of_partitions(snapshot: Snapshot) -> Iterator[Problem]:
         yield Problem(
             id="without_leader",
             severity=CRITICAL,
-            what=f"{_many(leaderless)} no leader: nobody can read or write there. {first} waits "
-            f"for {waits[first]}.",
-            do="Start the brokers of the last in-sync replicas. Only if they are lost for good, "
-            "set unclean.leader.election.enable=true on the topic, which loses the records that "
-            "only they had.",
+            what=f"{_many(leaderless)} no leader: clients can neither read nor write there. "
+            f"{first} waits for {waits[first]}.",
+            do="Start the brokers of the last in-sync replicas. Only if they are lost for "
+            "good, set unclean.leader.election.enable=true on the topic, which loses "
+            "the records that only those brokers had.",
             link=f"#/topics/{first.topic}",
             subjects=[str(tp) for tp in leaderless],
             count=len(leaderless),
@@ -160,8 +162,8 @@ def _of_partitions(snapshot: Snapshot) -> Iterator[Problem]:
             severity=CRITICAL if refused else WARNING,
             what=f"{_many(short)} fewer replicas in sync than they should have; missing: broker "
             f"{', '.join(map(str, missing))}.{_refusal(refused)}",
-            do="If such a broker is offline, start it. If it runs, it is behind: look at its disk, "
-            "its network, and follower quotas (`headrace quotas list`).",
+            do="If such a broker is offline, start it. If it runs, it is behind: check its "
+            "disk, its network, and follower quotas (`headrace quotas list`).",
             link=f"#/topics/{short[0].topic}",
             subjects=[str(tp) for tp in short],
             count=len(short),
@@ -196,8 +198,8 @@ def _of_disks(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
                     severity=CRITICAL,
                     what=f"Broker {broker} does not use its log dir {disk.path} any more: "
                     f"{disk.error}.",
-                    do="Look at the broker's log and at the disk; replace it, then start the "
-                    "broker again.",
+                    do="Check the broker's log and the disk; replace the disk, then start "
+                    "the broker again.",
                     subjects=[name],
                 )
             elif disk.total_bytes and disk.free_bytes is not None:
@@ -208,9 +210,9 @@ def _of_disks(snapshot: Snapshot, thresholds: Thresholds) -> Iterator[Problem]:
                         id=f"full_disk:{broker}:{disk.path}",
                         severity=CRITICAL if used >= 97 or is_full else WARNING,
                         what=_full_words(broker, disk, used, is_full=is_full),
-                        do="Make room: shorten retention.ms or retention.bytes of the largest "
-                        "topics, delete what nobody reads, or move partitions to other brokers "
-                        "(`headrace reassign`).",
+                        do="Make room: shorten retention.ms or retention.bytes of the "
+                        "largest topics, delete topics that are not used, or move "
+                        "partitions to other brokers (`headrace reassign`).",
                         link="#/topics?sort=-size_bytes",
                         subjects=[name],
                     )
@@ -229,15 +231,16 @@ def _full_words(broker: int, disk: ShownDisk, used: float, *, is_full: bool) -> 
     free = _size(disk.free_bytes or 0)
     if not is_full:
         return (
-            f"The disk of broker {broker} with {disk.path} is {used:.0f} % full: {free} are free. "
-            "When it is full, the broker refuses what producers send."
+            f"The disk of broker {broker} with {disk.path} is {used:.0f} % full: {free} are "
+            "free. When it is full, the broker refuses produce requests."
         )
     kept = ""
     if disk.reserve_bytes:
         kept = f", and log.dir.min.free.bytes keeps {_size(disk.reserve_bytes)} of them"
     return (
-        f"The disk of broker {broker} with {disk.path} is full: {free} are free{kept}. The broker "
-        "refuses what producers send; they try again until there is room or their time is over."
+        f"The disk of broker {broker} with {disk.path} is full: {free} are free{kept}. The "
+        "broker refuses produce requests; producers retry until there is room or "
+        "delivery.timeout.ms has passed."
     )
 
 
@@ -252,10 +255,11 @@ def _of_certificates(snapshot: Snapshot, thresholds: Thresholds, now_ms: int) ->
                 what=f"The certificate of broker {broker} "
                 + ("has expired." if over else f"expires in {days:.0f} days.")
                 + " Then clients refuse to connect.",
-                do="Put a new certificate into the broker's file (ssl.keystore.location), then set "
-                f"that path again: `kafka-configs.sh --alter --entity-type brokers --entity-name "
-                f"{broker} --add-config listener.name.LISTENER.ssl.keystore.location=PATH`. The "
-                "broker takes it without a restart.",
+                do="Put a new certificate into the broker's file (ssl.keystore.location), "
+                "then set that path again: `kafka-configs.sh --alter --entity-type "
+                f"brokers --entity-name {broker} --add-config "
+                "listener.name.LISTENER.ssl.keystore.location=PATH`. The broker loads "
+                "it without a restart.",
                 subjects=[f"broker {broker}"],
             )
 
@@ -315,9 +319,9 @@ def _group_remedy(group: SeenGroup) -> str:
     if group.state in WITHOUT_MEMBERS:
         return "It has no members: start its consumers again."
     return (
-        "See in its consumers' logs whether they work. If they do, start more of them, at most one "
-        "for each partition, or make each faster. `headrace groups describe GROUP` shows which "
-        "partition is behind, and who reads it."
+        "Check in its consumers' logs whether they process records. If they do, start more of "
+        "them, at most one for each partition, or make each faster. `headrace groups describe "
+        "GROUP` shows which partition is behind, and which member reads it."
     )
 
 
@@ -336,7 +340,7 @@ def owner_words(row: WaitingPartition) -> str:
     if row.transactional_id is not None:
         return f"The transaction of '{row.transactional_id}'"
     if row.producer_id is not None:
-        return f"A transaction of producer {row.producer_id}, which no coordinator tells of,"
+        return f"A transaction of producer {row.producer_id}, which no coordinator lists,"
     return "A transaction"
 
 
@@ -345,22 +349,22 @@ def remedy(row: WaitingPartition) -> str:
     ends = ""
     if row.timeout_ms is not None:
         ends = (
-            f" By itself it is aborted {_duration(row.timeout_ms)} after its "
+            f" The coordinator aborts it {_duration(row.timeout_ms)} after its "
             f"{'last sign of life' if row.sink is not None else 'begin'}."
         )
     if row.sink is not None:
         return (
-            "If the query still works on this micro-batch, wait. If it was killed, start it again: "
-            "its next commit ends what was left open." + ends
+            "If the query still works on this micro-batch, wait. If it was killed, start it "
+            "again: its next commit ends the open transaction." + ends
         )
     if row.transactional_id is not None:
         return (
-            "See whether its program still runs. If it was killed, start it again with the same "
-            "transactional.id: that aborts the open transaction." + ends
+            "Check whether its program still runs. If it was killed, start it again with the "
+            "same transactional.id: that aborts the open transaction." + ends
         )
     return (
-        "See which program has this producer id in its log; an orphan is ended by "
-        "`kafka-transactions.sh abort`." + ends
+        "Find the program whose log has this producer id; `kafka-transactions.sh abort` ends an "
+        "orphan." + ends
     )
 
 
@@ -375,8 +379,9 @@ def query_problem(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Pro
             id=f"failed_query:{query.id}",
             severity=CRITICAL,
             what=f"{name} has failed: {reason[0][:300]}",
-            do="Look at the driver's log, and start it again with the same checkpoint: it goes on "
-            "where it was, and the sink drops what is committed.",
+            do="Read the driver's log, and start the query again with the same checkpoint: "
+            "it continues at the micro-batch that failed, and the sink drops rows that "
+            "are committed already.",
             link=link,
             since_ms=query.last_ms,
         )
@@ -385,7 +390,7 @@ def query_problem(query: SparkQuery, thresholds: Thresholds, now_ms: int) -> Pro
             id=f"lagging_query:{query.id}",
             severity=WARNING,
             what=f"{name} has posted nothing for {_duration(now_ms - query.last_ms)}.",
-            do="See whether its driver still runs, and reaches this console.",
+            do="Check whether its driver still runs, and whether it reaches this console.",
             link=link,
             since_ms=query.last_ms,
         )

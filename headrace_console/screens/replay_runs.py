@@ -129,7 +129,7 @@ class ReplayRuns:
         """Start the replay of a preview; it goes on as long as `is_alive`. ConsoleError if the
         preview is too old, or too many replays run."""
         if time.monotonic() > shown.until_s:
-            raise ConsoleError("conflict", "the preview is too old; look at a new one")
+            raise ConsoleError("conflict", "the preview is too old; open a new one")
         run = ReplayRun(
             replay_id=secrets.token_urlsafe(12),
             topic=shown.topic,
@@ -145,7 +145,7 @@ class ReplayRuns:
         )
         with self._lock:
             if self._closed:
-                raise ConsoleError("no_answer", "the console ends; start it again first")
+                raise ConsoleError("no_answer", "the console is stopping; start it again first")
             running = [each for each, at in self._runs.values() if at.is_alive()]
             if len(running) >= MOST_RUNNING:
                 raise ConsoleError(
@@ -175,7 +175,8 @@ class ReplayRuns:
         """Stop a run; ConsoleError not_allowed for the run of another user."""
         if run.user != user:
             raise ConsoleError(
-                "not_allowed", f"'{run.user}' has begun this replay; only they may stop it"
+                "not_allowed",
+                f"'{run.user}' has begun this replay; only the same user may stop it",
             )
         run.stop_reason = "it was stopped in the console"
 
@@ -194,7 +195,8 @@ class ReplayRuns:
                 run.stop_reason = "the session that began it has ended"
             if run.stop_reason is not None and sent < run.selected:
                 raise _StoppedError(
-                    f"{run.stop_reason}; what was sent is sent, and the next replay goes on there"
+                    f"{run.stop_reason}; letters that were sent stay sent, and the next replay "
+                    "continues after them"
                 )
 
         try:

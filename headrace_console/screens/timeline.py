@@ -15,13 +15,14 @@ from storage_engine.tools.document import Document
 OBSERVED_MS = 2_000
 MOST_LANES = 100
 _BROKERS_WORDS = (
-    "From the state-change logs of the brokers, exact to a millisecond of each broker's clock; who "
-    "joined and left is what the console saw, exact to two seconds."
+    "From the state-change logs of the brokers, exact to a millisecond of each broker's clock; "
+    "brokers that joined or left as the console saw them, exact to two seconds."
 )
 _OBSERVED_WORDS = (
-    "What the console saw since it began, by looking every two seconds while somebody watches, and "
-    "every ten otherwise: two changes between two looks are one. For more, read the brokers' logs "
-    "with headrace merge-state-log."
+    "Changes that the console has seen since it started. It reads the state of the cluster "
+    "every two seconds while a page is open, else every ten, so that several changes in between "
+    "appear as one. For all changes, read the brokers' state-change logs with headrace "
+    "merge-state-log."
 )
 
 

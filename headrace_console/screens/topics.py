@@ -241,7 +241,7 @@ def alter(cluster: Cluster, name: str, body: Body) -> None:
     settings = body.settings("settings")
     partitions = body.integer_or_none("partitions", least=1, most=MOST_PARTITIONS)
     if not settings and partitions is None:
-        raise bad("nothing is to be changed; give 'settings' or 'partitions'")
+        raise bad("no change is given; add 'settings' or 'partitions'")
     if settings:
         changed = {key: value for key, value in settings.items() if value is not None}
         removed: Iterable[str] = [key for key, value in settings.items() if value is None]

@@ -75,7 +75,7 @@ class NoSinksError(ConsoleError):
     def __init__(self) -> None:
         super().__init__(
             "not_here",
-            "these brokers know no exactly-once sinks of Spark: that is an API of Headrace's own",
+            "these brokers have no exactly-once sinks of Spark: only Headrace has that API",
         )
 
 

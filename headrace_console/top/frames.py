@@ -190,7 +190,9 @@ def _problems(now: Sequence[BrokerReading]) -> list[str]:
     found = [f"broker {each.name} gives no metrics: {each.problem}" for each in now if each.problem]
     controllers = sum(each.total(f"{CONTROLLER}activecontrollercount") for each in answered)
     if answered and controllers != 1:
-        found.append(f"{controllers:.0f} brokers say that they are the controller, not one")
+        found.append(
+            f"{controllers:.0f} brokers report that they are the controller; there must be one"
+        )
     offline = max(
         (each.total(f"{CONTROLLER}offlinepartitionscount") for each in answered), default=0
     )
@@ -207,7 +209,10 @@ def _problems_of(reading: BrokerReading) -> list[str]:
     refused = reading.total(f"{REPLICAS}underminisrpartitioncount")
     under = reading.total(f"{REPLICAS}underreplicatedpartitions")
     if refused:
-        found.append(f"{name} refuses acks=all for {refused:.0f} partitions: too few are in sync")
+        found.append(
+            f"{name} refuses acks=all for {refused:.0f} partitions: fewer replicas are in "
+            "sync than min.insync.replicas"
+        )
     elif under:
         found.append(f"{under:.0f} partitions that {name} leads have a replica out of sync")
     if reading.total("kafka_log_logmanager_offlinelogdirectorycount"):
@@ -217,7 +222,9 @@ def _problems_of(reading: BrokerReading) -> list[str]:
             found.append(f"{directory} of {name} is full: appends are refused")
     longest_s = reading.total("headrace_loop_longest_turn_seconds")
     if longest_s > LONG_TURN_S:
-        found.append(f"the loop of {name} stood still for {longest_s:.1f} s in the last minute")
+        found.append(
+            f"the event loop of {name} stood still for {longest_s:.1f} s in the last minute"
+        )
     ages = reading.samples.get("headrace_partition_open_transaction_seconds", {})
     for labels, age_s in ages.items():
         if age_s > OLD_TRANSACTION_S:

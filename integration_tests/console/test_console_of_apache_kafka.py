@@ -66,7 +66,7 @@ def test_topics_messages_and_groups_of_apache_kafka_are_shown(browser: Browser) 
     browser.post("/groups/g/reset/apply", {"preview_id": preview["preview_id"], "confirm": "g"})
     assert browser.get("/groups/g")["lag"] == 6
     refused = browser.ask("/sinks")
-    assert refused.status_code == 501 and "Headrace's own" in refused.text
+    assert refused.status_code == 501 and "only Headrace has that API" in refused.text
     overview = within(SOON_S, lambda: well(browser), "nothing is wrong")
     assert overview["brokers"][0]["disk"][0]["total_bytes"] > 0
     assert browser.get("/timeline")["source"] == "observed"

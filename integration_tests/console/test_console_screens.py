@@ -243,7 +243,7 @@ def test_offsets_are_set_as_they_were_shown_or_not_at_all(browser, topic, produc
         admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1})
     apply = {"preview_id": shown["preview_id"], "confirm": group}
     late = browser.change("POST", f"{path}/apply?group={group}", apply)
-    assert late.status_code == 409 and "not those of the preview" in late.text
+    assert late.status_code == 409 and "have changed since the preview" in late.text
     assert browser.change("POST", f"{path}/apply?group={group}", apply).status_code == 409, (
         "used once"
     )
