@@ -118,10 +118,15 @@ def _as_json(frame: "DataFrame", columns: Sequence[str] | None) -> "Column":
     if columns is None:
         columns = [each for each in frame.columns if not each.startswith("_")]
     if not columns:
-        raise ConnectorError("BAD_COLUMN", "the rows have no column for a letter")
+        raise ConnectorError(
+            "BAD_COLUMN",
+            "the rows have no column that a dead letter can hold: give others in columns",
+        )
     for name in columns:
         if name not in frame.columns or name in METADATA_COLUMNS:
-            raise ConnectorError("BAD_COLUMN", f"the rows have no column '{name}' for a letter")
+            raise ConnectorError(
+                "BAD_COLUMN", f"the rows have no column '{name}' for the dead letter"
+            )
     quoted = [F.col(f"`{each.replace('`', '``')}`") for each in columns]
     return F.to_json(F.struct(*quoted), _JSON_FORMATS)
 

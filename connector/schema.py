@@ -122,7 +122,7 @@ def check_sink_schema(
         remark = "; that of idempotentKey says where a row comes from" * ("topic" in origin)
         raise OptionError(
             "MISSING_OPTION",
-            "nothing says where to write: set the option 'topic' or add a column 'topic'" + remark,
+            "no topic is given: set the option 'topic' or add a column 'topic'" + remark,
         )
 
 

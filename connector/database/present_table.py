@@ -68,14 +68,14 @@ def check_table(
         *(e["column_names"] for e in inspector.get_indexes(table.name, **where) if e["unique"]),
     ]
     if not any(set(each) == set(key) for each in unique):
-        raise bad_table(table.fullname, f"nothing in it keeps ({', '.join(key)}) unique")
+        raise bad_table(table.fullname, f"it has no unique index on ({', '.join(key)})")
     _check_collations(connection, table, database, key)
     if database in (MYSQL, MARIADB):
         _check_mysql(connection, table, key)
         others = [set(each) for each in unique if each and set(each) != set(key)]
         if any(each & set(kinds) for each in others):
             # ON DUPLICATE KEY UPDATE would overwrite the row that any of them finds.
-            raise bad_table(table.fullname, "something else in it is unique, too")
+            raise bad_table(table.fullname, "it has another unique index")
 
 
 def _check_collations(

@@ -120,8 +120,8 @@ def write_in_transaction(
                 return _drain(batch, rows, _origin_filter(options, committed), before=origins)
             raise ConnectorError(
                 "MEMBER_LOST",
-                f"the transaction of a task was ended while it wrote: {error}; nothing of it is "
-                "read, the task has to run again",
+                f"the transaction of a task was ended while it wrote: {error}; its rows are not "
+                "read, and the task must run again",
             ) from None
         result = TaskAttemptResult(batch=batch, member=member.id, drained=False, rows=written.rows)
         return result if origins is None else _with_origins(result, origins)

@@ -36,8 +36,9 @@ class OlderSparkStreamReader(HeadraceStreamReader):
             if value is not None:
                 raise OptionError(
                     "NEEDS_NEWER_SPARK",
-                    f"'{name}' needs Spark 4.2 or newer: this one lets no source in Python limit "
-                    "a micro-batch; leave it out, and cut large ones with maxRecordsPerPartition",
+                    f"'{name}' needs Spark 4.2 or newer: this Spark lets no source in Python "
+                    "limit a micro-batch; leave it out, and split large micro-batches with "
+                    "maxRecordsPerPartition",
                 )
         self._first: StreamOffset | None = None
         self._reached: OffsetJson | None = None

@@ -20,9 +20,7 @@ def main() -> None:
     )
     parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
     parser.add_argument("topic", help="topic to read")
-    parser.add_argument(
-        "--group", default="at-least-once", help="group.id (default: at-least-once)"
-    )
+    parser.add_argument("--group", default="at-least-once", help="group.id (at-least-once)")
     parser.add_argument("--at-once", type=int, default=10, help="records per commit (default 10)")
     arguments = parser.parse_args()
     config = {

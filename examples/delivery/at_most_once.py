@@ -21,9 +21,7 @@ def main() -> None:
     parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
     parser.add_argument("topic", help="topic to read")
     parser.add_argument("--group", default="at-most-once", help="group.id (default: at-most-once)")
-    parser.add_argument(
-        "--at-once", type=int, default=10, help="records a crash may lose (default 10)"
-    )
+    parser.add_argument("--at-once", type=int, default=10, help="records at risk (default 10)")
     arguments = parser.parse_args()
     config = {
         "bootstrap.servers": arguments.servers,

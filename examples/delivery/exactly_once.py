@@ -23,11 +23,7 @@ def main() -> None:
     parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
     parser.add_argument("source", help="topic to read")
     parser.add_argument("target", help="topic to write")
-    parser.add_argument(
-        "--name",
-        default="exactly-once",
-        help="group.id and transactional.id (default: exactly-once)",
-    )
+    parser.add_argument("--name", default="exactly-once", help="group.id and transactional.id")
     arguments = parser.parse_args()
     settings = {
         "bootstrap.servers": arguments.servers,

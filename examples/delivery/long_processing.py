@@ -1,9 +1,8 @@
 """Long work: a thread does it, while the consumer is paused and goes on polling.
 
 A member that does not poll for max.poll.interval.ms is removed from its group, and its partitions
-go to other members, which begin the same work. Polling while the partitions are paused returns no
-records and keeps the membership. Records that a crash interrupts are delivered again (at least
-once).
+go to others, which begin the same work. Polling while the partitions are paused returns no records
+and keeps the membership. Records that a crash interrupts are delivered again (at least once).
 """
 
 import argparse
@@ -26,15 +25,8 @@ def main() -> None:
     )
     parser.add_argument("servers", help="brokers to connect to first, as HOST:PORT[,HOST:PORT…]")
     parser.add_argument("topic", help="topic to read")
-    parser.add_argument(
-        "--seconds", type=float, default=600.0, help="seconds of work for a record (default 600)"
-    )
-    parser.add_argument(
-        "--max-poll-interval-ms",
-        type=int,
-        default=300_000,
-        help="max.poll.interval.ms of the consumer (default 300000)",
-    )
+    parser.add_argument("--seconds", type=float, default=600.0, help="seconds per record (600)")
+    parser.add_argument("--max-poll-interval-ms", type=int, default=300_000, help="default 300000")
     arguments = parser.parse_args()
     config = {
         "bootstrap.servers": arguments.servers,

@@ -115,32 +115,17 @@ class ProgressLines(listener.StreamingQueryListener):
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="job.py", description=__doc__.partition("\n")[0])
+    parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT[,…]")
+    parser.add_argument("--checkpoint", required=True, metavar="DIR", help="checkpoint location")
     parser.add_argument(
-        "--bootstrap-servers",
-        required=True,
-        metavar="HOST:PORT[,…]",
-        help="brokers to connect to first",
-    )
-    parser.add_argument(
-        "--checkpoint", required=True, metavar="DIR", help="checkpoint location of the query"
-    )
-    parser.add_argument(
-        "--client-config",
-        metavar="FILE",
-        help="properties file with the settings of the connection to a secured cluster",
+        "--client-config", metavar="FILE", help="properties file of a client of a secured cluster"
     )
     parser.add_argument(
         "--console",
         metavar="URL",
         help="URL of a `headrace console` to show the query (its token: HEADRACE_CONSOLE_TOKEN)",
     )
-    parser.add_argument(
-        "--max-offsets-per-trigger",
-        type=int,
-        default=100_000,
-        metavar="N",
-        help="maximum number of records in a micro-batch (default 100000)",
-    )
+    parser.add_argument("--max-offsets-per-trigger", type=int, default=100_000, metavar="N")
     parser.add_argument(
         "--available-now", action="store_true", help="stop at the end of the topics"
     )

@@ -93,11 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_listening(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port",
-        type=int,
-        default=8480,
-        metavar="PORT",
-        help="port to listen on; 0 chooses a free port (default 8480)",
+        "--port", type=int, default=8480, metavar="PORT", help="0: any free port (default 8480)"
     )
     parser.add_argument(
         "--address",
@@ -106,12 +102,8 @@ def _add_listening(parser: argparse.ArgumentParser) -> None:
         help="address to listen on (default 127.0.0.1); an address that other machines reach needs "
         "--certificate, --key, and a log-in",
     )
-    parser.add_argument(
-        "--certificate", type=Path, metavar="FILE", help="PEM file with the certificate chain"
-    )
-    parser.add_argument(
-        "--key", type=Path, metavar="FILE", help="PEM file with the certificate's private key"
-    )
+    parser.add_argument("--certificate", type=Path, metavar="FILE", help="certificate chain, PEM")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the certificate's key, PEM")
     parser.add_argument(
         "--allowed-host",
         action="append",
@@ -159,7 +151,10 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
 
 def _percent(text: str) -> float:
     """Return a percentage above 0 and of at most 100."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value <= 100:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number above 0 and of at most 100")
     return value

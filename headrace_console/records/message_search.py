@@ -394,10 +394,7 @@ class MessageSearch:
                 else:
                     yield SearchEvent("wait", {})
         stopped = "limit" if shown >= TAIL_ROWS else "time"
-        why = (
-            "new messages are shown for 15 minutes or up to 10,000 messages; start again to "
-            "continue"
-        )
+        why = "new messages are shown for 15 minutes, 10,000 at most; start again to continue"
         yield self._end(stopped, why, None)
 
 

@@ -91,9 +91,7 @@ def bounds(
         for row in answer.partitions:
             tp = TopicPartition(row.topic, row.partition)
             if row.error_code:
-                missing.append(
-                    {"broker": broker, "what": str(tp), "why": "its leader is being changed"}
-                )
+                missing.append({"broker": broker, "what": str(tp), "why": "its leader changes now"})
             else:
                 found[tp] = row.offset
     return found, missing

@@ -278,8 +278,7 @@ def test_a_wrong_source_option_is_told_when_the_frame_is_made(spark, options, li
         (
             "'v' as value",
             {},
-            "[MISSING_OPTION] nothing says where to write: set the option 'topic' or add a column "
-            "'topic'",
+            "[MISSING_OPTION] no topic is given: set the option 'topic' or add a column 'topic'",
         ),
         (
             "1 as value",

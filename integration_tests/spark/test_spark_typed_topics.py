@@ -175,7 +175,7 @@ def test_rejected_rows_become_letters_and_accepted_ones_rows_of_another_typed_to
         },
     }
     for columns in ([], ["fare", "_offset"], ["nothing"]):
-        with pytest.raises(ConnectorError, match="for a letter"):
+        with pytest.raises(ConnectorError, match="dead letter"):
             with_dead_letters(read, **given, columns=columns)
     rows = with_dead_letters(read, **given)
     _write(rows, servers)

@@ -211,7 +211,7 @@ class Broker:
             if metrics is not None:
                 await metrics.start()
                 where = f"{metrics.listener.host}:{metrics.listener.port}"
-                log.info("broker %d gives metrics at %s", self._config.broker_id, where)
+                log.info("broker %d serves metrics at %s", self._config.broker_id, where)
             parts.join_cluster(self._on_refused)
             for listener in self._config.listeners.listening:
                 where = f"{listener.host or '*'}:{server.ports[listener.name]}"
@@ -277,7 +277,7 @@ class Broker:
                     return
                 log.warning("controlled shutdown refused: %s", reply)
             await asyncio.sleep(SHUTDOWN_RETRY_MS / 1000)
-        log.warning("stopping without a controlled shutdown: the controller did not take it")
+        log.warning("stopping without a controlled shutdown: the controller did not accept it")
 
     async def _ask(
         self, transport: PeerTransport, controller: Endpoint, parts: BrokerParts

@@ -69,13 +69,13 @@ class SettingsApplier:
         elif entity.kind in OF_CLIENTS:
             self._clients.take(entity, settings)
             if entity.kind is EntityKind.USER:
-                log.debug("credentials taken of=%s", entity.path)
+                log.debug("credentials applied of=%s", entity.path)
                 self._scram_users.update(entity.name, settings)
 
     def _take_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         if self._topics.update(topic, settings):
             shown = {name: value[:SHOWN_MAX] for name, value in settings.items()}
-            log.info("settings taken of=topics/%s settings=%s", topic, shown)
+            log.info("settings applied of=topics/%s settings=%s", topic, shown)
             self._replicas.apply_topic_config(topic, self._topics.of(topic))
         self._controller.settings_changed([topic])
 
@@ -86,7 +86,7 @@ class SettingsApplier:
         if self._config.layer(source) == before:
             return
         # Not the stored text: others may have written a password.
-        log.info("settings taken of=%s settings=%s", entity.path, self._config.layer(source))
+        log.info("settings applied of=%s settings=%s", entity.path, self._config.layer(source))
         for topic in {partition.topic_partition.topic for partition in self._replicas}:
             self._replicas.apply_topic_config(topic, self._topics.of(topic))
         self._controller.settings_changed(None)

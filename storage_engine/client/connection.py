@@ -256,7 +256,7 @@ class BrokerConnection:
         try:
             if read_correlation_id(frame) != correlation_id:
                 raise KafkaError(
-                    f"{self.name}: it sent an answer to another request",
+                    f"{self.name}: the broker sent the response to another request",
                     ErrorCode.NETWORK_EXCEPTION,
                 )
             return parse_response(spec, version, frame)

@@ -56,8 +56,8 @@ class Turn:
         if self._calls and not self._lent:
             self._lock.release()
             raise ClientInUseError(
-                f"the {self._client} is at work: a signal handler that interrupts it can only"
-                " close it; let it set a flag that your loop looks at"
+                f"the {self._client} is at work: a signal handler that interrupts it can only "
+                "close it; let it set a flag that your loop checks"
             )
         if not self._calls and self.is_ending:
             self._finish(after_error=False)

@@ -185,7 +185,7 @@ def check_typed(
     for position, header in batches:
         if not is_typed(header):
             raise InvalidRecordError(
-                "a batch of records came to a typed topic without being made columns of"
+                "a batch of records for a typed topic was not converted to columns"
             )
         batch = records[position : position + header.size_in_bytes]
         check_typed_batch(header, batch, schema=schema, topic_id=topic_id)

@@ -176,7 +176,7 @@ class Mirror(Closing):
             if same_names and theirs is not None and theirs == target:
                 raise ConfigError(
                     f"{source.name} and the target are one cluster: topics would be copied to "
-                    "themselves; give another, or --target-topic 'copy.{topic}'"
+                    "themselves; give another cluster, or --target-topic 'copy.{topic}'"
                 )
 
     def _read_progress(self) -> Iterator[Row]:

@@ -93,8 +93,9 @@ class HttpListener:
             )
         except OSError as error:
             raise HeadraceError(
-                f"can't listen on {self.host}:{self.port}: {error.strerror or error}; stop what"
-                " listens there, or choose another port with metrics.listener=HOST:PORT"
+                f"can't listen on {self.host}:{self.port}: {error.strerror or error}; stop the "
+                "program that listens there, or choose another port with "
+                "metrics.listener=HOST:PORT"
             ) from None
         self.port = self._bound.sockets[0].getsockname()[1]
         self._acceptor = Acceptor(self.loop, self._bound, self._accepted)
@@ -286,7 +287,7 @@ class HttpConnection(asyncio.Protocol):
             media_type = self._listener.media_type_for(accept)
             text = await self._listener.text(media_type)
         except Exception:
-            log.exception("no text for an HTTP client")
+            log.exception("response to an HTTP client not made")
             self._refuse(500, "the text can't be made; the log says why")
             return
         if not self._transport.is_closing():

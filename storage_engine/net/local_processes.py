@@ -126,7 +126,7 @@ def _own_identity() -> ProcessIdentity | None:
             start_ticks=start_ticks,
         )
     except OSError as error:
-        log.info("this process can't say who it is reason=%s", error)
+        log.info("this process has no identity reason=%s", error)
         return None
 
 

@@ -199,7 +199,7 @@ class Server(Serving[Connection]):
             await self.loop.connect_accepted_socket(partial(Connection, self, listener), sock)
         except OSError as error:
             self._arriving -= 1
-            log.info(listener.name, "connection lost before it was taken up: %s", error)
+            log.info(listener.name, "connection lost before it was accepted: %s", error)
             sock.close()
 
     # What connections call.

@@ -152,7 +152,10 @@ def add_timeout(parser: argparse.ArgumentParser, default_s: float, meaning: str)
 
 def positive_seconds(text: str) -> float:
     """A number of seconds greater than 0."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds greater than 0")
     return value
@@ -160,17 +163,21 @@ def positive_seconds(text: str) -> float:
 
 def positive_integer(text: str) -> int:
     """A whole number from 1 on."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number greater than 0")
-    return value
+    return _whole_number(text, 1, "greater than 0")
 
 
 def natural_number(text: str) -> int:
     """A whole number from 0 on."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 0 or more")
+    return _whole_number(text, 0, "of 0 or more")
+
+
+def _whole_number(text: str, least: int, bounds: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number {bounds}")
     return value
 
 

@@ -77,8 +77,8 @@ class ExportFolder:
         begun, splits = _parsed(stored, text)
         if begun != request:
             raise CommandError(
-                f"'{directory}' has another export, {_filled_in(begun)}: ask for the same to go on "
-                "with it, or choose another folder"
+                f"'{directory}' has another export, {_filled_in(begun)}: give the same options "
+                "to continue it, or choose another folder"
             )
         return cls(directory, request, splits)
 

@@ -62,8 +62,8 @@ class UserNodes:
             yield cls(client, access)
         except KazooException as error:
             raise UserNodesError(
-                f"ZooKeeper at {hosts} refused: {type(error).__name__}; are the credentials those"
-                " of the brokers?"
+                f"ZooKeeper at {hosts} refused: {type(error).__name__}; check that the "
+                "credentials are those of the brokers"
             ) from None
         finally:
             client.stop()
@@ -83,7 +83,9 @@ class UserNodes:
                 self._set_once(path, credentials)
                 self._tell_brokers(user)
                 return
-        raise UserNodesError(f"the settings of user '{user}' are being changed by others")
+        raise UserNodesError(
+            f"other processes are changing the settings of user '{user}'; try again"
+        )
 
     def _set_once(self, path: str, credentials: Mapping[str, str]) -> None:
         if self._client.exists(path) is None:

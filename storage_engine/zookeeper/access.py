@@ -123,7 +123,7 @@ def load_access(
     if credentials_file is None:
         if set_acl:
             raise ConfigError(
-                f"zookeeper.set.acl=true needs {CREDENTIALS_KEY}: whose should the nodes be?"
+                f"zookeeper.set.acl=true needs {CREDENTIALS_KEY}: the user that owns the znodes"
             )
         return ANYBODY if tls is None else ZooKeeperAccess(tls=tls)
     try:

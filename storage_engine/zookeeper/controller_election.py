@@ -138,7 +138,7 @@ class ControllerElection:
                 ZkOp(kind=ZkOpKind.CHECK, path=ControllerEpochZNode.PATH, version=version),
                 ZkOp(kind=ZkOpKind.DELETE, path=ControllerZNode.PATH),
             ],
-            lambda reply: log.info("controller node given up status=%s", reply.status.value),
+            lambda reply: log.info("controller znode given up status=%s", reply.status.value),
         )
 
     def reconsider(self) -> None:
@@ -235,7 +235,7 @@ class ControllerElection:
                 return
         except ZnodeFormatError as error:
             log.error("%s", error)
-        log.error("the controller's node names another broker: set right")
+        log.error("the controller's znode names another broker: corrected")
         node = ControllerZNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
         version = found.stat.version if found.stat else -1
         self._metadata_store.set(ControllerZNode.PATH, node.encode(), version, lambda _reply: None)

@@ -202,9 +202,7 @@ class EmbeddedZooKeeper:
         """SIGTERM, then SIGKILL after 5 s; returns when the process is gone."""
         signals = (signal.SIGTERM, signal.SIGKILL)
         if self.is_alive() and not any(self._end_by(number) for number in signals):
-            raise EmbeddedZooKeeperError(
-                f"ZooKeeper (pid {self.pid}) does not end, not even killed"
-            )
+            raise EmbeddedZooKeeperError(f"ZooKeeper (pid {self.pid}) still runs after SIGKILL")
         _pid_file(self.data_dir).unlink(missing_ok=True)
 
     def _end_by(self, signal_number: signal.Signals) -> bool:

@@ -66,7 +66,7 @@ class ScramUsers:
                 credential = ScramCredential.parse(mechanism, text)
             except ScramCredentialError as failure:
                 log.error(
-                    "the %s credential of user '%s' is ignored: %s; make it anew",
+                    "the %s credential of user '%s' is ignored: %s; create it again",
                     mechanism.value,
                     printable(user),
                     failure,

@@ -180,8 +180,8 @@ class RefusedPorts:
     def _give_up(self, series: _Series) -> None:
         del self._series[series.endpoint]
         log.warning(
-            "broker %d refuses connections, but this broker reaches too few of the others to say"
-            " that it is dead",
+            "broker %d refuses connections, but this broker reaches too few other brokers to "
+            "prove that it is dead",
             series.endpoint.broker_id,
         )
 
@@ -339,7 +339,7 @@ class DeadSessions:
         peer = _Peer(name, SessionZNode.broker_of(name))
         owner = reply.stat.ephemeral_owner if reply.stat else 0
         if peer.broker_id is None or name != SessionZNode.name(peer.broker_id, owner):
-            log.warning("znode %s/%s ignored: it is no session of a broker's", _PARENT, name)
+            log.warning("znode %s/%s ignored: it is not the session of a broker", _PARENT, name)
             return peer
         try:
             peer.node = SessionZNode.decode(name, reply.data)

@@ -184,7 +184,7 @@ class AdminNode:
             deleted = yield from self._zookeeper.delete(self.path, version)
             if deleted.status is not ZkStatus.NOT_EMPTY:
                 return deleted
-            log.warning("%s has nodes below it, which ask for nothing: removed", self.path)
+            log.warning("%s has child znodes, which are not requests: removed", self.path)
             yield from remove_children(self._zookeeper, self.path)
             # Not at once: others may make them as fast.
             yield from pause(self._scheduler, CONFLICT_PAUSE_MS)

@@ -167,7 +167,10 @@ class ControllerStore:
         replica there, and its znode never goes."""
         if (broker_id, czxid) not in self._no_brokers:
             self._no_brokers.add((broker_id, czxid))
-            log.error("%s is no broker's: ignored", BrokerIdZNode.path(broker_id))
+            log.error(
+                "znode %s is not the registration of a broker: ignored",
+                BrokerIdZNode.path(broker_id),
+            )
 
     def _known(self, broker_id: BrokerId, czxid: int) -> BrokerInfo | None:
         """The broker as read before its node was overwritten, if it is the same incarnation."""

@@ -144,7 +144,7 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         if self._runners.get(tp) is not runner:
             return
         del self._runners[tp]
-        log.info("coordinates no more partition=%s leader_epoch=%d", tp, runner.leader_epoch)
+        log.info("no longer coordinates partition=%s leader_epoch=%d", tp, runner.leader_epoch)
         partition = runner.partition
         pause_ms = RELOAD_PAUSE_MS
         if partition.leader is None:

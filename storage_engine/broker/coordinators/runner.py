@@ -401,7 +401,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             self._carry_out(effects, parts)
         except KafkaError as failure:
             log.warning(
-                "coordinator of %s starts anew, a record was not stored: %s",
+                "coordinator of %s starts again, a record was not stored: %s",
                 self.topic_partition,
                 failure,
             )

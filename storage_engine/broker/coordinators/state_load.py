@@ -160,7 +160,7 @@ class LoadTroubles:
         trouble.text, trouble.logged_ms = text, now_ms
         expected = isinstance(failure, KafkaError | OSError)
         log.error(
-            "state not read, it is tried again partition=%s tries=%d: %s",
+            "state not read, trying again partition=%s tries=%d: %s",
             tp, trouble.tries, text, exc_info=None if expected else failure,
         )  # fmt: skip
 

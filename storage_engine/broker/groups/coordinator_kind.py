@@ -96,7 +96,7 @@ class DeletedTopics:
             return
         self._asking.discard(topic)
         if found.is_gone_or_going and topic not in self._metadata and not self._closed:
-            log.info("offsets forgotten: there is no topic %s any more", topic)
+            log.info("offsets deleted: topic %s does not exist any more", topic)
             self._on_gone(frozenset([topic]))
 
 

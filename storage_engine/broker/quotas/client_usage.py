@@ -70,7 +70,7 @@ class ClientUsage:
             self._quotas.set(who, quotas)
             self.bounds_requests = not OF_REQUESTS.isdisjoint(self._quotas.keys)
             log.info(
-                "quotas taken of=%s quotas=%s",
+                "quotas applied of=%s quotas=%s",
                 entity.path,
                 {key.value: value for key, value in quotas.items()},
             )

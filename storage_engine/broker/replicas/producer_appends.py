@@ -202,7 +202,7 @@ class ProducerAppends:
         if not self._room.take(share, size):
             # Every client retries this error.
             raise KafkaError(
-                f"{self._room.used} bytes wait to be decompressed or compressed: send again",
+                f"{self._room.used} bytes wait to be decompressed or compressed: retry",
                 ErrorCode.NOT_ENOUGH_REPLICAS,
             )
 

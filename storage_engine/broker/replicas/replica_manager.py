@@ -268,7 +268,7 @@ class ReplicaManager:
         partition = self._partitions.get(tp)
         topic_id = item.topic_id if item.topic_id.int else None
         if partition is not None and topic_id not in (None, partition.topic_id):
-            log.warning("%s is of a topic made anew, the replica of the old one ends", tp)
+            log.warning("the topic of %s was created again, the replica of the old topic ends", tp)
             self.stop(tp, delete=False)
             partition = None
         if partition is None:

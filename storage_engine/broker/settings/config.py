@@ -101,8 +101,8 @@ class MetricsConfig:
         host = match["host"].strip("[]")
         if not is_remote_allowed and not _is_loopback(host):
             raise ConfigError(
-                f"{METRICS_LISTENER}={text}: other machines reach that address, and nobody logs in"
-                f" to read metrics; take 127.0.0.1, or say {METRICS_REMOTE}=true"
+                f"{METRICS_LISTENER}={text}: other machines can reach that address, and metrics "
+                f"need no log-in; use 127.0.0.1, or set {METRICS_REMOTE}=true"
             )
         return cls(host=host, port=int(match["port"]), names=(*names, socket.gethostname()))
 

@@ -155,9 +155,9 @@ def _live_of_listener(key: str, source: ConfigSource) -> Setting:
         raise ConfigError(f"'{key}' is written {parsed} here")
     if setting.type is SettingType.PASSWORD:
         raise ConfigError(
-            f"'{key}' can't be set at run time, since it would stand in ZooKeeper for all to read:"
-            " change it in the broker's file; a key store whose password stays is read again when"
-            " ssl.keystore.location is set"
+            f"'{key}' can't be set at run time, since every client of ZooKeeper could read it: "
+            "change it in the broker's file; a key store whose password stays is read again "
+            "when ssl.keystore.location is set"
         )
     if not setting.live_per_listener:
         raise ConfigError(

@@ -209,8 +209,8 @@ def _inter_broker(settings: ListenerSource, advertised: Sequence[Listener]) -> L
             return listener
     names = ", ".join(listener.name for listener in advertised)
     raise ConfigError(
-        f"{key}={name}: brokers talk to each other by a listener of that name, and there is none:"
-        f" set {INTER_BROKER_NAME} to one of {names}"
+        f"{key}={name}: brokers connect to each other by a listener of that name, and there is "
+        f"none: set {INTER_BROKER_NAME} to one of {names}"
     )
 
 
@@ -248,7 +248,9 @@ class ListenerKey:
         if not setting.per_listener:
             raise ConfigError(f"'{text}': '{rest}' is the same for all listeners: set it as it is")
         if mechanism and not setting.per_mechanism:
-            raise ConfigError(f"'{text}': '{rest}' is the same for all mechanisms: leave that out")
+            raise ConfigError(
+                f"'{text}': '{rest}' is the same for all mechanisms: leave the mechanism out"
+            )
         return cls(listener=listener, mechanism=mechanism, key=rest)
 
     @property

@@ -88,8 +88,8 @@ def _listener(settings: SaslSource, listener: Listener) -> SaslListener:
     mechanisms = settings.of_listener(listener.name, ENABLED)
     if not isinstance(mechanisms, tuple) or not mechanisms:
         raise ConfigError(
-            f"{_own(listener, ENABLED)} is missing: clients log in at {listener.name}"
-            f" ({listener.protocol.name}), and it says how"
+            f"{_own(listener, ENABLED)} is missing: name the SASL mechanisms of the listener "
+            f"{listener.name} ({listener.protocol.name})"
         )
     reauth = {}
     for mechanism in mechanisms:
@@ -99,7 +99,8 @@ def _listener(settings: SaslSource, listener: Listener) -> SaslListener:
     keys_url = settings.of_listener(listener.name, JWKS, OAUTHBEARER)
     if OAUTHBEARER in mechanisms and keys_url is None:
         raise ConfigError(
-            f"{_own(listener, JWKS)} is missing: OAUTHBEARER needs the keys of whoever signs tokens"
+            f"{_own(listener, JWKS)} is missing: OAUTHBEARER needs the public keys of the token "
+            "issuer"
         )
     if PLAIN not in mechanisms:
         return SaslListener(max_reauth_ms=reauth)
@@ -147,7 +148,9 @@ def _inter_broker(settings: SaslSource, listener: Listener) -> BrokerLogIn | Non
     key = _own(listener, JAAS, mechanism)
     jaas = _jaas(settings, listener, mechanism)
     if jaas is None:
-        raise ConfigError(f"{key} is missing: this broker logs in at others with what it says")
+        raise ConfigError(
+            f"{key} is missing: it has the username and password of this broker for other brokers"
+        )
     username, password = jaas.options.get("username"), jaas.options.get("password")
     if not username or not password:
         raise ConfigError(f"{key} must have username= and password=, with which brokers log in")

@@ -273,7 +273,8 @@ def check_change(broker: BrokerValues, before: Mapping[str, str], after: Mapping
         return
     if old is None:
         raise ConfigError(
-            f"{SCHEMA_SETTING}: a topic is typed from its creation on or never: create another one"
+            f"{SCHEMA_SETTING}: a topic is typed from its creation on or never: create another "
+            "topic"
         )
     if new is None:
         raise ConfigError(

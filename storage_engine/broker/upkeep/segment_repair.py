@@ -291,7 +291,9 @@ class SegmentRepair:
         def failed(error: Exception) -> None:
             if cleaning.goes_on_later(job, error):
                 log.warning(
-                    "repair goes on later partition=%s: %s", self._partition.topic_partition, error
+                    "repair continues later partition=%s: %s",
+                    self._partition.topic_partition,
+                    error,
                 )
                 self._scheduler.call_later(YIELD_MS, lambda: self._work(job))
                 return

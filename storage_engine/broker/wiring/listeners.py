@@ -166,10 +166,10 @@ class AddressLimits:
         self._background.submit(
             lambda: by_address(dict(wanted.overrides)),
             lambda overrides: self._take(wanted, overrides),
-            lambda failure: log.error("limits of addresses not taken: %s", failure),
+            lambda failure: log.error("limits of addresses not applied: %s", failure),
         )
 
     def _take(self, wanted: _Limits, overrides: Mapping[str, int]) -> None:
         if wanted is self._taken:
             self._server.limit_addresses(wanted.per_ip, overrides)
-            log.info("limits of addresses taken most=%d overrides=%s", wanted.per_ip, overrides)
+            log.info("limits of addresses applied most=%d overrides=%s", wanted.per_ip, overrides)

@@ -59,7 +59,8 @@ def controller_of(cluster: Cluster, _deadline: Deadline | None = None) -> int:
     view = cluster.metadata([])
     if view.controller_id not in view.brokers:
         raise KafkaError(
-            f"the cluster of {cluster.bootstrap_servers} has no controller at the moment",
+            f"the cluster of {cluster.bootstrap_servers} has no controller at the moment; try "
+            "again",
             ErrorCode.NOT_CONTROLLER,
         )
     return view.controller_id

@@ -69,7 +69,9 @@ def _check_version(version_for: Callable[[AnyApi], int]) -> None:
     except UnsupportedVersionError:
         raise AuthenticationError(EXPECTS_NONE) from None
     if version < TOKENS_IN_REQUESTS:
-        raise AuthenticationError("the broker is older than Kafka 1.0, and not served")
+        raise AuthenticationError(
+            "the broker is older than Kafka 1.0, which this client does not support"
+        )
 
 
 def _exchanged(

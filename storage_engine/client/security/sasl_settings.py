@@ -129,8 +129,8 @@ def _tokens(given: Given, jaas: JaasEntry | None) -> TokenSettings:
     if url is None:
         if not settings.unsecured_claims:
             raise ConfigError(
-                f"{OAUTHBEARER} needs sasl.oauthbearer.token.endpoint.url, where its token is "
-                "asked for (http, https) or lies (file)"
+                f"{OAUTHBEARER} needs sasl.oauthbearer.token.endpoint.url, the URL of its token "
+                "(https:, http: or file:)"
             )
     elif not url.lower().startswith("file:") and not (
         settings.client_id and settings.client_secret

@@ -168,7 +168,7 @@ class DeadMembers:
         other = _Other(name)
         owner = reply.stat.ephemeral_owner if reply.stat else 0
         if not owner or name != ConsumerGroupPaths.session_name(owner):
-            log.warning("znode %s ignored: it is no session of a consumer's", path)
+            log.warning("znode %s ignored: it is not the session of a consumer", path)
             return other
         try:
             node = SessionZNode.decode_at(path, reply.data)

@@ -391,7 +391,7 @@ class ZooKeeperGroupMember:
             holding.stage = _Stage.LEAVING
         if leaving:
             log.info(
-                "lets go group=%s consumer=%s: %s", self._group, self._consumer, _names(leaving)
+                "releases group=%s consumer=%s: %s", self._group, self._consumer, _names(leaving)
             )
             for tp, offset in self._reader.release(leaving).items():
                 self._held[tp].offset = offset

@@ -151,8 +151,9 @@ class ProducerStates:
         count = len(self._entries) + self._left_out
         if entry is None and not in_transaction and count >= PRODUCERS_MAX:
             raise TooManyProducersError(
-                f"this partition has {count} producers, and producer {producer_id} is"
-                f" another one: wait until some have been silent for {IDLE_MS // 60_000} minutes"
+                f"this partition has {count} producers, which is the maximum, and producer "
+                f"{producer_id} is new: wait until some have been silent for "
+                f"{IDLE_MS // 60_000} minutes"
             )
         duplicate = self._check_sequence(entry, producer_id, epoch, first_sequence, last_sequence)
         if duplicate is None and not in_transaction and self.transactions.is_open(producer_id):

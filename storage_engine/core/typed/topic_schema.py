@@ -340,7 +340,9 @@ def _check_change(old: SchemaColumn, new: SchemaColumn, key: tuple[int, ...]) ->
     """ConfigError unless rows of both forms of the column can be read as the new one."""
     name = printable(old.name)
     if old.name != new.name:
-        raise ConfigError(f"column '{name}' can't be renamed to '{printable(new.name)}': add one")
+        raise ConfigError(
+            f"column '{name}' can't be renamed to '{printable(new.name)}': add a column"
+        )
     if old == new:
         raise ConfigError(f"column '{name}' does not change: leave it out of the version")
     if old.column_id in key:

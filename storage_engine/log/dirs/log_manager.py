@@ -232,8 +232,8 @@ class LogManager:
             elif known != topic_id:
                 target = self._take_out(log, STRAY_FOLDER_SUFFIX)
                 logger.error(
-                    "log of an earlier topic put aside partition=%s topic_id=%s folder=%s: the"
-                    " topic of that name is now %s; remove the folder when nobody needs it",
+                    "log of an earlier topic put aside partition=%s topic_id=%s folder=%s: the "
+                    "topic of that name is now %s; remove the folder when it is not needed",
                     topic_partition, known, target, topic_id,
                 )  # fmt: skip
                 log = None
@@ -256,8 +256,8 @@ class LogManager:
         if log is not None:
             target = self._take_out(log, STRAY_FOLDER_SUFFIX)
             logger.error(
-                "log put aside, its topic is gone partition=%s folder=%s: remove the folder when"
-                " nobody needs it",
+                "log put aside, its topic is gone partition=%s folder=%s: remove the folder "
+                "when it is not needed",
                 topic_partition, target,
             )  # fmt: skip
 
@@ -269,7 +269,7 @@ class LogManager:
             try:
                 self._disk.remove(path)
             except OSError as error:
-                logger.error("file of a deleted segment stays file=%s error=%s", path, error)
+                logger.error("file of a deleted segment not removed file=%s error=%s", path, error)
 
     def retry_removals(self) -> None:
         """Tries again to remove folders of deleted partitions; called once in a while."""

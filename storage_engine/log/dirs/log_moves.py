@@ -267,8 +267,8 @@ class LogMoves:
             # Until now the checkpoint files of both log dirs have its offsets.
             self._open_logs.incoming[topic_partition] = log, log_dir
             raise LogDirError(
-                f"{topic_partition} moves from {source.path} to {log_dir.path}, and only the next"
-                f" start can tell which of the two holds it: {error}"
+                f"{topic_partition} moves from {source.path} to {log_dir.path}, and only the "
+                f"next start can find which of the two holds it: {error}"
             ) from error
         return removed
 

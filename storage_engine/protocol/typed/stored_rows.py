@@ -259,7 +259,7 @@ class StoredRows:
         """Return the stored bytes of a column, checked."""
         block = self._blocks.get(column_id)
         if block is None:
-            raise damaged(self.header, f"the answer leaves out the column {column_id}")
+            raise damaged(self.header, f"the response leaves out the column {column_id}")
         if raw_bytes > self._room - self.bytes:
             raise self._too_large()
         if self._check_columns and crc32c(block) != crc:

@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         log.error("%s", error)
         raise
     except Exception:
-        log.critical("the broker ends by an error of its own", exc_info=True)
+        log.critical("the broker ends after an unexpected error", exc_info=True)
         raise
 
 

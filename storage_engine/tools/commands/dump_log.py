@@ -124,8 +124,8 @@ def read_schema(path: Path) -> TopicSchema:
         return TopicSchema.from_json(text)
     except (ValueError, RecursionError, ConfigError) as error:
         raise CommandError(
-            f"--schema {path} has no schema: {error}; give what 'headrace topics describe TOPIC"
-            " --json' prints of one typed topic"
+            f"--schema {path} has no schema: {error}; give the output of 'headrace topics "
+            "describe TOPIC --json' for one typed topic"
         ) from None
 
 

@@ -80,4 +80,6 @@ def print_findings(findings: list[Finding], *, is_ready: bool) -> None:
         for each in findings:
             if each.verdict is verdict:
                 write_line(f"\n{verdict}: {each.check}\n  {each.remedy}")
-    write_line("\nready" if is_ready else "\nnot ready: do what is marked 'to do', and check again")
+    write_line(
+        "\nready" if is_ready else "\nnot ready: make the changes marked 'to do', and check again"
+    )

@@ -167,7 +167,7 @@ def port_in_use(entry: BrokerEntry) -> CommandError:
     """The error for a broker's port that somebody else holds."""
     return CommandError(
         f"port {entry.port} of {entry.host}, for broker {entry.id}, is in use: stop the program "
-        "that holds it, or choose other ports with 'headrace up --port' (0 takes free ones)"
+        "that holds it, or choose other ports with 'headrace up --port' (0 chooses free ports)"
     )
 
 

@@ -72,8 +72,8 @@ def _check_pyspark(version: str, home: Path, *, has_spark: bool) -> Finding:
     return Finding.to_do(
         "pyspark",
         f"{version}, a client of Spark Connect only",
-        "check the server that it talks to with --remote sc://HOST:PORT, or, to start Spark on "
-        f"this machine, run {sys.executable} -m pip install 'pyspark=={version}'",
+        "check the server that it connects to with --remote sc://HOST:PORT, or, to start Spark "
+        f"on this machine, run {sys.executable} -m pip install 'pyspark=={version}'",
     )
 
 

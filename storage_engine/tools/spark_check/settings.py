@@ -72,8 +72,8 @@ SETTINGS = (
         default="false",
         judge=_should_be(
             "false",
-            "headrace takes no filters of Spark, which only plans each filtered read anew; the "
-            "options columns and where make it read less",
+            "the format headrace uses no filters of Spark, which then plans each filtered read "
+            "again; the options columns and where make it read less",
         ),
         since=(4, 1),
     ),

@@ -234,8 +234,8 @@ class DeleteRecordsHandler:
         self.replicas.lease.check()
         if not partition.config.log.deletes_old_segments:
             raise KafkaError(
-                f"{tp} has cleanup.policy={partition.config.log.cleanup_policy}: only where it has "
-                "'delete' can records be deleted by offset",
+                f"{tp} has cleanup.policy={partition.config.log.cleanup_policy}: records can "
+                "only be deleted where it contains 'delete'",
                 ErrorCode.POLICY_VIOLATION,
             )
         if offset == TO_HIGH_WATERMARK:

@@ -78,8 +78,8 @@ def _check_names(table: pa.Table, topic: str, version: SchemaVersion) -> None:
             )
         if name.startswith("_"):
             raise SerializationError(
-                f"the table's column '{name}' can't be sent; of those that begin with _ there are "
-                f"{', '.join(SPECIAL_COLUMNS)}: drop it"
+                f"the table's column '{name}' can't be sent: drop it; of the columns that begin "
+                f"with _ only {', '.join(SPECIAL_COLUMNS)} can be sent"
             )
         folded = [each for each in visible if each.lower() == name.lower()]
         near = folded or difflib.get_close_matches(name, visible, n=1)

@@ -234,9 +234,7 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> None:
         for operation in _operations(args, pattern.resource_type)
     ]
     if not bindings:
-        raise UsageError(
-            "no operation on these resources is given: add --operation, --producer or --consumer"
-        )
+        raise UsageError("no operation is given: add --operation, --producer or --consumer")
     create_rules(cluster, bindings)
     _print(sorted(bindings))
 

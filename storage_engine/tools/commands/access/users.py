@@ -162,10 +162,10 @@ def _set_in_zookeeper(args: argparse.Namespace, password: str) -> None:
 def _password(file: Path | None) -> str:
     if file is None:
         if not sys.stdin.isatty():
-            raise UsageError("nobody can be asked for a password here; give --password-file")
+            raise UsageError("there is no terminal to ask for the password; give --password-file")
         password = getpass.getpass("password: ")
         if getpass.getpass("once more: ") != password:
-            raise CommandError("these were two passwords; nothing is changed")
+            raise CommandError("the two passwords differ; nothing is changed")
     elif str(file) == "-":
         password = sys.stdin.readline().rstrip("\n")
     else:

@@ -172,7 +172,7 @@ def print_status(status: ClusterStatus) -> None:
     )
     write_line("")
     if status.answered_by is None:
-        write_line("no broker answers, so nothing is known of topics")
+        write_line("no broker answers, so the topics are unknown")
         return
     if status.controller is None:
         write_line("there is no controller at the moment")

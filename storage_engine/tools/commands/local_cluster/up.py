@@ -129,7 +129,7 @@ def _run_until_stopped(cluster: LocalCluster) -> int:
             report_line("stopping at once")
             cluster.down(timeout_s=0)
     else:
-        report_line("the cluster has been stopped by somebody else")
+        report_line("another process has stopped the cluster")
     return 0
 
 
