@@ -226,7 +226,6 @@ Figure = int | list[int] | list[list[str]] | Mapping[str, int | list[str]]
 def figures(root: Path) -> dict[str, Figure]:
     """Return the figures by name, worst first where there is an order."""
     files = [path for path in tracked(root) if path.exists()]
-    sources = [path for path in files if path.suffix == ".py"]
     entries: Counter[str] = Counter()
     lines: Counter[str] = Counter()
     long_files: dict[str, int] = {}
@@ -237,13 +236,13 @@ def figures(root: Path) -> dict[str, Figure]:
     untyped: Counter[str] = Counter()
     unnamed: Counter[str] = Counter()
     imports: dict[str, list[ast.AST]] = {}
-    for path in sources:
+    for path in [path for path in files if path.suffix == ".py"]:
         name = path.relative_to(root)
         text = path.read_text(encoding="utf-8")
         count = text.count("\n")
-        is_test = "tests" in name.parts or name.parts[0] == "integration_tests"
-        lines[name.parts[0] if not is_test else "tests"] += count
         entries[str(name.parent)] += 1
+        is_test = "tests" in name.parts or name.parts[0] == "integration_tests"
+        lines["tests" if is_test else name.parts[0]] += count
         if is_test:
             continue
         if count > LONG_FILE:
@@ -265,8 +264,8 @@ def figures(root: Path) -> dict[str, Figure]:
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes[node.name].append(str(name))
-        if name.name in ("ports.py", "event_loop_ports.py"):
-            any_in_ports += len(re.findall(r"\bAny\b", text))
+        is_port = name.name in ("ports.py", "event_loop_ports.py")
+        any_in_ports += len(re.findall(r"\bAny\b", text)) if is_port else 0
     return {
         "lines": dict(lines.most_common()),
         "product lines by package": dict(packages.most_common()),

@@ -7,8 +7,8 @@ import time
 import pytest
 from confluent_kafka import Producer
 
+from integration_tests.documents.blocks import TYPED_CONFIG, blocks, script_of
 from integration_tests.support.background import Background
-from integration_tests.support.documents import TYPED_CONFIG, blocks, script_of
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import functions
 from pyspark.sql.streaming.query import StreamingQueryManager
 
+from integration_tests.documents.blocks import TYPED_CONFIG, blocks
 from integration_tests.support.cluster_support import create_topic
-from integration_tests.support.documents import TYPED_CONFIG, blocks
 from integration_tests.support.spark_support import produce
 from storage_engine.client import Producer
 

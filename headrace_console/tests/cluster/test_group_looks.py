@@ -13,7 +13,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResponse
 from storage_engine.protocol.messages.list_groups import ListGroupsResponse
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchResponse
-from storage_engine.tests.client.batches import numbered_batch
+from storage_engine.tests.client.support.batches import numbered_batch
 
 TP = TopicPartition("t0", 0)
 SEEN = snapshot(leader=1)

@@ -31,7 +31,7 @@ def test_where_users_log_in_a_query_is_shown_to_those_that_see_all_its_topics():
 
 
 @pytest.mark.parametrize("path", ["users", "acls"])
-def test_a_cluster_that_asks_nobody_who_they_are_has_no_users_and_no_rules(url, path):
+def test_a_cluster_without_log_ins_has_no_users_and_no_rules(url, path):
     answer = httpx.get(f"{url}api/v1/access/{path}")
     assert answer.status_code == 501
-    assert "docs/security.md tells how to secure one" in answer.text
+    assert "docs/security.md describes how to secure a cluster" in answer.text

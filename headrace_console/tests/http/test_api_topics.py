@@ -13,7 +13,7 @@ from headrace_console.tests.console_support import Browser, code_of
         ("POST", "/topics", {"name": "t", "settings": {"a": None}}, "leave it out for the default"),
         ("POST", "/topics", {"name": "t", "key": ["id"]}, "give the schema, too"),
         ("PATCH", "/topics/t", {"confirm": "u", "partitions": 2}, "'t', typed again"),
-        ("PATCH", "/topics/t", {"confirm": "t"}, "nothing is to be changed"),
+        ("PATCH", "/topics/t", {"confirm": "t"}, "no change is given"),
         ("DELETE", "/topics/t", {"confirm": "T"}, "'t', typed again"),
         ("POST", "/topics/t/records", {"key": {}}, "either 'text' or 'base64'"),
     ],

@@ -34,7 +34,7 @@ def test_a_browser_names_the_address_with_the_port_unless_it_is_the_usual_one(
 def test_the_password_of_the_console_lets_in_and_another_does_not():
     state = ServerState(settings(password=Secret("a long enough password")), 8480)
     assert state.anonymous_session() is None
-    with pytest.raises(ConsoleError, match="log in first"):
+    with pytest.raises(ConsoleError, match="log in: there is no session"):
         state.principal_of(None)
     with pytest.raises(ConsoleError, match="the password is wrong"):
         state.check_log_in("", "a long enough passwor\ud800")

@@ -68,7 +68,7 @@ def test_the_first_bound_that_is_reached_ends_the_search_and_says_where_to_go_on
     document = found(cluster, limits, start="earliest", search=RecordSearch(value="none"))
     assert document["stopped"] == stopped
     assert document["next"]["from"].startswith("after:")
-    assert "go on, or narrow it" in document["why"]
+    assert "continue it, or narrow it" in document["why"]
 
 
 @pytest.mark.usefixtures("topic")

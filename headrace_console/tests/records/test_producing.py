@@ -6,7 +6,7 @@ from headrace_console.given import Body
 from headrace_console.problem import ConsoleError
 from headrace_console.records.producing import MOST_BYTES, produce_one
 from storage_engine.protocol.records.record_decoder import decode_batches
-from storage_engine.tests.client.typed_topics import add_typed_topic
+from storage_engine.tests.client.support.typed_topics import add_typed_topic
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_key_goes_where_other_clients_send_it(topic, cluster):
         ({"key": {"text": "a", "base64": "YQ=="}}, "'key' must be null, or an object with either"),
         ({"value": {"base64": "%"}}, r"'value\.base64' must be base64"),
         ({"headers": [{"value": None}]}, r"'headers\[0\]\.key' is missing"),
-        ({"value": {"text": "ä" * (MOST_BYTES // 2 + 1)}}, f"at most {MOST_BYTES} can be sent"),
+        ({"value": {"text": "ä" * (MOST_BYTES // 2 + 1)}}, f"sends {MOST_BYTES} at most"),
     ],
 )
 def test_what_can_not_be_sent_is_named_and_nothing_is_sent(topic, cluster, body, complaint):

@@ -59,7 +59,7 @@ def test_only_the_partitions_that_were_asked_for_are_read(cluster):
         ("offset:", "a whole number after the colon"),
         ("time:-1", "a whole number after the colon"),
         ("offset:" + "9" * 20, "a whole number after the colon"),
-        ("after:x=1", "is not a place that an answer has given"),
+        ("after:x=1", "is not a position that an earlier answer has returned"),
         ("before:0=x", "a whole number after the colon"),
     ],
 )

@@ -10,7 +10,7 @@ from headrace_console.records.message_search import (
     SearchRequest,
     collected,
 )
-from storage_engine.tests.client.typed_topics import (
+from storage_engine.tests.client.support.typed_topics import (
     add_typed_topic,
     append_numbered,
     numbered_rows,

@@ -42,7 +42,8 @@ def commands() -> Iterator[tuple[str, str]]:
         lines += re.findall(r"^    +(\S.*)$", BLOCK.sub("", text).replace("\\\n", ""), re.MULTILINE)
         for line in lines:
             command = re.sub(r"^.*\| (?=headrace)|^\.venv/bin/|[\[\]]", "", line)
-            if command.startswith("headrace ") and command != "headrace COMMAND":
+            is_list = " | " in command or command == "headrace COMMAND"
+            if command.startswith("headrace ") and not is_list:
                 yield str(document.relative_to(ROOT)), command.partition("  #")[0]
 
 

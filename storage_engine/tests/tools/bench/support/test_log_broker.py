@@ -1,7 +1,5 @@
 """The figures of the log in a broker."""
 
-import pytest
-
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
 

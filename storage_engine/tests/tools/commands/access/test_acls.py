@@ -109,7 +109,7 @@ def test_rules_are_shown_and_told_as_json(rules, capsys):
 
 def test_everything_is_removed_only_with_all(rules, capsys):
     assert rules.run("remove") == 2
-    assert "Give a resource, --principal, or --all" in capsys.readouterr().err
+    assert "give a resource, --principal, or --all" in capsys.readouterr().err
     assert rules.requests == []
     assert rules.run("remove", "--all") == 0
     assert capsys.readouterr().out == "no rule is found\n"
@@ -118,10 +118,10 @@ def test_everything_is_removed_only_with_all(rules, capsys):
 @pytest.mark.parametrize(
     ("arguments", "question"),
     [
-        (["--allow", "User:app", "--producer"], "to what?"),
-        (["--topic", "t", "--producer"], "who?"),
-        (["--topic", "t", "--allow", "User:app"], "what?"),
-        (["--cluster", "--allow", "User:app", "--producer"], "what?"),
+        (["--allow", "User:app", "--producer"], "no resource is given"),
+        (["--topic", "t", "--producer"], "no principal is given"),
+        (["--topic", "t", "--allow", "User:app"], "no operation is given"),
+        (["--cluster", "--allow", "User:app", "--producer"], "no operation is given"),
     ],
 )
 def test_a_rule_that_lacks_a_part_is_wrong_usage(rules, capsys, arguments, question):
