@@ -52,7 +52,7 @@ class Params:
         for text in self.all(name):
             number = _whole(text)
             if number is None or not 0 <= number <= most:
-                raise bad(f"parameter '{name}' must be a whole number")
+                raise bad(f"parameter '{name}' must be a whole number from 0 to {most}")
             found.append(number)
         return found
 

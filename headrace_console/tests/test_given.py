@@ -20,6 +20,7 @@ def test_a_parameter_that_is_no_number_is_named(text: str) -> None:
         ("limit=501", lambda p: p.integer("limit", 1, most=500), "from 0 to 500"),
         ("limit=-1", lambda p: p.integer("limit", 1), "from 0 to"),
         ("partition=1&partition=x", lambda p: p.integers("partition"), "'partition' must be"),
+        ("partition=2147483648", lambda p: p.integers("partition"), "from 0 to 2147483647"),
         ("tail=yes", lambda p: p.flag("tail"), "'tail' must be 0 or 1"),
     ],
 )

@@ -4,6 +4,7 @@ broker id never passes for an epoch.
 
 import base64
 import binascii
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, NewType, TypeVar
@@ -46,10 +47,12 @@ class TopicPartition(NamedTuple):
     @classmethod
     def parse(cls, name: str) -> "TopicPartition":
         """The inverse of `str`; ValueError when `name` is not `<topic>-<partition>`."""
-        topic, dash, partition = name.rpartition("-")
-        if not dash or not topic or not partition.isdigit():
-            raise ValueError(f"'{name}' is not of the form <topic>-<partition>")
-        return cls(topic, int(partition))
+        topic, _, partition = name.rpartition("-")
+        if topic and partition.isdecimal():
+            found = cls(topic, int(partition))
+            if str(found) == name:
+                return found
+        raise ValueError(f"'{name}' is not of the form <topic>-<partition>")
 
 
 def by_topic(values: Mapping[TopicPartition, Value]) -> dict[str, list[tuple[int, Value]]]:
@@ -90,10 +93,12 @@ def topic_id_to_text(topic_id: UUID) -> str:
 
 def topic_id_from_text(text: str) -> UUID:
     """The inverse of `topic_id_to_text`; ValueError when `text` is not of that form."""
-    try:
-        return UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (binascii.Error, ValueError):
-        raise ValueError(f"'{text}' is not a topic id") from None
+    with contextlib.suppress(binascii.Error, ValueError):
+        topic_id = UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        # Other characters are passed over when it is decoded.
+        if topic_id_to_text(topic_id) == text:
+            return topic_id
+    raise ValueError(f"'{text}' is not a topic id")
 
 
 TRANSACTION_STATE_TOPIC = "__transaction_state"

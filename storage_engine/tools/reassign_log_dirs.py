@@ -37,7 +37,7 @@ def log_dir_progress(
         for log_dir in describe_log_dirs(cluster, broker, wanted):
             for replica in log_dir.replicas:
                 tp = replica.tp
-                if log_dir.path == wanted[tp]:
+                if log_dir.path == wanted.get(tp):
                     lag = f"broker {broker} copies to {log_dir.path}, {replica.offset_lag} behind"
                     found[tp] = (MOVING, lag) if replica.is_future else (DONE, "")
                 elif tp not in found and not replica.is_future:

@@ -90,6 +90,7 @@ def cluster(fake):
     ("found", "expected"),
     [
         ({"/b": {A: (0, False)}}, (DONE, "")),
+        ({"/b": {B: (0, False), A: (0, False)}}, (DONE, "")),
         (
             {"/a": {A: (0, False)}, "/b": {A: (7, True)}},
             (MOVING, "broker 1 copies to /b, 7 behind"),
