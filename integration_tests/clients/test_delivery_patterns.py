@@ -135,7 +135,7 @@ def test_an_example_is_short_and_teaches(example, capsys, monkeypatch):
     with pytest.raises(SystemExit, match="0"):
         importlib.import_module(f"examples.delivery.{example}").main()
     help_text = capsys.readouterr().out
-    assert "host:port" in help_text and lines[2] in help_text
+    assert "HOST:PORT" in help_text and lines[2] in help_text
 
 
 def at_most_once_loses_what_was_interrupted_and_repeats_nothing(cluster: LocalCluster) -> None:
