@@ -11,6 +11,8 @@ from simulation.tests.mutations import MUTATIONS, failure_of
 from simulation.tests.seed_sums import check_caught
 from storage_engine.tests.sampling import a_third
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(-8, 40)
 """The fixed set, as in test_run_seeds."""
 

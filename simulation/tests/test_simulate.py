@@ -10,6 +10,8 @@ from simulation.tests.seed_sums import sum_of
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.cli import main
 
+pytestmark = pytest.mark.slow
+
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "storage_engine.tools.cli", "simulate", *arguments]

@@ -11,6 +11,8 @@ from simulation.tests.transaction_mutations import (
 )
 from storage_engine.tests.sampling import a_third
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(40)
 
 CAUGHT: dict[str, tuple[int, str]] = {

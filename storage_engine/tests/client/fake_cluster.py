@@ -216,8 +216,13 @@ class FakeCluster:
             self._handle(broker_id, connection, frame)
 
         server = Server(self.loop, [ServedListener(host="127.0.0.1", port=port, handle=handle)])
-        self._run(server.start())
-        self.servers[broker_id] = server
+
+        async def start() -> None:
+            await server.start()
+            # In the loop: else a client could be answered before the broker counts as one.
+            self.servers[broker_id] = server
+
+        self._run(start())
 
     def stop_broker(self, broker_id: int) -> int:
         """Its port, to start it again."""

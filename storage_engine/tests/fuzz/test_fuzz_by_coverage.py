@@ -21,6 +21,8 @@ from storage_engine.tests.fuzz.targets import (
 )
 from storage_engine.tests.sampling import ALL_FAULTS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 _PATH = os.environ.get("PYTHONPATH")
 

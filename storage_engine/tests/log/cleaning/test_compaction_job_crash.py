@@ -33,6 +33,8 @@ from storage_engine.tests.log.support import (
 )
 from storage_engine.tests.sampling import ALL_FAULTS
 
+pytestmark = pytest.mark.slow
+
 CALLS = (
     "open_for_append", "open_existing", "pwrite", "pread", "truncate", "sync", "open_directory",
     "sync_names", "rename", "remove",

@@ -14,6 +14,8 @@ from simulation.request_costs import CostMeter
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 from storage_engine.protocol.framing import parse_request_header
 
+pytestmark = pytest.mark.slow
+
 WITHOUT_LISTS = {
     "ApiVersions", "Heartbeat", "InitProducerId", "AddOffsetsToTxn", "EndTxn", "DescribeCluster",
     "SaslHandshake", "SaslAuthenticate", "DescribeAcls",

@@ -14,6 +14,8 @@ from storage_engine.core.coordinator_log import PIECE
 from storage_engine.core.groups.rebalances import DUE_MAX
 from storage_engine.tests.sampling import ALL_FAULTS
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = 5_000
 """By default a tenth of each, and no more than this, which is several pieces."""
 
