@@ -160,7 +160,8 @@ def set_throttle(
 
 
 def _wait_for_rate(cluster: Cluster, broker: int, wanted: str) -> None:
-    """Brokers learn of settings one after another. A rate that the broker has of its own stays."""
+    """Brokers learn of settings one after another. A rate that the broker has of its own stays, and
+    a broker of Apache Kafka may not list its rates."""
     retry = Retry(f"throttle of broker {broker}", Deadline.after(cluster.deadline_ms))
     while True:
         error: HeadraceError = DeadlineExceededError("its rate is not in force yet")
@@ -169,7 +170,7 @@ def _wait_for_rate(cluster: Cluster, broker: int, wanted: str) -> None:
         except (KafkaError, DeadlineExceededError) as failure:
             error = failure
         else:
-            entries = [settings[name] for name in _RATES]
+            entries = [settings[name] for name in _RATES if name in settings]
             if all(e.value == wanted or e.source is ConfigSource.BROKER for e in entries):
                 return
         retry.pause(error)
