@@ -103,7 +103,7 @@ def test_pictures_of_a_live_cluster_are_made(page, console, scene, written, tmp_
     page.open(f"queries/{scene.query}", wait_for="addBatch")
     picture("query")
     page.open(f"dead-letters/{scene.dead}")
-    page.press("Count them")
+    page.press("Count")
     page.wait_for_text("Replay 6 records")
     picture("dead-letters")
     scene.cluster.kill_broker(2)

@@ -182,7 +182,7 @@ def test_messages_that_want_to_harm_are_shown_and_do_nothing(page, scene):
     page.wait_for_text(f"{scene.hostile}-0")
     assert "⟨202E⟩" in page.text("h1")
     page.open(f"dead-letters/{scene.dead}")
-    page.press("Count them")
+    page.press("Count")
     page.wait_for_text(f"no JSON {MARKUP}")
     assert page.run("return window.harmed ?? null") is None
 
@@ -217,7 +217,7 @@ def test_typed_rows_are_a_table_of_their_columns(page, scene):
 
 def test_a_query_shows_its_micro_batches_its_sink_and_who_writes(page, scene, console):
     console.post(scene.progress())
-    page.open(f"queries/{scene.query}", wait_for="Members that write now")
+    page.open(f"queries/{scene.query}", wait_for="Tasks that write now")
     chart = page.element("svg[aria-label^='Micro-batches by phase']")
     chart.send_keys(Keys.END)
     page.wait_for_text(f"batch {scene.told - 1}")
@@ -237,8 +237,8 @@ def test_messages_are_searched_and_followed(page, scene):
     page.open(f"topics/{scene.orders}?key=customer-3&value=carla&from=earliest")
     page.wait_for_text("14 records shown")
     assert "anna" not in page.text(f"{ROWS} tbody")
-    page.open(f"topics/{scene.delays}", wait_for="Tail live")
-    page.press("Tail live")
+    page.open(f"topics/{scene.delays}", wait_for="Follow new records")
+    page.press("Follow new records")
     page.wait_for_text("Following new records")
     _produce(page, "seen as it comes")
     page.wait_for_text("seen as it comes", css=f"{ROWS} tbody")
@@ -264,10 +264,10 @@ def test_what_can_not_be_meant_is_refused_where_it_was_typed(page, scene):
     page.write("Partition", "", within="dialog")
     page.run("document.querySelector('dialog textarea').value = 'x'.repeat(10_000_000)")
     page.press("Produce", within="dialog")
-    page.wait_for_text("more than the console takes (4 MiB)", css="dialog .form-problem")
+    page.wait_for_text("larger than the console accepts (4 MiB)", css="dialog .form-problem")
     page.open(f"dead-letters/{scene.dead}")
     page.write("At most", "few")
-    page.press("Count them")
+    page.press("Count")
     page.wait_for_text("At most is a whole number", css=".form-problem")
 
 
@@ -285,7 +285,7 @@ def test_the_keyboard_reaches_everything(page, scene):
     assert page.run("return document.activeElement.tagName") == "H1"
     assert page.driver.title.startswith("Groups")
     page.element("h1").send_keys("?")
-    page.wait_for_text("Go to the field that finds", css="dialog")
+    page.wait_for_text("Go to the search field", css="dialog")
     page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     until(lambda: page.find("dialog") is None, "the dialog is closed")
 
@@ -379,7 +379,7 @@ def test_what_is_refused_stays_in_the_dialog_with_the_reason(page, scene, broker
 def test_offsets_of_a_group_are_set_after_a_look(page, scene, broker_gone):
     page.open(f"groups/{scene.group}", wait_for="no members")
     page.press("Reset offsets")
-    page.choose("Set to", "so many records from where it is", within="dialog")
+    page.choose("Set to", "a number of records from the committed offset", within="dialog")
     page.write("Records", "-3", within="dialog")
     page.press("Preview", within="dialog")
     page.wait_for_text("9 records will be read again", css="dialog")
@@ -391,7 +391,7 @@ def test_offsets_of_a_group_are_set_after_a_look(page, scene, broker_gone):
 
 def test_dead_letters_are_counted_and_sent_back(page, scene, broker_gone):
     page.open(f"dead-letters/{scene.dead}")
-    page.press("Count them")
+    page.press("Count")
     page.press("Replay 6 records")
     page.write("Type", scene.dead, within="dialog")
     page.press("Replay", within="dialog form")

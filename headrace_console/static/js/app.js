@@ -150,7 +150,7 @@ function screenOf(parts, context) {
     case "access":
       return openAccess(second ?? "users", context);
     default:
-      return { title: "Not found", element: h("div", {}, h("h1", { tabindex: -1 }, "There is no such screen"), h("p", {}, "The address names none of the console's screens. ", h("a", { href: "#/overview" }, "Overview"))) };
+      return { title: "Not found", element: h("div", {}, h("h1", { tabindex: -1 }, "This page does not exist"), h("p", {}, "The address belongs to no page of the console. ", h("a", { href: "#/overview" }, "Overview"))) };
   }
 }
 

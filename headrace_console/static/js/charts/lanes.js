@@ -1,4 +1,4 @@
-// Who led what when: a lane for each partition, in the colours of its leaders.
+// Leaders over time: a lane for each partition, in the colours of its leaders.
 
 import { fill, h, s } from "../lib/dom.js";
 import { moment } from "../lib/format.js";

@@ -53,7 +53,7 @@ async function request(method, url, body, signal) {
   const data = method === "GET" ? undefined : JSON.stringify(body ?? {});
   if (data !== undefined && new Blob([data]).size > MOST_BYTES) {
     // The server would cut the connection, which looks as if it were gone.
-    throw new BadInput("This is more than the console takes (4 MiB). Use the command `headrace produce` or a client.");
+    throw new BadInput("The request is larger than the console accepts (4 MiB). Use the command `headrace produce` or a client.");
   }
   const limit = AbortSignal.timeout(TIMEOUT_MS);
   const headers = { Accept: "application/json" };
@@ -88,7 +88,7 @@ function exactJson(text) {
 
 function failureOf(response, document) {
   const told = document?.error ?? {};
-  const failure = new RequestFailed(told.code ?? "UNKNOWN", told.message ?? `The server answered ${response.status}.`, {
+  const failure = new RequestFailed(told.code ?? "UNKNOWN", told.message ?? `The server answered with status ${response.status}.`, {
     status: response.status,
     unanswered: told.unanswered ?? [],
   });
@@ -98,11 +98,11 @@ function failureOf(response, document) {
 
 function asRequestFailed(error, limit) {
   if (error instanceof RequestFailed) return error;
-  if (error?.name === "AbortError" && !limit.aborted) return new RequestFailed("ABORTED", "The request was given up.");
+  if (error?.name === "AbortError" && !limit.aborted) return new RequestFailed("ABORTED", "The request was cancelled.");
   if (limit.aborted) {
     return new RequestFailed("TIMEOUT", `The console's server did not answer within ${TIMEOUT_MS / 1000} s.`);
   }
-  if (error instanceof SyntaxError) return new RequestFailed("NO_JSON", "The console's server answered with something else than JSON.");
+  if (error instanceof SyntaxError) return new RequestFailed("NO_JSON", "The console's server sent an answer that is not JSON.");
   return new RequestFailed("UNREACHABLE", "The console's server can't be reached. Is `headrace console` still running?");
 }
 

@@ -43,7 +43,7 @@ function areOff() {
 }
 
 export function showKeys(screens) {
-  const lines = [["/", "Go to the field that finds"], ["?", "Show these keys"], ...screens.map(([letter, title]) => [`g ${letter}`, title])];
+  const lines = [["/", "Go to the search field"], ["?", "Show these keys"], ...screens.map(([letter, title]) => [`g ${letter}`, title])];
   const off = h("input", {
     type: "checkbox", id: "keys-off", checked: areOff(),
     on: {

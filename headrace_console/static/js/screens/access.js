@@ -24,11 +24,11 @@ const PARTS = {
     command: "headrace acls",
     key: (row) => Object.values(row).join(" "),
     columns: [
-      { id: "principal", title: "Who", cell: (row) => h("span", { class: "data name" }, row.principal) },
-      { id: "permission", title: "May", cell: (row) => (row.permission === "DENY" ? state("bad", "must not") : state("good", "may")) },
-      { id: "operation", title: "Do what", cell: (row) => h("span", { class: "data" }, row.operation) },
-      { id: "resource", title: "With", cell: resource },
-      { id: "host", title: "From host", cell: (row) => h("span", { class: "data" }, row.host === "*" ? "any" : row.host) },
+      { id: "principal", title: "Principal", cell: (row) => h("span", { class: "data name" }, row.principal) },
+      { id: "permission", title: "Permission", cell: (row) => (row.permission === "DENY" ? state("bad", "denied") : state("good", "allowed")) },
+      { id: "operation", title: "Operation", cell: (row) => h("span", { class: "data" }, row.operation) },
+      { id: "resource", title: "Resource", cell: resource },
+      { id: "host", title: "Host", cell: (row) => h("span", { class: "data" }, row.host === "*" ? "any" : row.host) },
     ],
   },
   quotas: {
@@ -68,13 +68,13 @@ export function openAccess(tab, { session }) {
   const place = h("div");
   if (session.features?.access === false) {
     fresh.stop();
-    return { title: "Access", element: h("div", {}, screenHead("Access"), h("p", { class: "empty" }, "This cluster is open: whoever reaches it may do everything. ", h("code", {}, "headrace up --secure"), " makes a secured one, and docs/security.md leads from an open cluster to a secured one.")) };
+    return { title: "Access", element: h("div", {}, screenHead("Access"), h("p", { class: "empty" }, "This cluster has no access control: every client that reaches it may do everything. ", h("code", {}, "headrace up --secure"), " makes a secured one, and docs/security.md leads from an open cluster to a secured one.")) };
   }
   const list = pagedList({ where: `/access/${id}`, label: part.title, noun: part.noun, empty: part.empty, key: part.key, columns: part.columns, everyMs: 15_000, fresh });
-  fill(place, h("p", { class: "note" }, "Shown as they are in force; changed with ", h("code", {}, part.command), " or Kafka's own tools."), list.element);
+  fill(place, h("p", { class: "note" }, "The rules in force; change them with ", h("code", {}, part.command), " or Kafka's own tools."), list.element);
   return {
     title: "Access",
-    element: h("div", {}, screenHead("Access", { fresh: fresh.element }), tabs("Parts of access", parts, id), place),
+    element: h("div", {}, screenHead("Access", { fresh: fresh.element }), tabs("Pages of access", parts, id), place),
     close() {
       list.stop();
       fresh.stop();

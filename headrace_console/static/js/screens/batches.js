@@ -40,7 +40,7 @@ export function batchList(topic, { query }) {
     element: h(
       "div",
       {},
-      h("p", { class: "note" }, "Producers send records in batches. Brokers keep a batch as it came, compressed, and never look at single records; this is what is on the disk."),
+      h("p", { class: "note" }, "Producers send records in batches. Brokers store a batch as it came, compressed, and never decode single records; this page shows what is on the disk."),
       h(
         "form",
         { class: "inline-form", on: { submit: (event) => { event.preventDefault(); start(); } } },
@@ -66,7 +66,7 @@ function batchColumns() {
     { id: "kind", title: "Kind", cell: kindOf },
     { id: "time", title: "Newest record", wide: true, cell: (row) => exactly(row.max_timestamp_ms) },
     { id: "producer", title: "Producer", wide: true, cell: (row) => (row.producer_id === null ? "–" : h("span", { class: "data" }, `${row.producer_id}, epoch ${row.producer_epoch}`)) },
-    { id: "words", title: "In words", grow: true, cell: (row) => h("span", { class: "words" }, sentence(row.words)) },
+    { id: "words", title: "Description", grow: true, cell: (row) => h("span", { class: "words" }, sentence(row.words)) },
   ];
 }
 

@@ -12,7 +12,7 @@ export function openBroker(id) {
     where: `${path("brokers", id)}/settings`,
     label: `Settings of broker ${id}`,
     noun: "setting",
-    empty: "The broker told no settings.",
+    empty: "The broker did not send its settings.",
     key: (row) => row.name,
     everyMs: 15_000,
     fresh,

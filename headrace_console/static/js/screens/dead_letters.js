@@ -66,7 +66,7 @@ function oneTopic(topic) {
   const limit = input("limit", { inputmode: "numeric" });
   const problem = h("p", { class: "form-problem", role: "alert", hidden: true });
   const result = h("div", { role: "status" });
-  const submit = h("button", { type: "submit", class: "primary" }, "Count them");
+  const submit = h("button", { type: "submit", class: "primary" }, "Count");
   let watching = null;
   let closed = false;
 
@@ -139,7 +139,7 @@ function oneTopic(topic) {
       screenHead(topic, { above, actions: [messagesOf(topic)] }),
       h("p", { class: "note" }, NOTE),
       section(
-        "Which are to go back",
+        "Which dead letters to replay",
         {},
         h(
           "form",
@@ -169,7 +169,7 @@ function replayWords(replay, sent) {
 
 function msOf(control) {
   // A date of which a part is missing has no value: all times would be meant.
-  if (control.validity.badInput) throw new BadInput("Give a time with its date, or neither.");
+  if (control.validity.badInput) throw new BadInput("Give a date and a time, or neither.");
   const ms = new Date(control.value).getTime();
   return Number.isNaN(ms) ? null : ms;
 }
@@ -177,7 +177,7 @@ function msOf(control) {
 function surveyed(topic, preview, replayed) {
   const kinds = table({
     label: "Dead letters by reason",
-    empty: "None matches.",
+    empty: "No dead letter matches.",
     key: (row) => `${row.topic} ${row.reason}`,
     columns: [
       { id: "reason", title: "Reason", grow: true, sort: (row) => row.reason, cell: (row) => h("span", { class: "data name" }, row.reason ?? "none given") },
@@ -199,7 +199,7 @@ function surveyed(topic, preview, replayed) {
 function confirmReplay(topic, preview, replayed) {
   formDialog({
     title: `Replay ${many(preview.selected, "record")}`,
-    intro: h("p", {}, `They are written again to the topics that they came from. What reads those topics gets them as new records. This count holds for ${duration(preview.expires_ms - Date.now())}.`),
+    intro: h("p", {}, `The records are written again to the topics that they came from. Readers of these topics get them as new records. This count holds for ${duration(preview.expires_ms - Date.now())}.`),
     typed: topic,
     action: "Replay",
     send: () => send("POST", path("dead-letters", topic, "replay"), { preview_id: preview.preview_id, confirm: topic }),

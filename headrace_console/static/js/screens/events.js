@@ -33,8 +33,8 @@ export function eventList(empty) {
       { id: "at", title: "When", cell: (row) => exactly(row.at_ms) },
       { id: "kind", title: "What", cell: (row) => state(...(KINDS[row.kind] ?? ["still", row.kind])) },
       { id: "where", title: "Where", cell: where },
-      { id: "words", title: "In words", grow: true, cell: words },
-      { id: "source", title: "Told by", wide: true, cell: toldBy },
+      { id: "words", title: "Description", grow: true, cell: words },
+      { id: "source", title: "Source", wide: true, cell: toldBy },
     ],
   });
   return { element: rows.element, update: (events) => rows.update(together(events)) };

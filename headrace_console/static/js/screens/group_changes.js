@@ -8,12 +8,12 @@ import { tell } from "../lib/notices.js";
 import { addressOf } from "../lib/router.js";
 import { table } from "../lib/table.js";
 
-const MEMBERS_FIRST = "Stop its members first: they would commit over what is set here, so that the coordinator refuses it.";
+const MEMBERS_FIRST = "Stop its members first: their commits would overwrite the offsets that are set here, so the coordinator refuses them.";
 
 export function resetOffsets(group, done) {
   const topics = [...new Set(group.partitions.map((each) => each.topic))].sort();
   const which = select("topics", topics.length === 1 ? [["", topics[0]]] : [["", `all ${many(topics.length, "topic")}`], ...topics.map((each) => [each, each])], "");
-  const to = select("to", [["earliest", "the earliest record"], ["latest", "the end"], ["time", "a time"], ["offset", "an offset"], ["shift", "so many records from where it is"]], "earliest", showFields);
+  const to = select("to", [["earliest", "the earliest record"], ["latest", "the end"], ["time", "a time"], ["offset", "an offset"], ["shift", "a number of records from the committed offset"]], "earliest", showFields);
   const time = input("time", { type: "datetime-local", step: 1 });
   const offset = input("offset", { inputmode: "numeric" });
   const shift = input("shift", { placeholder: "-100" });
@@ -53,8 +53,8 @@ function numberOf(control, pattern, wrong) {
 
 function applyReset(group, preview, done) {
   const rows = table({
-    label: "What would be set",
-    empty: "It has no offsets here: nothing would change.",
+    label: "Offsets to set",
+    empty: "The group has no offsets here: nothing would change.",
     key: (row) => `${row.topic}-${row.partition}`,
     columns: [
       { id: "partition", title: "Partition", sort: (row) => `${row.topic}-${row.partition}`, cell: (row) => h("span", { class: "data name" }, `${row.topic}-${row.partition}`) },
@@ -88,7 +88,7 @@ function applyReset(group, preview, done) {
 export function deleteGroup(group) {
   formDialog({
     title: `Delete the group ${group.group}`,
-    intro: h("p", {}, `Its offsets of ${many(group.partitions.length, "partition")} are forgotten: who joins it later begins where its own setting (auto.offset.reset) says.`, group.members.length > 0 ? ` ${MEMBERS_FIRST}` : ""),
+    intro: h("p", {}, `Its offsets of ${many(group.partitions.length, "partition")} are deleted: a consumer that joins the group later begins where its setting auto.offset.reset says.`, group.members.length > 0 ? ` ${MEMBERS_FIRST}` : ""),
     typed: group.group,
     danger: true,
     action: "Delete the group",

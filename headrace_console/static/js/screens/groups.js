@@ -15,7 +15,7 @@ const STATES = {
   Empty: ["still", "no members"],
   Dead: ["bad", "gone"],
   PreparingRebalance: ["warn", "members join"],
-  CompletingRebalance: ["warn", "shares are dealt out"],
+  CompletingRebalance: ["warn", "partitions are assigned"],
 };
 
 const groupState = (value) => state(...(STATES[value] ?? ["still", value ?? "unknown"]));
@@ -26,7 +26,7 @@ export function openGroups() {
     where: "/groups",
     label: "Groups",
     noun: "group",
-    empty: "There is no group: nobody has committed offsets yet. A Spark query shows here with the option group.id or groupIdPrefix.",
+    empty: "There is no group: no consumer has committed offsets yet. A Spark query shows here with the option group.id or groupIdPrefix.",
     key: (row) => row.group,
     fresh,
     order: { id: "name", falling: false },
@@ -35,8 +35,8 @@ export function openGroups() {
       { id: "state", title: "State", sort: true, cell: (row) => groupState(row.state) },
       { id: "members", title: "Members", kind: "number", sort: true, cell: (row) => count(row.members) },
       { id: "topics", title: "Topics", kind: "number", wide: true, cell: (row) => count(row.topics) },
-      { id: "lag", title: "Lag", kind: "number", sort: true, cell: (row) => count(row.lag), hint: "Records that it has not read yet" },
-      { id: "lag_ms", title: "Behind", kind: "number", cell: (row) => duration(row.lag_ms), hint: "Age of the oldest record that it has not read" },
+      { id: "lag", title: "Lag", kind: "number", sort: true, cell: (row) => count(row.lag), hint: "Records that the group has not read yet" },
+      { id: "lag_ms", title: "Behind", kind: "number", cell: (row) => duration(row.lag_ms), hint: "Age of the oldest record that the group has not read" },
       { id: "coordinator", title: "Coordinator", kind: "number", wide: true, cell: (row) => (row.coordinator === null ? "–" : `broker ${row.coordinator}`) },
     ],
   });
@@ -53,8 +53,8 @@ export function openGroups() {
 export function openGroup(name, { readOnly }) {
   const fresh = freshness();
   const told = h("div");
-  const members = table({ label: `Members of ${name}`, empty: "It has no members now.", key: (row) => row.member_id, columns: memberColumns() });
-  const partitions = table({ label: `Partitions that ${name} reads`, empty: "It has no offsets and no partitions.", key: (row) => `${row.topic}-${row.partition}`, order: { id: "lag", falling: true }, columns: partitionColumns() });
+  const members = table({ label: `Members of ${name}`, empty: "The group has no members now.", key: (row) => row.member_id, columns: memberColumns() });
+  const partitions = table({ label: `Partitions that ${name} reads`, empty: "The group has no offsets and no partitions.", key: (row) => `${row.topic}-${row.partition}`, order: { id: "lag", falling: true }, columns: partitionColumns() });
   let group = null;
   const asking = keepAsking((signal) => get(path("groups", name), {}, signal), {
     everyMs: 3000,
@@ -101,7 +101,7 @@ function groupFacts(group) {
     ["Members", count(group.members.length)],
     ["Lag", group.lag === null ? "–" : many(group.lag, "record")],
     ["Behind", duration(group.lag_ms)],
-    ["Assigns by", group.protocol || null],
+    ["Assignor", group.protocol || null],
     ["Coordinator", group.coordinator === null ? null : link(addressOf(["brokers", group.coordinator]), `broker ${group.coordinator}`)],
   ]);
 }
@@ -137,9 +137,9 @@ function partitionColumns() {
   return [
     { id: "partition", title: "Partition", sort: (row) => `${row.topic}-${row.partition}`, cell: (row) => link(addressOf(["topics", row.topic, "partitions"]), h("span", { class: "data name" }, `${row.topic}-${row.partition}`)) },
     { id: "lag", title: "Lag", kind: "number", sort: (row) => (row.lag === null ? null : Number(row.lag)), cell: (row) => count(row.lag) },
-    { id: "behind", title: "Behind", kind: "number", sort: (row) => row.lag_ms, cell: (row) => duration(row.lag_ms), hint: "Age of the oldest record that it has not read" },
+    { id: "behind", title: "Behind", kind: "number", sort: (row) => row.lag_ms, cell: (row) => duration(row.lag_ms), hint: "Age of the oldest record that the group has not read" },
     { id: "offset", title: "Committed", kind: "number", sort: (row) => (row.offset === null ? null : Number(row.offset)), cell: (row) => (row.offset === null ? "none" : count(row.offset)) },
     { id: "end", title: "End", kind: "number", sort: (row) => Number(row.end_offset), cell: (row) => count(row.end_offset) },
-    { id: "member", title: "Read by", wide: true, grow: true, cell: (row) => (row.member_id === null ? h("span", { class: "note" }, "nobody") : h("span", { class: "data name" }, row.member_id)) },
+    { id: "member", title: "Member", wide: true, grow: true, cell: (row) => (row.member_id === null ? h("span", { class: "note" }, "nobody") : h("span", { class: "data name" }, row.member_id)) },
   ];
 }

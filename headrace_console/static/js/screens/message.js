@@ -45,9 +45,9 @@ function deadLetter(letter) {
     "section",
     { class: "dead-letter" },
     h("h3", {}, "A dead letter"),
-    h("p", {}, "Rejected: ", h("span", { class: "data name" }, letter.reason ?? "no reason was given")),
+    h("p", {}, "Rejected: ", h("span", { class: "data name" }, letter.reason ?? "no reason given")),
     letter.topic === null || letter.topic === undefined
-      ? h("p", {}, "Its headers name no origin, so that it can't be sent back.")
+      ? h("p", {}, "Its headers name no origin: it can't be replayed.")
       : h("p", {}, "It came from ", link(addressOf(["topics", letter.topic], { from: `offset:${letter.offset}`, partitions: letter.partition, limit: 20 }), `${letter.topic}-${letter.partition}, offset ${letter.offset}`), letter.timestamp_ms ? `, written ${moment(letter.timestamp_ms)}` : "", "."),
   );
 }

@@ -23,11 +23,11 @@ export function searchForm(topic, query, { search, tail }) {
   const offsetField = field("Offset", offset);
   const timeField = field("Time", time);
   const start = h("button", { type: "submit", class: "primary" }, "Search");
-  const follow = h("button", { type: "button", on: { click: tail } }, "Tail live");
+  const follow = h("button", { type: "button", on: { click: tail } }, "Follow new records");
   const more = h(
     "details",
     { class: "terms", open: TERMS.some((name) => query.get(name)) },
-    h("summary", {}, "Only those that match"),
+    h("summary", {}, "Filter"),
     h(
       "div",
       { class: "form-row" },

@@ -18,9 +18,9 @@ export function openOverview() {
   const problems = h("div", { class: "problems", role: "status" });
   const figures = h("div", { class: "figures" });
   const brokers = brokerTable();
-  const records = lineChart({ title: "Records written per second", series: [{ name: "records/s", tone: 1 }], format: short, empty: "The console measures since it runs: the first figures come in some seconds." });
+  const records = lineChart({ title: "Records written per second", series: [{ name: "records/s", tone: 1 }], format: short, empty: "The console measures from its start on: the first figures come in some seconds." });
   const traffic = lineChart({ title: "Bytes written per second", series: [{ name: "bytes/s", tone: 2 }], format: bytes, empty: "The sizes of logs are not known here, or not yet." });
-  const events = eventList("Nothing has changed since the console runs.");
+  const events = eventList("Nothing has changed since the console started.");
   let told = null;
 
   const asking = keepAsking((signal) => get("/overview", {}, signal), {
@@ -48,7 +48,7 @@ export function openOverview() {
       "div",
       {},
       screenHead("Overview", { fresh: fresh.element }),
-      h("section", { class: "block", "aria-label": "What is wrong now" }, problems),
+      h("section", { class: "block", "aria-label": "Problems" }, problems),
       figures,
       section("Brokers", {}, brokers.element),
       section("Traffic", {}, h("div", { class: "charts" }, records.element, traffic.element)),
@@ -64,7 +64,7 @@ export function openOverview() {
 }
 
 function problemList(problems) {
-  if (problems.length === 0) return h("p", { class: "all-well" }, "Nothing is wrong.");
+  if (problems.length === 0) return h("p", { class: "all-well" }, "There are no problems.");
   return h("ul", {}, problems.map(problemItem));
 }
 
@@ -79,7 +79,7 @@ function problemItem(problem) {
       "p",
       { class: "problem-foot" },
       problem.since_ms === null ? null : h("span", {}, "since ", h("time", { datetime: iso(problem.since_ms), title: moment(problem.since_ms) }, clock(problem.since_ms))),
-      problem.link?.startsWith("#/") ? link(problem.link, "Look at it") : null,
+      problem.link?.startsWith("#/") ? link(problem.link, "Open") : null,
       problem.subjects?.length > 1
         ? h("span", { class: "data subjects" }, problem.subjects.join(", "), more > 0 ? ` and ${count(more)} more` : "")
         : null,

@@ -20,7 +20,7 @@ export function produceOne(topic, done) {
       isTyped ? null : field("Key and value are", form),
       isTyped ? null : field("Key", key, "Empty: no key"),
       field(isTyped ? "Row" : "Value", value, isTyped ? `One JSON object with the columns ${topic.schema.columns.map((each) => each.name).join(", ")}` : null),
-      field("Headers", headers, "One a line: name=value"),
+      field("Headers", headers, "One per line: name=value"),
       field("Partition", partition, "Empty: by the key, or any"),
     ],
     action: "Produce",

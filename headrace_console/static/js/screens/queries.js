@@ -26,7 +26,7 @@ export function openQueries({ session }) {
     where: "/queries",
     label: "Queries",
     noun: "query",
-    empty: [h("span", {}, "No query has told this console of its progress yet. In the driver: "), h("code", {}, HOW_TO), h("span", {}, ", with the address of this console.")],
+    empty: [h("span", {}, "No query has reported its progress to this console yet. In the driver: "), h("code", {}, HOW_TO), h("span", {}, ", with the address of this console.")],
     key: (row) => row.id,
     fresh,
     everyMs: 3000,
@@ -53,7 +53,7 @@ export function openQueries({ session }) {
 
 function withoutQueries(fresh) {
   fresh.stop();
-  return { title: "Queries", element: h("div", {}, screenHead("Queries"), h("p", { class: "empty" }, "This console takes no progress of queries.")) };
+  return { title: "Queries", element: h("div", {}, screenHead("Queries"), h("p", { class: "empty" }, "This console accepts no progress of queries.")) };
 }
 
 function queryColumns() {
@@ -62,11 +62,11 @@ function queryColumns() {
     { id: "state", title: "State", grow: true, cell: (row) => h("span", {}, queryState(row.state), row.problem ? h("span", { class: "note" }, " ", sentence(row.problem)) : null) },
     { id: "batch_id", title: "Micro-batch", kind: "number", cell: (row) => count(row.batch_id) },
     { id: "input", title: "In, rows/s", kind: "number", cell: (row) => short(row.input_rows_per_s) },
-    { id: "processed", title: "Can do, rows/s", kind: "number", wide: true, cell: (row) => short(row.processed_rows_per_s) },
+    { id: "processed", title: "Processed, rows/s", kind: "number", wide: true, cell: (row) => short(row.processed_rows_per_s) },
     { id: "duration", title: "Took", kind: "number", cell: (row) => h("span", { class: row.trigger_ms && row.batch_duration_ms > row.trigger_ms ? "warn-text" : null, title: row.trigger_ms ? `Its trigger is ${duration(row.trigger_ms)}` : null }, duration(row.batch_duration_ms)) },
     { id: "lag", title: "Lag", kind: "number", cell: (row) => count(row.lag) },
     { id: "topics", title: "Topics", wide: true, cell: (row) => (row.topics?.length ? h("span", { class: "data name" }, row.topics.join(", ")) : "–") },
-    { id: "last_ms", title: "Last told", sort: true, cell: (row) => when(row.last_ms) },
+    { id: "last_ms", title: "Last report", sort: true, cell: (row) => when(row.last_ms) },
   ];
 }
 
@@ -76,11 +76,11 @@ export function openQuery(id, context) {
   const trouble = h("div");
   const told = h("div");
   const rates = lineChart({ title: "Rows per second", series: [{ name: "in", tone: 1 }, { name: "can do", tone: 3 }], format: short });
-  const lag = lineChart({ title: "Lag: rows behind the end", series: [{ name: "lag", tone: 5 }], format: short, empty: "Spark told no lag of this query." });
+  const lag = lineChart({ title: "Lag: rows behind the end", series: [{ name: "lag", tone: 5 }], format: short, empty: "Spark reported no lag of this query." });
   const phases = phaseChart({ title: "Micro-batches by phase" });
   const waiting = waitingTable("Nowhere: every record of its topics can be read with read_committed.");
-  const sources = table({ label: "Sources", empty: "It told no sources.", key: (row) => row.description, columns: sourceColumns() });
-  const operators = table({ label: "State", empty: "It keeps no state.", key: (row) => row.name, columns: operatorColumns() });
+  const sources = table({ label: "Sources", empty: "The query reported no sources.", key: (row) => row.description, columns: sourceColumns() });
+  const operators = table({ label: "State", empty: "The query keeps no state.", key: (row) => row.name, columns: operatorColumns() });
   const sink = sinkParts();
   const letters = h("span");
   const asking = keepAsking((signal) => get(path("queries", id), {}, signal), {
@@ -107,7 +107,7 @@ export function openQuery(id, context) {
     },
   });
   const screen = screenOfOne({
-    words: "No query with this id has posted its progress: the console keeps queries in memory, and forgets the one silent longest.",
+    words: "No query with this id has posted its progress: the console keeps queries in memory, and drops the one that has been silent longest.",
     all: "All queries",
     address: "#/queries",
     head: screenHead(title, { above: [["Queries", "#/queries"]], fresh: fresh.element, actions: [letters] }),
@@ -139,7 +139,7 @@ function troubleOf(query) {
     "div",
     { class: `problem ${query.state === "failed" ? "critical" : "warning"}` },
     query.problem ? h("p", { class: "problem-what" }, sentence(query.problem)) : null,
-    query.exception ? h("pre", { class: "text-block", tabindex: 0, role: "region", "aria-label": "What it failed with" }, query.exception) : null,
+    query.exception ? h("pre", { class: "text-block", tabindex: 0, role: "region", "aria-label": "Failure" }, query.exception) : null,
   );
 }
 
@@ -151,7 +151,7 @@ function queryFacts(query) {
     ["Can do", `${short(query.processed_rows_per_s)} rows/s`],
     ["Took", `${duration(query.batch_duration_ms)}${query.trigger_ms ? ` of ${duration(query.trigger_ms)}` : ""}`],
     ["Lag", query.lag === null ? null : count(query.lag)],
-    ["Last told", when(query.last_ms)],
+    ["Last report", when(query.last_ms)],
     ["Runs", query.runs?.length > 1 ? `${query.runs.length}, this one since ${duration(Date.now() - query.runs.at(-1).first_ms)}` : null],
     ["Driver", query.host ? h("span", { class: "data" }, `${query.host}${query.app_id ? ` · ${query.app_id}` : ""}`) : null],
     ["Spark", query.spark_version],
@@ -172,8 +172,8 @@ function sourceColumns() {
 function operatorColumns() {
   return [
     { id: "name", title: "Operator", cell: (row) => h("span", { class: "data" }, row.name) },
-    { id: "rows", title: "Rows kept", kind: "number", cell: (row) => count(row.rows_total) },
-    { id: "updated", title: "Changed last", kind: "number", cell: (row) => count(row.rows_updated) },
+    { id: "rows", title: "Rows in state", kind: "number", cell: (row) => count(row.rows_total) },
+    { id: "updated", title: "Rows changed last", kind: "number", cell: (row) => count(row.rows_updated) },
     { id: "memory", title: "Memory", kind: "number", cell: (row) => bytes(row.memory_bytes) },
   ];
 }

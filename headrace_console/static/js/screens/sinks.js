@@ -6,7 +6,7 @@ import { pagedList } from "../lib/paged.js";
 import { table } from "../lib/table.js";
 import { exactly, facts, state, when } from "../lib/words.js";
 
-const UNHEARD = "The cluster knows that the sink has committed, as above. Single commits, with their tasks and times, are told by a listener on the machine of Spark's driver; one that was added over Spark Connect runs elsewhere and hears none.";
+const UNHEARD = "The cluster knows that the sink has committed, as above. Single commits, with their tasks and times, come from a listener in Spark's driver; a listener that was added over Spark Connect runs elsewhere and gets none.";
 
 export function sinkList() {
   return pagedList({
@@ -22,8 +22,8 @@ export function sinkList() {
       { id: "last_batch", title: "Last micro-batch", kind: "number", cell: (row) => count(row.last_batch) },
       { id: "rows", title: "Its rows", kind: "number", cell: (row) => count(row.rows) },
       { id: "committed", title: "Committed", cell: (row) => when(row.committed_ms) },
-      { id: "open", title: "Write now", kind: "number", cell: (row) => count(row.open_members_total) },
-      { id: "markers", title: "Markers missing", kind: "number", wide: true, cell: (row) => (row.markers_missing > 0 ? state("warn", count(row.markers_missing)) : count(row.markers_missing)), hint: "Partitions on which the commit is decided and not yet written" },
+      { id: "open", title: "Writing tasks", kind: "number", cell: (row) => count(row.open_members_total) },
+      { id: "markers", title: "Markers missing", kind: "number", wide: true, cell: (row) => (row.markers_missing > 0 ? state("warn", count(row.markers_missing)) : count(row.markers_missing)), hint: "Partitions on which the commit is decided, but its marker is not written yet" },
       { id: "coordinator", title: "Coordinator", wide: true, grow: true, cell: (row) => (row.coordinator === null ? "–" : `broker ${row.coordinator}`) },
     ],
   });
@@ -36,7 +36,7 @@ export function sinkParts() {
   const commits = table({
     label: "Last commits of the sink",
     shown: 8,
-    empty: "No commit has been told yet.",
+    empty: "No listener has reported a commit yet.",
     key: (row) => `${row.batch_id} ${row.at_ms}`,
     columns: [
       { id: "batch", title: "Micro-batch", kind: "number", cell: (row) => count(row.batch_id) },
@@ -48,7 +48,7 @@ export function sinkParts() {
     ],
   });
   const members = table({
-    label: "Members that write now",
+    label: "Tasks that write now",
     empty: "No task writes at the moment.",
     key: (row) => `${row.producer_id}-${row.epoch}`,
     columns: [
@@ -56,15 +56,15 @@ export function sinkParts() {
       { id: "batch", title: "Micro-batch", kind: "number", cell: (row) => count(row.batch) },
       { id: "state", title: "State", cell: (row) => (row.state === "aborting" ? state("warn", "is aborted") : state("good", "open")) },
       { id: "idle", title: "Idle for", kind: "number", cell: (row) => duration(row.idle_ms) },
-      { id: "timeout", title: "Is aborted after", kind: "number", cell: (row) => duration(row.timeout_ms) },
+      { id: "timeout", title: "Transaction timeout", kind: "number", cell: (row) => duration(row.timeout_ms) },
       { id: "partitions", title: "Writes to", grow: true, cell: (row) => h("span", { class: "data name" }, row.partitions.map((each) => `${each.topic}-${each.partition}`).join(", ") || "–") },
     ],
   });
   return {
-    element: h("div", {}, told, h("h3", {}, "Last commits"), unheard, commits.element, h("h3", {}, "Members that write now"), members.element),
+    element: h("div", {}, told, h("h3", {}, "Last commits"), unheard, commits.element, h("h3", {}, "Tasks that write now"), members.element),
     update(query) {
       const sink = query.sink_state;
-      fill(told, sink ? sinkFacts(sink) : h("p", { class: "note" }, query.sink_id ? "The cluster tells nothing of this sink." : `Its sink: ${query.sink?.description ?? "not told"}. It is none of Headrace's exactly-once sinks, or has not written yet.`));
+      fill(told, sink ? sinkFacts(sink) : h("p", { class: "note" }, query.sink_id ? "The cluster knows nothing of this sink." : `Its sink: ${query.sink?.description ?? "not told"}. It is not an exactly-once sink of Headrace, or has not written yet.`));
       const heard = sink?.commits ?? query.commits ?? [];
       unheard.hidden = heard.length > 0 || sink === null || sink.last_batch === null;
       commits.update(heard);
@@ -85,7 +85,7 @@ function sinkFacts(sink) {
     ["Its rows", count(sink.rows)],
     ["Committed", sink.committed_ms ? when(sink.committed_ms) : null],
     ["Markers missing", sink.markers_missing > 0 ? state("warn", count(sink.markers_missing)) : "none"],
-    ["Members that write", count(sink.open_members_total)],
+    ["Tasks that write", count(sink.open_members_total)],
     ["Coordinator", sink.coordinator === null ? null : `broker ${sink.coordinator}`],
     ["Run", sink.run_id ? h("span", { class: "data name" }, sink.run_id) : null],
   ]);

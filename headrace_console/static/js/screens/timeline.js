@@ -28,7 +28,7 @@ export function openTimeline({ query }) {
   const broker = input("broker", { inputmode: "numeric", value: query.get("broker") ?? "", placeholder: "all", on: { input: typed } });
   const words = h("p", { class: "note" });
   const lanes = laneChart();
-  const events = eventList("Nothing has changed in this time.");
+  const events = eventList("Nothing changed in this period.");
   const every = h("input", { type: "checkbox", id: "every", on: { change: ask } });
   const notAll = h("p", { class: "note" });
   let typing = null;
@@ -48,7 +48,7 @@ export function openTimeline({ query }) {
         setText(words, answer.words ?? "");
         lanes.update({ lanes: answer.lanes ?? [], ...within(answer.lanes ?? [], asked) });
         events.update((answer.events ?? []).filter((event) => every.checked || event.kind !== "state"));
-        setText(notAll, (answer.events?.length ?? 0) >= MOST_EVENTS ? "Older events of this time are not shown: choose a shorter time, or a topic." : "");
+        setText(notAll, (answer.events?.length ?? 0) >= MOST_EVENTS ? "Older events of this period are not shown: choose a shorter period, or a topic." : "");
       },
     },
   );
@@ -69,8 +69,8 @@ export function openTimeline({ query }) {
       "div",
       {},
       screenHead("Timeline", { fresh: fresh.element }),
-      h("form", { class: "search-form", on: { submit: (event) => event.preventDefault() } }, h("div", { class: "form-row" }, field("The last", span), field("Topic", topic), field("Partition", partition), field("Broker", broker), h("div", { class: "check" }, every, h("label", { for: "every" }, "Every state of every replica")))),
-      section("Who led what when", {}, words, lanes.element),
+      h("form", { class: "search-form", on: { submit: (event) => event.preventDefault() } }, h("div", { class: "form-row" }, field("The last", span), field("Topic", topic), field("Partition", partition), field("Broker", broker), h("div", { class: "check" }, every, h("label", { for: "every" }, "All changes of state of replicas")))),
+      section("Leaders over time", {}, words, lanes.element),
       section("Events", {}, events.element, notAll),
     ),
     close() {

@@ -65,7 +65,7 @@ export function openTopic(name, tab, context) {
     address: "#/topics",
     head: screenHead(name, { above: [["Topics", "#/topics"]], actions, badge: badges, fresh: fresh.element }),
     fresh: fresh.element,
-    content: [told, tabs("Parts of the topic", parts, tab in TABS ? tab : "messages"), place],
+    content: [told, tabs("Pages of the topic", parts, tab in TABS ? tab : "messages"), place],
   });
   return {
     title: `${name} – topic`,
@@ -82,7 +82,7 @@ const PARTS = {
   messages: (topic, context) => messageSearch(topic, context),
   partitions: (topic) => partitionList(topic),
   batches: (topic, context) => batchList(topic, context),
-  waiting: (topic) => waitingList(path("topics", topic.name, "waiting"), `Nothing of ${topic.name} waits: every record that is there can be read with read_committed.`),
+  waiting: (topic) => waitingList(path("topics", topic.name, "waiting"), `Nothing of ${topic.name} waits: read_committed can read every record.`),
   settings: (topic) => settingTable(topic),
 };
 
@@ -97,7 +97,7 @@ function badgesOf(topic) {
 function topicFacts(topic) {
   return facts([
     ["Partitions", count(topic.partitions)],
-    ["Replicas each", count(topic.replication_factor)],
+    ["Replicas of a partition", count(topic.replication_factor)],
     ["Records", count(topic.records)],
     ["Size", bytes(topic.size_bytes)],
     ["Written", topic.records_per_s === null ? null : `${short(topic.records_per_s)} records/s`],
@@ -112,8 +112,8 @@ function schemaOf(schema) {
 }
 
 function settingTable(topic) {
-  const rows = table({ label: `Settings of ${topic.name}`, columns: settingColumns(), key: (row) => row.name, empty: "No settings were told.", order: { id: "source", falling: false } });
-  const note = h("p", { class: "note" }, "Those of the topic itself come first; the others are what brokers give to every topic.");
+  const rows = table({ label: `Settings of ${topic.name}`, columns: settingColumns(), key: (row) => row.name, empty: "The brokers did not send the settings.", order: { id: "source", falling: false } });
+  const note = h("p", { class: "note" }, "Settings of the topic itself come first; the others are defaults of the brokers.");
   rows.update(topic.settings ?? []);
   return { element: h("div", {}, note, rows.element), topicTold: (answer) => rows.update(answer.settings ?? []) };
 }
@@ -124,7 +124,7 @@ function partitionList(topic) {
     where: path("topics", topic.name, "partitions"),
     label: `Partitions of ${topic.name}`,
     noun: "partition",
-    empty: "It has no partitions.",
+    empty: "The topic has no partitions.",
     key: (row) => row.partition,
     canFind: false,
     order: { id: "partition", falling: false },

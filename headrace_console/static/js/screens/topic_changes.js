@@ -7,7 +7,7 @@ import { many } from "../lib/format.js";
 import { tell } from "../lib/notices.js";
 import { addressOf } from "../lib/router.js";
 
-const SETTINGS_HINT = "One a line: retention.ms=86400000. A name alone (retention.ms=) goes back to the default.";
+const SETTINGS_HINT = "One per line: retention.ms=86400000. A name alone (retention.ms=) goes back to the default.";
 
 /** `name=value` on each line; throws a sentence that names the line. */
 export function settingsOf(text, mayBeEmpty) {
@@ -44,7 +44,7 @@ export function createTopic(session, done) {
     fields: [
       field("Name", name),
       h("div", { class: "side-by-side" }, field("Partitions", partitions, "Empty: the cluster's default"), field("Replicas of each", replicas, "Empty: the cluster's default")),
-      field("Settings", settings, "One a line: retention.ms=86400000"),
+      field("Settings", settings, "One per line: retention.ms=86400000"),
       typed,
     ],
     action: "Create",

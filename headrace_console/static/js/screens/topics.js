@@ -19,7 +19,7 @@ export function openTopics({ session, readOnly }) {
     fresh,
     order: { id: "name", falling: false },
     extra: () => ({ internal: internal.checked ? 1 : 0 }),
-    controls: [h("div", { class: "check" }, internal, h("label", { for: "internal" }, "Internal topics, too"))],
+    controls: [h("div", { class: "check" }, internal, h("label", { for: "internal" }, "Show internal topics"))],
     columns: topicColumns(),
   });
   return {
