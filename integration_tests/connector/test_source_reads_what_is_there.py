@@ -1,5 +1,5 @@
 """The source's planning and reading against brokers, without Spark: topics that are created again,
-offsets without records, options that narrow a read, sizes.
+offsets without records, records that are gone, options that narrow a read, sizes.
 """
 
 import json
@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
 
 from connector.connections import close_all
 from connector.errors import ConnectorError, DataLossError
@@ -15,12 +16,19 @@ from connector.source import source_metadata
 from connector.source.batch_reader import HeadraceBatchReader
 from connector.source.stream_reader import HeadraceStreamReader
 from connector.spark_classes import ReadAllAvailable
+from integration_tests.connector.in_one_process import Read
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,
+    partition_metadata,
     wait_until,
 )
-from integration_tests.support.spark_support import consume, produce, produce_apart
+from integration_tests.support.spark_support import (
+    consume,
+    first_offset,
+    produce,
+    produce_apart,
+)
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.client.fetching.fetch import BatchFetcher
 
@@ -30,6 +38,7 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.01",
 }
 KEPT = {"retention.ms": "-1"}
+SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
 TIME_MS = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,6 +53,7 @@ def cluster(cluster):
 def little_patience(monkeypatch):
     """For what is lost for good."""
     monkeypatch.setattr(source_metadata, "GONE_PATIENCE_MS", 300)
+    monkeypatch.setattr(source_metadata, "TOPIC_PATIENCE_MS", 300)
 
 
 @pytest.fixture
@@ -69,10 +79,11 @@ def _tasks_values(reader, tasks):
 class Stream:
     """A query, as Spark drives one."""
 
-    def __init__(self, servers, topic, **options):
+    def __init__(self, servers, topic, *, at=None, **options):
+        """`at`: where a query with its checkpoint goes on."""
         self.reader = HeadraceStreamReader(_options(servers, topic, **options))
         self.limit = self.reader.getDefaultReadLimit()
-        self.at = self.reader.initialOffset()
+        self.at = self.reader.initialOffset() if at is None else json.loads(json.dumps(at))
 
     def micro_batch(self):
         """Its values; None where there is nothing to read."""
@@ -160,6 +171,66 @@ def test_a_batch_whose_topic_is_gone_is_a_loss_and_no_dead_end(
     with pytest.raises(DataLossError, match=f"{topic}-0, wanted from offset 0 to 5, is gone"):
         strict.reader.partitions(strict.at, end)
     assert lenient.reader.partitions(lenient.at, end) == []
+
+
+@pytest.fixture(scope="module")
+def shortened(cluster):
+    """A topic whose first records are gone, and where streams ended that had read two of them."""
+    name, servers = "shortened-by-retention", cluster.bootstrap_servers
+    create_topic(cluster, name, config=SHORT_RETENTION)
+    produce(servers, name, _numbers(0, 2))
+    stream = Stream(servers, name)
+    assert stream.all() == _texts(0, 2)
+    produce_apart(servers, name, ([{"value": b"x" * 1000} for _ in range(10)] for _ in range(10)))
+    # Ten records are a segment, and three of them are what retention leaves in the end.
+    wait_until(lambda: first_offset(servers, name) == 72, "retention deletes all that it may")
+    return name, stream.at
+
+
+def test_a_batch_that_begins_with_records_that_are_gone_is_a_loss_or_steps_over(servers, shortened):
+    topic, _ = shortened
+    named = {"startingOffsets": json.dumps({topic: {"0": 0}})}
+    with pytest.raises(DataLossError) as raised:
+        HeadraceBatchReader(_options(servers, topic, **named)).partitions()
+    assert str(raised.value).startswith(
+        f"[DATA_LOSS] 'startingOffsets' names offset 0 of {topic}-0, which has the offsets from 72 "
+    )
+    lenient = HeadraceBatchReader(_options(servers, topic, **named, failOnDataLoss="false"))
+    assert [row["offset"] for row in _rows(lenient)] == list(range(72, 102))
+
+
+def test_a_stream_that_goes_on_with_records_that_are_gone_is_a_loss_or_steps_over(
+    servers, shortened
+):
+    topic, at = shortened
+    with pytest.raises(DataLossError) as raised:
+        Stream(servers, topic, at=at).micro_batch()
+    line = str(raised.value)
+    assert line.startswith(f"[DATA_LOSS] offset 2 of {topic}-0 is wanted, but the log begins at 72")
+    assert "set failOnDataLoss=false" in line
+    assert len(Stream(servers, topic, at=at, failOnDataLoss="false").all()) == 102 - 72
+
+
+def test_new_topics_of_a_pattern_and_added_partitions_are_read(cluster, servers, topic):
+    create_topic(cluster, topic, partitions=2)
+    produce(servers, topic, _numbers(0, 10))
+    named = {"subscribe": None, "subscribePattern": f"{topic}.*"}
+    first = Stream(servers, topic, **named)
+    assert sorted(first.all(), key=int) == _texts(0, 10)
+    create_topic(cluster, f"{topic}-new", partitions=2)
+    produce(servers, f"{topic}-new", _numbers(10, 20))
+    client = admin(cluster)
+    client.create_partitions([NewPartitions(topic, 4)], request_timeout=60)[topic].result(90)
+    wait_until(lambda: partition_metadata(client, topic, 3) is not None, "four partitions")
+    produce(servers, topic, _numbers(20, 30, partition=3))
+    again, found = Stream(servers, topic, at=first.at, **named), []
+
+    def read_on():
+        found.extend(again.micro_batch() or [])
+        return len(found) >= 20
+
+    wait_until(read_on, "all is read")
+    assert sorted(found, key=int) == _texts(10, 30)
 
 
 def _write_with_gaps(servers, topic):
@@ -309,5 +380,35 @@ def test_tasks_are_cut_by_the_bytes_of_the_log(cluster, servers, topic):
 def test_columns_that_are_not_asked_for_are_left_out(cluster, servers, topic):
     create_topic(cluster, topic)
     produce(servers, topic, _numbers(0, 3, key=b"k"))
-    reader = HeadraceBatchReader(_options(servers, topic, columns="offset,topic"))
+    reader = HeadraceBatchReader(_options(servers, topic, columns="offset, topic"))
     assert _rows(reader) == [{"topic": topic, "offset": offset} for offset in range(3)]
+
+
+def test_a_pattern_and_a_time_beyond_the_end_choose_what_is_read(cluster, servers, topic):
+    create_topic(cluster, topic, partitions=2, config=KEPT)
+    produce(servers, topic, _numbers(0, 20, timestamp=TIME_MS))
+    pattern = {"subscribe": None, "subscribePattern": f"{topic[:-1]}."}
+    assert len(_rows(HeadraceBatchReader(_options(servers, topic, **pattern)))) == 20
+    later = {"startingTimestamp": str(TIME_MS + 10**9)}
+    later["startingOffsetsByTimestampStrategy"] = "latest"
+    assert HeadraceBatchReader(_options(servers, topic, **later)).partitions() == []
+
+
+def test_a_partition_is_cut_for_as_many_tasks_as_are_asked_for(cluster, servers, topic):
+    create_topic(cluster, topic)
+    produce(servers, topic, _numbers(0, 1000))
+    reader = HeadraceBatchReader(_options(servers, topic, minPartitions="4"))
+    tasks = reader.partitions()
+    assert len(tasks) == 4
+    assert _tasks_values(reader, tasks) == _texts(0, 1000)
+
+
+def test_a_topic_that_does_not_exist_is_told(servers, little_patience):
+    with pytest.raises(ConnectorError) as raised:
+        Read(servers, subscribe="nowhere")
+    assert str(raised.value).startswith("[UNKNOWN_TOPIC] no topic nowhere on 127.0.0.1:")
+
+
+def test_brokers_that_are_not_there_are_told_with_their_addresses():
+    with pytest.raises(ConnectorError, match=r"127\.0\.0\.1:9"):
+        Read("127.0.0.1:9", subscribe="t", **{"kafka.request.timeout.ms": "1000"})
