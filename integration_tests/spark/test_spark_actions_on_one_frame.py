@@ -19,7 +19,7 @@ from integration_tests.support.spark_support import produce
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-FRAMES = 100 if ALL_FAULTS else 8
+FRAMES = 100 if ALL_FAULTS else 4
 ACTIONS = 5
 """On each frame."""
 

@@ -13,7 +13,10 @@ from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import produce
 from storage_engine.client import Producer
 
-ORDERS = [{"value": json.dumps({"item": "tea"})}, {"value": "no order"}]
+ORDERS = [
+    {"value": json.dumps({"item": "tea"}), "partition": 0},
+    {"value": "no order", "partition": 1},
+]
 
 
 class Reader:
@@ -62,10 +65,9 @@ def reader(spark, spark_cluster, topic, tmp_path, monkeypatch):
         add(manager, listener)
 
     monkeypatch.setattr(StreamingQueryManager, "addListener", noted)
-    for name in ("orders", "orders-copy", "orders-valid", "orders-rejected", "orders-audit"):
-        create_topic(spark_cluster, f"{topic}-{name}")
-    for name in ("orders-first", "orders-others", "orders-checked"):
-        create_topic(spark_cluster, f"{topic}-{name}")
+    create_topic(spark_cluster, f"{topic}-orders", partitions=2)
+    for name in ("copy", "valid", "rejected", "audit", "first", "others", "checked"):
+        create_topic(spark_cluster, f"{topic}-orders-{name}")
     create_topic(spark_cluster, f"{topic}-trips", config=TYPED_CONFIG)
     produce(spark_cluster.bootstrap_servers, f"{topic}-orders", ORDERS)
     with Producer({"bootstrap.servers": spark_cluster.bootstrap_servers}) as producer:
@@ -103,7 +105,9 @@ def test_the_code_for_spark_runs(reader, topic):
     )
     for block in (lag, console, several, typed):
         reader.run(block)
-    assert reader.count(f"{topic}-orders-valid") == reader.count(f"{topic}-orders-rejected") == 1
+    one_each = ("valid", "rejected", "first", "others")
+    assert [reader.count(f"{topic}-orders-{name}") for name in one_each] == [1] * len(one_each)
+    assert reader.count(f"{topic}-orders-audit") == len(ORDERS)
     assert reader.count(f"{topic}-high-fares") == 1
 
     reader.names["rows"] = reader.names["orders"]

@@ -1,5 +1,7 @@
 """`idempotentKey` with a real Spark: a query that loses its checkpoint, or is put back, writes
-every record of its source once, also when driver and coordinator are killed. Source: R-SPARK3.
+every record of its source once, also when driver and coordinator are killed. Batch writes, and
+topics that are created again, are tested without a JVM in
+`integration_tests/connector/test_sink_writes_batches.py`. Source: R-SPARK3.
 """
 
 import shutil
@@ -114,6 +116,7 @@ def test_a_query_that_begins_anew_writes_what_is_new_and_one_that_is_put_back_is
     assert read(servers, topic) == list(range(300))
 
 
+@in_full
 def test_a_topic_that_is_created_again_is_another_source(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -127,26 +130,3 @@ def test_a_topic_that_is_created_again_is_another_source(
     more(servers, topic, 100, 150)
     copy(spark, servers, topic, tmp_path / "second")
     assert read(servers, topic) == list(range(150))
-
-
-def test_a_batch_write_copies_what_is_new(spark, spark_cluster, servers, topic):
-    create_topic(spark_cluster, topic, partitions=2)
-    create_topic(spark_cluster, f"{topic}-target", partitions=2)
-
-    def write():
-        rows = (
-            spark.read.format("headrace")
-            .option("kafka.bootstrap.servers", servers)
-            .option("subscribe", topic)
-            .load()
-            .selectExpr("value", "topic as source", "partition as part", "offset as at")
-        )
-        rows.write.format("headrace").mode("append").options(
-            **{"kafka.bootstrap.servers": servers, "topic": f"{topic}-target"},
-            **{"sinkId": f"{topic}-copy", "idempotentKey": "source,part,at"},
-        ).save()
-
-    for end in (100, 200):
-        more(servers, topic, end - 100, end)
-        write()
-    assert read(servers, topic) == list(range(200))

@@ -1,5 +1,7 @@
 """Streaming reads and writes through Spark: limits, restarts on a checkpoint, losses, a broker's
-death.
+death. By default losses, new partitions and topics that don't exist are tested without a JVM, in
+`integration_tests/connector`, and restarts on a checkpoint in
+`test_spark_kept_checkpoint_is_opened.py`.
 """
 
 import gc
@@ -30,7 +32,7 @@ from integration_tests.support.spark_support import (
     needs_limits,
     produce,
 )
-from storage_engine.tests.sampling import in_check
+from storage_engine.tests.sampling import in_check, in_full
 
 IDS_PER_SECOND = 1000
 SHORT_RETENTION = {"segment.bytes": "20000", "retention.bytes": "30000"}
@@ -127,6 +129,7 @@ def test_available_now_reads_all_in_batches_of_the_limit_and_ends(
     )
 
 
+@in_full
 def test_a_query_goes_on_from_its_checkpoint(spark, spark_cluster, servers, topic, tmp_path):
     create_topic(spark_cluster, topic, partitions=2)
     options = {"startingOffsets": "earliest"}
@@ -140,6 +143,7 @@ def test_a_query_goes_on_from_its_checkpoint(spark, spark_cluster, servers, topi
     )
 
 
+@in_full
 def test_latest_begins_with_what_comes_after_the_start(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -160,6 +164,7 @@ def test_latest_begins_with_what_comes_after_the_start(
     )
 
 
+@in_full
 def test_new_topics_of_a_pattern_and_added_partitions_are_read(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -189,6 +194,7 @@ def _lose_the_first_segments(servers, topic):
     wait_until(lambda: first_offset(servers, topic) == 72, "retention deletes all that it may")
 
 
+@in_full
 def test_lost_records_stop_a_query_with_one_line_or_are_stepped_over(
     spark, spark_cluster, servers, topic, tmp_path
 ):
@@ -264,6 +270,7 @@ def test_a_stream_reads_and_writes_on_while_a_leader_is_killed(
     assert sorted(written) == list(range(producer.acknowledged))
 
 
+@in_full
 def test_a_topic_that_does_not_exist_is_told_before_a_query_starts(spark, servers):
     with pytest.raises(AnalysisException) as raised:
         _stream(spark, servers, "nowhere")

@@ -1,5 +1,6 @@
-"""Typed topics through Spark: columns are written and read back equal, a running stream keeps its
-columns, and what does not fit is one line. Source: docs/spark.md, Typed topics."""
+"""Typed topics through Spark: columns are written and read back equal, and a running stream keeps
+its columns. What does not fit is told by `integration_tests/connector/test_typed_rows_fit.py`.
+Source: docs/spark.md, Typed topics."""
 
 import json
 import random
@@ -7,14 +8,13 @@ import random
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
-from pyspark.errors import AnalysisException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from connector import ConnectorError, with_dead_letters
 from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.random_frames import random_frame
-from integration_tests.support.spark_support import consume, last_line, produce
+from integration_tests.support.spark_support import consume, produce
 from storage_engine.client import Admin
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.typed.ddl import parse_ddl
@@ -195,33 +195,3 @@ def test_rejected_rows_become_letters_and_accepted_ones_rows_of_another_typed_to
         _trips(spark, 7, 10),
         ignore_nullable=True,
     )
-
-
-def test_what_does_not_fit_is_one_line(spark, spark_cluster, servers, topic):
-    _create(spark_cluster, topic)
-    opaque = f"{topic}-opaque"
-    create_topic(spark_cluster, opaque)
-    with pytest.raises(AnalysisException) as raised:
-        _read(spark, servers, f"{topic},{opaque}")
-    assert f"'{topic}' has a schema and '{opaque}' has none" in last_line(raised.value)
-    with pytest.raises(AnalysisException) as raised:
-        _read(spark, servers, topic, columns="id,fair")
-    assert "fare" in last_line(raised.value)
-    for frame, message in (
-        (spark.range(1).withColumn("fair", F.lit(1.0)), "did you mean 'fare'?"),
-        (spark.range(1).selectExpr("cast(id as string) id"), "it is BIGINT: cast it"),
-        (spark.range(1).selectExpr("1.5D fare"), "'id' of the topic"),
-    ):
-        with pytest.raises(AnalysisException) as raised:
-            _write(frame, servers, topic=topic)
-        assert message in last_line(raised.value)
-    with pytest.raises(AnalysisException) as raised:
-        _write(spark.range(1), servers, topic=f"{topic}-new")
-    assert "with createTopic=true it is made" in last_line(raised.value)
-    nulls = spark.createDataFrame(
-        [(1, "s", 0, 5), (None, "s", 0, 6)], "id long, t string, p int, o long"
-    )
-    with pytest.raises(Exception, match="ROW_DOES_NOT_FIT") as failed:
-        _write(nulls, servers, topic=topic, sinkId="s", idempotentKey="t,p,o", originServers="none")
-    assert "null, which comes from s-0 at offset 6" in str(failed.value)
-    assert _read(spark, servers, topic).count() == 0
