@@ -12,8 +12,9 @@ from storage_engine.client.cluster import Cluster
 def no_wait_for_topics(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Else a client waits three seconds for each topic that does not exist, in case it was just
     made."""
-    defaults = Cluster.__init__.__kwdefaults__ | {"unknown_topic_wait_ms": 300}
-    monkeypatch.setattr(Cluster.__init__, "__kwdefaults__", defaults)
+    defaults = Cluster.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "unknown_topic_wait_ms", 300)
     close_all()
     yield
     close_all()

@@ -223,7 +223,8 @@ def test_new_topics_of_a_pattern_and_added_partitions_are_read(cluster, servers,
     client.create_partitions([NewPartitions(topic, 4)], request_timeout=60)[topic].result(90)
     wait_until(lambda: partition_metadata(client, topic, 3) is not None, "four partitions")
     produce(servers, topic, _numbers(20, 30, partition=3))
-    again, found = Stream(servers, topic, at=first.at, **named), []
+    again = Stream(servers, topic, at=first.at, **named)
+    found: list[str] = []
 
     def read_on():
         found.extend(again.micro_batch() or [])

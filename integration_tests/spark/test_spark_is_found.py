@@ -79,11 +79,11 @@ def test_foreach_batch_and_threads_within_it_write_for_its_query(
 
         with ThreadPoolExecutor() as pool:
             thread = pool.submit(in_session(frame.sparkSession, write), 0)
-        for end in (thread.result, lambda: write(1)):
-            try:
-                end()
-            except Exception as error:  # noqa: BLE001 - counted by its text
-                refused.append(str(error))
+            for end in (lambda: write(1), thread.result):
+                try:
+                    end()
+                except Exception as error:  # noqa: BLE001 - counted by its text
+                    refused.append(str(error))
 
     def run(checkpoint):
         reader = spark.readStream.format("headrace").option("kafka.bootstrap.servers", servers)

@@ -13,6 +13,9 @@ from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import QUERY_TIMEOUT_S, consume, per_batch, produce
 from storage_engine.tests.sampling import ALL_FAULTS
 
+RUNS = 2 if ALL_FAULTS else 1
+"""Of each query."""
+
 GROUPS = 2 if ALL_FAULTS else 1
 """Of jobs, that foreachBatch sets."""
 
@@ -79,7 +82,7 @@ def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_set
     reader = reader.options(subscribe=f"{topic}-source", startingOffsets="earliest")
     rows = reader.options(**per_batch(PER_BATCH)).load().select("value")
     runs = []
-    for _ in range(2):
+    for _ in range(RUNS):
         produce(servers, f"{topic}-source", [{"value": b"row"}] * ROWS)
         writer = rows.writeStream.foreachBatch(write).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "each")).start()
@@ -94,7 +97,7 @@ def test_tasks_know_the_run_of_their_query_whatever_job_groups_foreach_batch_set
     found = [(each.value() or b"").decode() for each in consume(servers, f"{topic}-0")]
     assert found == [run for run in runs for _ in range(ROWS)]
     in_groups = [(each.value() or b"").decode() for each in consume(servers, f"{topic}-1")]
-    assert in_groups == ["None"] * 20 * GROUPS, "Spark says nothing of the run there"
+    assert in_groups == ["None"] * RUNS * ROWS * GROUPS, "Spark says nothing of the run there"
 
 
 def test_a_worker_that_has_read_before_does_not_visit_its_modules_after_each_task(
