@@ -119,8 +119,9 @@ def read_by_kafka_python(cluster, isolation: str, end: int) -> list[tuple[int, b
     consumer.seek(partition, 0)
     assert consumer.end_offsets([partition])[partition] == end
     found = []
+    # A poll that brings no record but moves the position behind markers lasts as long as it may.
     while consumer.position(partition) < end:
-        for records in consumer.poll(30_000).values():
+        for records in consumer.poll(500).values():
             found += [(record.offset, record.value) for record in records]
     consumer.close()
     return found
