@@ -7,13 +7,15 @@ from confluent_kafka import Producer
 
 from storage_engine.tests.sampling import ALL_FAULTS
 
-MEASURED_S = 30.0 if ALL_FAULTS else 6.0
+MEASURED_S = 30.0 if ALL_FAULTS else 3.0
 RECORD = b"x" * 10_000
 BATCH_BYTES = 50_000
 TRIES = 3
 
 
-def produced_bytes_per_s(config: Mapping[str, str], topic: str, client_id: str) -> float:
+def produced_bytes_per_s(
+    config: Mapping[str, str], topic: str, client_id: str, *, measured_s: float = MEASURED_S
+) -> float:
     """What a producer gets acknowledged that writes as fast as it may, once its first burst is
     over."""
     acknowledged = 0
@@ -47,7 +49,7 @@ def produced_bytes_per_s(config: Mapping[str, str], topic: str, client_id: str) 
 
     write_for(2)
     before, started = acknowledged, time.monotonic()
-    write_for(MEASURED_S)
+    write_for(measured_s)
     rate = (acknowledged - before) / (time.monotonic() - started)
     is_over = True
     producer.purge()

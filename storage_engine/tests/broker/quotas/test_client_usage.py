@@ -73,6 +73,21 @@ def test_a_connection_waits_until_the_bytes_are_paid_for_and_its_answer_says_so(
     assert (figures.count, figures.wait_ms) == (1, 501)
 
 
+def test_a_client_that_never_pauses_has_its_rate_over_half_a_minute(quotas):
+    rate, size, seconds = 400_000, 50_000, 30
+    quotas.set(producer_byte_rate=str(rate))
+    written = 0
+    until_ms = quotas.loop.monotonic_ms() + 1000 * seconds
+    while quotas.loop.monotonic_ms() < until_ms:
+        if quotas.connection.holds:
+            quotas.loop.run_for(1)
+        else:
+            quotas.of(PRODUCE, size=size)
+            written += size
+    # Besides, a burst of a second, and the request that overdraws it.
+    assert 0.99 * rate * seconds < written <= rate * (seconds + 1) + size
+
+
 def test_of_several_quotas_the_longest_wait_counts(quotas):
     quotas.set(producer_byte_rate="100", request_percentage="10")
     quota = quotas.of(PRODUCE, size=200)
