@@ -25,7 +25,7 @@ things, too."""
 RESTART_S = 60.0
 SOON_S = 30.0
 """Where nothing is promised."""
-STUCK_MS = LAG_MS = 3_000
+STUCK_MS = LAG_MS = 1_000
 
 
 @pytest.fixture(scope="module")
