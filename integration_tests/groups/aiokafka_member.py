@@ -9,6 +9,10 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
 Value = TypeVar("Value")
 
+HEARTBEAT_MS = 300
+"""A member hears that the others divide the partitions anew with its next heartbeat: by default
+within three seconds."""
+
 
 class AioKafkaMember:
     """See `group_members.GroupMember`. In an event loop of its own, which goes on between two
@@ -28,6 +32,7 @@ class AioKafkaMember:
                     "group_id": group,
                     "auto_offset_reset": "earliest",
                     "enable_auto_commit": False,
+                    "heartbeat_interval_ms": HEARTBEAT_MS,
                     **settings,
                 },
             )

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.errors import KafkaError as KafkaPythonError
 
-from integration_tests.groups.aiokafka_member import AioKafkaMember
+from integration_tests.groups.aiokafka_member import HEARTBEAT_MS, AioKafkaMember
 from integration_tests.support.cluster_support import wait_until
 
 Value = TypeVar("Value")
@@ -48,6 +48,7 @@ class ConfluentMember:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "heartbeat.interval.ms": HEARTBEAT_MS,
                 "log_level": 0,
                 **{key.replace("_", "."): value for key, value in settings.items()},
             }
@@ -85,6 +86,7 @@ class KafkaPythonMember:
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            heartbeat_interval_ms=HEARTBEAT_MS,
             **settings,
         )
         self._consumer.subscribe([topic], listener=_Assignments(self))

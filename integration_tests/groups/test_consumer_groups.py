@@ -4,7 +4,6 @@ and are killed, and whose coordinator is; offsets, also in transactions."""
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,10 +26,10 @@ from integration_tests.groups.group_members import (
     share,
 )
 from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
     admin,
     create_topic,
     leader_of,
-    running_cluster,
     wait_for_isr,
     wait_until,
 )
@@ -39,28 +38,17 @@ from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 OFFSETS = "__consumer_offsets"
-OFFSETS_PARTITIONS = 4
 PARTITIONS = 6
 RECORDS = 120
-LEAST_SESSION_MS = 6_000
+LEAST_SESSION_MS = 3_000
 WAIT_S = 60.0
 
 MEMBERS = pytest.mark.parametrize("member", [ConfluentMember, KafkaPythonMember, AioKafkaMember])
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    settings = (
-        ("offsets.topic.num.partitions", str(OFFSETS_PARTITIONS)),
-        ("transaction.state.log.num.partitions", "4"),
-        ("group.initial.rebalance.delay.ms", "500"),
-        ("group.min.session.timeout.ms", str(LEAST_SESSION_MS)),
-    )
-    with running_cluster(tmp_path_factory.mktemp("cluster"), settings=settings) as made:
-        yield made
-
-
-def filled(cluster: LocalCluster, topic: str, *, partitions: int = PARTITIONS) -> str:
+def filled(cluster: LocalCluster, name: str, *, partitions: int = PARTITIONS) -> str:
+    """The topic has the name of its group."""
+    topic = f"groups-{name}"
     create_topic(cluster, topic, partitions=partitions)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     for number in range(RECORDS):
@@ -70,12 +58,12 @@ def filled(cluster: LocalCluster, topic: str, *, partitions: int = PARTITIONS) -
 
 
 def coordinator_of(cluster: LocalCluster, group: str) -> int:
-    return leader_of(admin(cluster), OFFSETS, state_partition(group, OFFSETS_PARTITIONS))
+    return leader_of(admin(cluster), OFFSETS, state_partition(group, COORDINATOR_PARTITIONS))
 
 
 def restart(cluster: LocalCluster, broker: int, group: str) -> None:
     cluster.start_broker(broker)
-    wait_for_isr(admin(cluster), OFFSETS, 3, state_partition(group, OFFSETS_PARTITIONS))
+    wait_for_isr(admin(cluster), OFFSETS, 3, state_partition(group, COORDINATOR_PARTITIONS))
 
 
 def assigned_consumer(cluster: LocalCluster, group: str) -> Consumer:
