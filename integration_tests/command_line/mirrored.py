@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from integration_tests.support.cluster_support import DEADLINE_S
+from integration_tests.support.cluster_support import DEADLINE_S, END_TOLD_MS
 
 WAIT_S = 60.0
 
@@ -96,6 +96,7 @@ def committed_records(servers: str, topic: str, partition: int) -> list[tuple[in
         "group.id": "judge",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": END_TOLD_MS,
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",
     }

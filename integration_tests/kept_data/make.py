@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from pyspark.sql import SparkSession
 
@@ -213,23 +213,27 @@ def describe(servers: str) -> dict[str, Any]:
             at: cluster.list_offsets(dict.fromkeys(partitions, special))
             for at, special in (("start", -2), ("end", -1))
         }
+    committed, everything = (
+        {topic: consume(servers, topic, isolation=isolation) for topic in PARTITIONS}
+        for isolation in ("read_committed", "read_uncommitted")
+    )
     found: dict[str, Any] = {}
     for tp in partitions:
         found[str(tp)] = {
             "log_start_offset": ends["start"][tp],
             "log_end_offset": ends["end"][tp],
             "producers": [asdict(each) for each in producers[tp]],
-            "committed": _rows(servers, tp, "read_committed"),
-            "all": _rows(servers, tp, "read_uncommitted"),
+            "committed": _rows(committed[tp.topic], tp),
+            "all": _rows(everything[tp.topic], tp),
         }
     return found
 
 
-def _rows(servers: str, tp: TopicPartition, isolation: str) -> list[list[Any]]:
+def _rows(of_topic: list[Message], tp: TopicPartition) -> list[list[Any]]:
     """(offset, key, value, timestamp) of each, in their order."""
     return sorted(
         [row.offset(), row.key().decode(), row.value().decode(), row.timestamp()[1]]
-        for row in consume(servers, tp.topic, isolation=isolation)
+        for row in of_topic
         if row.partition() == tp.partition
     )
 

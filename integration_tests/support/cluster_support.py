@@ -57,6 +57,10 @@ TELL_S = 20.0
 CLIENT_TIMEOUT_MS = 5000
 """librdkafka waits a minute for a broker that hangs before it asks another."""
 
+END_TOLD_MS = 20
+"""The time after which a broker tells who reads to the end that it is there; librdkafka gives it
+half a second."""
+
 
 class HasBootstrapServers(Protocol):
     """A cluster, as clients see it."""

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from connector.spark_version import limits_micro_batches
 from integration_tests.support.background import Background
 from integration_tests.support.client_files import settings_for
-from integration_tests.support.cluster_support import DEADLINE_S
+from integration_tests.support.cluster_support import DEADLINE_S, END_TOLD_MS
 from integration_tests.support.steady_producer import consumer_and_ends
 
 QUERY_TIMEOUT_S = 180
@@ -202,6 +202,7 @@ def _settings(servers: str, isolation: str) -> dict[str, Any]:
         "group.id": "judge",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": END_TOLD_MS,
         "isolation.level": isolation,
         # The end of each partition is told by an answer without records, which brokers hold back.
         "fetch.wait.max.ms": 20,
