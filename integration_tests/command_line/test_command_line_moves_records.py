@@ -3,30 +3,24 @@
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from integration_tests.forks.forked import popen
-from integration_tests.support.cluster_support import running_cluster, wait_until
+from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.command_line import (
     COMMAND,
     ROOT,
     fail,
     fail_here,
+    giving_up_after,
     headrace,
     start,
     succeed,
     succeed_here,
 )
 from storage_engine.tools.local.local_cluster import LocalCluster
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -42,34 +36,34 @@ def at(cluster: LocalCluster) -> tuple[str, str]:
 
 def test_topics_are_created_listed_described_altered_and_deleted(at: tuple[str, str]) -> None:
     arguments = ("--partitions", "2", "--config", "retention.ms=100000000")
-    created = succeed("topics", "create", "first", *at, *arguments)
-    assert created == "topic 'first' created: 2 partitions, 3 replicas each\n"
-    assert "first" in succeed("topics", "list", *at).splitlines()
-    assert "first" in json.loads(succeed("topics", "list", "--json", *at))
+    created = succeed("topics", "create", "moved-first", *at, *arguments)
+    assert created == "topic 'moved-first' created: 2 partitions, 3 replicas each\n"
+    assert "moved-first" in succeed("topics", "list", *at).splitlines()
+    assert "moved-first" in json.loads(succeed("topics", "list", "--json", *at))
 
-    (described,) = json.loads(succeed("topics", "describe", "first", "--json", *at))
+    (described,) = json.loads(succeed("topics", "describe", "moved-first", "--json", *at))
     assert described["configs"]["retention.ms"] == {"value": "100000000", "source": "topic"}
     assert [len(row["isr"]) for row in described["partitions"]] == [3, 3]
-    assert "retention.ms=100000000" in succeed("topics", "describe", "first", *at)
+    assert "retention.ms=100000000" in succeed("topics", "describe", "moved-first", *at)
 
-    assert succeed("topics", "alter", "first", "--partitions", "3", *at) == (
-        "topic 'first' has 3 partitions\n"
+    assert succeed("topics", "alter", "moved-first", "--partitions", "3", *at) == (
+        "topic 'moved-first' has 3 partitions\n"
     )
-    assert succeed("topics", "alter", "first", *at, "--config", "segment.bytes=1000000") == (
-        "settings of topic 'first' changed\n"
+    assert succeed("topics", "alter", "moved-first", *at, "--config", "segment.bytes=1000000") == (
+        "settings of topic 'moved-first' changed\n"
     )
 
     def is_told(settings: str) -> bool:
-        told = succeed("topics", "describe", "first", *at)
+        told = succeed("topics", "describe", "moved-first", *at)
         return f"settings of its own: {settings}\n" in told
 
     # Other brokers than the one that was asked hear of it a moment later.
     both = "retention.ms=100000000, segment.bytes=1000000"
     wait_until(lambda: is_told(both), "both settings are told")
-    succeed("topics", "alter", "first", *at, "--remove-config", "segment.bytes")
+    succeed("topics", "alter", "moved-first", *at, "--remove-config", "segment.bytes")
     wait_until(lambda: is_told("retention.ms=100000000"), "one setting is told")
-    assert succeed("topics", "delete", "first", *at) == "topic 'first' deleted\n"
-    assert "first" not in succeed("topics", "list", *at).splitlines()
+    assert succeed("topics", "delete", "moved-first", *at) == "topic 'moved-first' deleted\n"
+    assert "moved-first" not in succeed("topics", "list", *at).splitlines()
 
 
 def test_impossible_topics_are_one_line(
@@ -78,52 +72,57 @@ def test_impossible_topics_are_one_line(
     def error(*arguments: str, status: int = 1) -> str:
         return fail_here(capsys, "topics", *arguments, *at, status=status)
 
-    succeed_here("topics", "create", "there", *at)
-    assert "topic 'there' exists" in error("create", "there")
-    succeed_here("topics", "create", "there", "--if-not-exists", *at)
+    succeed_here("topics", "create", "moved-there", *at)
+    assert "topic 'moved-there' exists" in error("create", "moved-there")
+    succeed_here("topics", "create", "moved-there", "--if-not-exists", *at)
     assert "no!name" in error("create", "no!name")
     assert "3 brokers" in error("create", "wide", "--replication-factor", "4")
     assert "'retention.ms'" in error("create", "odd", "--config", "retention.m=1")
     assert "'gone' does not exist" in error("delete", "gone")
     assert "'gone' does not exist" in error("describe", "gone")
-    assert "nothing to alter" in error("alter", "there", status=2)
-    assert "can only get more" in error("alter", "there", "--partitions", "1")
-    assert "'retention.ms'" in error("alter", "there", "--config", "retention.m=1")
-    assert "a whole number, 14 or more" in error("alter", "there", "--config", "segment.bytes=1")
+    assert "nothing to alter" in error("alter", "moved-there", status=2)
+    assert "can only get more" in error("alter", "moved-there", "--partitions", "1")
+    assert "'retention.ms'" in error("alter", "moved-there", "--config", "retention.m=1")
+    assert "a whole number, 14 or more" in error(
+        "alter", "moved-there", "--config", "segment.bytes=1"
+    )
     assert "'gone' does not exist" in error("alter", "gone", "--config", "retention.ms=1")
     beyond = ("--partition", "0", "--before", str(2**70))
-    assert "no committed records up to" in error("delete-records", "there", *beyond)
+    assert "no committed records up to" in error("delete-records", "moved-there", *beyond)
     assert "'gone' does not exist" in error("delete-records", "gone", "--all")
 
 
 def test_the_oldest_records_are_deleted(at: tuple[str, str]) -> None:
-    succeed_here("topics", "create", "short", "--partitions", "2", *at)
-    succeed("produce", "short", *at, stdin=b"".join(b"%d\n" % i for i in range(100)))
-    begins = succeed("topics", "delete-records", "short", "--all", *at).splitlines()
-    ends = [int(line.removeprefix(f"short-{p} begins at offset ")) for p, line in enumerate(begins)]
+    succeed_here("topics", "create", "moved-short", "--partitions", "2", *at)
+    succeed("produce", "moved-short", *at, stdin=b"".join(b"%d\n" % i for i in range(100)))
+    begins = succeed("topics", "delete-records", "moved-short", "--all", *at).splitlines()
+    ends = [
+        int(line.removeprefix(f"moved-short-{p} begins at offset "))
+        for p, line in enumerate(begins)
+    ]
     assert sum(ends) == 100
-    assert succeed("consume", "short", "--exit-at-end", *at) == ""
-    again = ("delete-records", "short", "--partition", "1", "--before", "0")
-    assert succeed("topics", *again, *at) == f"short-1 begins at offset {ends[1]}\n"
+    assert succeed("consume", "moved-short", "--exit-at-end", *at) == ""
+    again = ("delete-records", "moved-short", "--partition", "1", "--before", "0")
+    assert succeed("topics", *again, *at) == f"moved-short-1 begins at offset {ends[1]}\n"
 
 
 def test_lines_come_back_as_they_went(at: tuple[str, str], tmp_path: Path) -> None:
-    succeed_here("topics", "create", "lines", "--partitions", "1", *at)
+    succeed_here("topics", "create", "moved-lines", "--partitions", "1", *at)
     lines = [b"line %d %s" % (i, b"x" * (i % 100)) for i in range(50_000)]
     lines += [b"", b"\xff\x00 no text", "süß".encode()]
     content = b"\n".join(lines) + b"\n"
-    done = headrace("produce", "lines", "--compression", "lz4", *at, stdin=content)
+    done = headrace("produce", "moved-lines", "--compression", "lz4", *at, stdin=content)
     assert (done.returncode, done.stderr) == (0, b"50003 records acknowledged\n")
-    read = headrace("consume", "lines", "--exit-at-end", *at)
+    read = headrace("consume", "moved-lines", "--exit-at-end", *at)
     assert read.returncode == 0
     assert read.stdout == content
 
 
 def test_keys_choose_the_partition_and_order_is_kept_per_key(at: tuple[str, str]) -> None:
-    succeed_here("topics", "create", "keyed", "--partitions", "3", *at)
+    succeed_here("topics", "create", "moved-keyed", "--partitions", "3", *at)
     content = b"".join(b"key%d=%d\n" % (i % 10, i) for i in range(3000))
-    succeed("produce", "keyed", "--key-separator", "=", *at, stdin=content)
-    read = succeed("consume", "keyed", "--exit-at-end", "--json", *at)
+    succeed("produce", "moved-keyed", "--key-separator", "=", *at, stdin=content)
+    read = succeed("consume", "moved-keyed", "--exit-at-end", "--json", *at)
     rows = [json.loads(line) for line in read.splitlines()]
     assert len(rows) == 3000
     assert len({row["partition"] for row in rows}) == 3
@@ -146,30 +145,32 @@ def test_keys_choose_the_partition_and_order_is_kept_per_key(at: tuple[str, str]
 def test_a_line_without_a_key_ends_with_its_number_and_what_came_before_is_sent(
     at: tuple[str, str],
 ) -> None:
-    succeed_here("topics", "create", "half", "--partitions", "1", *at)
-    error = fail("produce", "half", "--key-separator", ":", *at, stdin=b"a:1\nb:2\nc\nd:4\n")
+    succeed_here("topics", "create", "moved-half", "--partitions", "1", *at)
+    error = fail("produce", "moved-half", "--key-separator", ":", *at, stdin=b"a:1\nb:2\nc\nd:4\n")
     assert error.startswith("line 3 of the input has no key separator ':'")
-    read = succeed("consume", "half", "--exit-at-end", "--key-separator", ":", *at)
+    read = succeed("consume", "moved-half", "--exit-at-end", "--key-separator", ":", *at)
     assert read == "a:1\nb:2\n"
 
 
 def test_consume_begins_and_ends_where_it_is_told(at: tuple[str, str]) -> None:
-    succeed_here("topics", "create", "window", "--partitions", "1", *at)
-    succeed("produce", "window", *at, stdin=b"".join(b"%d\n" % i for i in range(100)))
-    assert succeed("consume", "window", "--from", "97", "--exit-at-end", *at) == "97\n98\n99\n"
-    assert succeed("consume", "window", "--from", "5", "--max", "2", *at) == "5\n6\n"
-    assert succeed("consume", "window", "--from", "latest", "--timeout-ms", "300", *at) == ""
-    error = fail("consume", "window", "--from", "101", *at)
-    assert error == "offset 101 is outside of window-0, which has offsets from 0 to below 100"
+    succeed_here("topics", "create", "moved-window", "--partitions", "1", *at)
+    succeed("produce", "moved-window", *at, stdin=b"".join(b"%d\n" % i for i in range(100)))
+    assert (
+        succeed("consume", "moved-window", "--from", "97", "--exit-at-end", *at) == "97\n98\n99\n"
+    )
+    assert succeed("consume", "moved-window", "--from", "5", "--max", "2", *at) == "5\n6\n"
+    assert succeed("consume", "moved-window", "--from", "latest", "--timeout-ms", "300", *at) == ""
+    error = fail("consume", "moved-window", "--from", "101", *at)
+    assert error == "offset 101 is outside of moved-window-0, which has offsets from 0 to below 100"
 
 
 def test_consume_follows_until_ctrl_c_and_then_exits_cleanly(at: tuple[str, str]) -> None:
-    succeed_here("topics", "create", "live", "--partitions", "2", *at)
-    command = start("consume", "live", "--json", *at)
+    succeed_here("topics", "create", "moved-live", "--partitions", "2", *at)
+    command = start("consume", "moved-live", "--json", *at)
     try:
         assert command.stdout is not None
         for value in ("first", "second"):
-            succeed("produce", "live", *at, stdin=f"{value}\n".encode())
+            succeed("produce", "moved-live", *at, stdin=f"{value}\n".encode())
             assert json.loads(command.stdout.readline())["value"] == value
         command.send_signal(signal.SIGINT)
         assert command.wait(60) == 0
@@ -181,10 +182,10 @@ def test_consume_follows_until_ctrl_c_and_then_exits_cleanly(at: tuple[str, str]
 
 
 def test_a_reader_that_goes_away_ends_consume_without_a_word(at: tuple[str, str]) -> None:
-    succeed_here("topics", "create", "pipe", "--partitions", "1", *at)
-    succeed("produce", "pipe", *at, stdin=b"some line of text\n" * 100_000)
+    succeed_here("topics", "create", "moved-pipe", "--partitions", "1", *at)
+    succeed("produce", "moved-pipe", *at, stdin=b"some line of text\n" * 100_000)
     command = popen(
-        [*COMMAND, "consume", "pipe", *at],
+        [*COMMAND, "consume", "moved-pipe", *at],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
@@ -201,9 +202,9 @@ def test_a_reader_that_goes_away_ends_consume_without_a_word(at: tuple[str, str]
 
 
 def test_lines_that_trickle_are_sent_without_waiting_for_more(at: tuple[str, str]) -> None:
-    succeed_here("topics", "create", "slow", "--partitions", "1", *at)
+    succeed_here("topics", "create", "moved-slow", "--partitions", "1", *at)
     command = popen(
-        [*COMMAND, "produce", "slow", *at],
+        [*COMMAND, "produce", "moved-slow", *at],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
@@ -213,7 +214,7 @@ def test_lines_that_trickle_are_sent_without_waiting_for_more(at: tuple[str, str
         for number in (1, 2):
             command.stdin.write(b"%d\n" % number)
             command.stdin.flush()
-            read = succeed("consume", "slow", "--max", str(number), *at)
+            read = succeed("consume", "moved-slow", "--max", str(number), *at)
             assert read.split() == [str(i + 1) for i in range(number)]
         _, errors = command.communicate(timeout=60)
         assert errors == b"2 records acknowledged\n"
@@ -228,16 +229,17 @@ def test_what_cannot_be_is_one_line(
     def error(*arguments: str, status: int = 1) -> str:
         return fail_here(capsys, *arguments, *at, status=status)
 
-    succeed_here("topics", "create", "two", "--partitions", "2", *at)
+    succeed_here("topics", "create", "moved-two", "--partitions", "2", *at)
     assert "'gone' does not exist" in error("produce", "gone")
     assert "'gone' does not exist" in error("consume", "gone")
-    assert "there is no partition 2" in error("consume", "two", "--partition", "2")
-    assert "needs --partition" in error("consume", "two", "--from", "3", status=2)
-    assert "neither earliest nor latest" in error("consume", "two", "--from", "x", status=2)
+    assert "there is no partition 2" in error("consume", "moved-two", "--partition", "2")
+    assert "needs --partition" in error("consume", "moved-two", "--from", "3", status=2)
+    assert "neither earliest nor latest" in error("consume", "moved-two", "--from", "x", status=2)
 
 
 def test_a_broker_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    error = fail_here(capsys, "topics", "list", "--bootstrap-server", "127.0.0.1:1")
+    with giving_up_after(bootstrap_timeout_ms=500):
+        error = fail_here(capsys, "topics", "list", "--bootstrap-server", "127.0.0.1:1")
     assert "no broker answers" in error and "127.0.0.1:1" in error
     error = fail_here(capsys, "topics", "list", "--bootstrap-server", "here")
     assert "is not host:port" in error
@@ -247,19 +249,19 @@ def test_a_line_that_is_too_large_is_one_line_and_the_topic_stays_usable(
     at: tuple[str, str],
 ) -> None:
     limit = ("--config", "max.message.bytes=2000")
-    succeed_here("topics", "create", "small", "--partitions", "1", *limit, *at)
-    error = fail("produce", "small", *at, stdin=b"x" * 3000 + b"\n")
+    succeed_here("topics", "create", "moved-small", "--partitions", "1", *limit, *at)
+    error = fail("produce", "moved-small", *at, stdin=b"x" * 3000 + b"\n")
     assert "max.message.bytes" in error
     # Many lines together are larger than the limit, but go in batches that are not.
-    succeed("produce", "small", *at, stdin=b"some words\n" * 1000)
-    assert succeed("consume", "small", "--exit-at-end", *at) == "some words\n" * 1000
+    succeed("produce", "moved-small", *at, stdin=b"some words\n" * 1000)
+    assert succeed("consume", "moved-small", "--exit-at-end", *at) == "some words\n" * 1000
 
 
 def test_dump_log_reads_what_the_brokers_wrote(at: tuple[str, str], directory: Path) -> None:
-    succeed_here("topics", "create", "dumped", "--partitions", "1", *at)
-    succeed("produce", "dumped", "--key-separator", ":", *at, stdin=b"k:v\nl:w\n")
+    succeed_here("topics", "create", "moved-dumped", "--partitions", "1", *at)
+    succeed("produce", "moved-dumped", "--key-separator", ":", *at, stdin=b"k:v\nl:w\n")
     for broker in (1, 2, 3):
-        folder = directory / f"broker-{broker}" / "data" / "dumped-0"
+        folder = directory / f"broker-{broker}" / "data" / "moved-dumped-0"
         (log,) = folder.glob("*.log")
         (document,) = json.loads(succeed("dump-log", "--deep", "--json", log))
         records = [record for batch in document["batches"] for record in batch["records"]]

@@ -6,12 +6,12 @@ import json
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from integration_tests.forks.forked import run
-from integration_tests.support.cluster_support import create_topic, running_cluster
+from integration_tests.support.cluster_support import create_topic
+from integration_tests.support.command_line import UNKNOWN_TOPIC_MS, giving_up_after
 from integration_tests.support.spark_support import consume, produce
 from storage_engine.client.cluster import Cluster
 from storage_engine.letter_replay.replay import ConcurrentReplayError, LetterReplay
@@ -24,7 +24,6 @@ from storage_engine.protocol.dead_letter_headers import (
     TOPIC,
 )
 from storage_engine.tools.cli import main
-from storage_engine.tools.local.local_cluster import LocalCluster
 
 PARTITIONS = 2
 LETTERS = 40
@@ -50,14 +49,6 @@ def fatal(*args, **kwargs):
 MicroBatches.commit = fatal
 sys.exit(main(sys.argv[3:]))
 """
-
-
-@pytest.fixture(scope="module")
-def spark_cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    settings = (("transaction.state.log.num.partitions", "2"),)
-    folder = tmp_path_factory.mktemp("cluster")
-    with running_cluster(folder, brokers=1, settings=settings) as made:
-        yield made
 
 
 @pytest.fixture
@@ -184,7 +175,8 @@ def test_letters_of_a_topic_that_is_gone_and_wrong_arguments_are_one_line(
 ):
     produce(servers, dead, [letter("gone", 0)])
     arguments = ["replay-dead-letters", dead, "--bootstrap-server", servers]
-    assert main(arguments) == 1
+    with giving_up_after(unknown_topic_wait_ms=UNKNOWN_TOPIC_MS):
+        assert main(arguments) == 1
     assert "gone" in capsys.readouterr().err
     assert main([*arguments, "--reason", "("]) == 1
     assert "'(' is not a regular expression" in capsys.readouterr().err

@@ -18,7 +18,13 @@ from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from integration_tests.forks.forked import popen, run
-from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
+from integration_tests.support.cluster_support import (
+    END_TOLD_MS,
+    create_topic,
+    running_cluster,
+    wait_until,
+)
+from integration_tests.support.command_line import UNKNOWN_TOPIC_MS, giving_up_after
 from storage_engine.client import Admin, BulkReader, ConfigError, RecordsGoneError, TopicPartition
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 from storage_engine.tools.cli import main
@@ -91,6 +97,7 @@ def as_others_read_it(cluster: LocalCluster, topic: str) -> list[Row]:
             "group.id": "judge",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": END_TOLD_MS,
         }
     )
     consumer.assign([ConfluentPartition(topic, n, 0) for n in range(PARTITIONS)])
@@ -227,7 +234,11 @@ def test_a_split_whose_records_are_gone_is_no_short_split(cluster):
         producer.produce("going", b"x")
     assert producer.flush(60) == 0
     servers = {"bootstrap.servers": cluster.bootstrap_servers}
-    with BulkReader(servers) as reader, Admin(servers) as ours:
+    with (
+        giving_up_after(unknown_topic_wait_ms=UNKNOWN_TOPIC_MS),
+        BulkReader(servers) as reader,
+        Admin(servers) as ours,
+    ):
         first, second = reader.splits(["going"], split_offsets=5)
         ours.delete_records({TopicPartition("going", 0): 3})
         with pytest.raises(RecordsGoneError, match=r"going-0 from 0 to 5 are gone: .*3 to 10"):
@@ -242,7 +253,8 @@ def test_a_split_whose_records_are_gone_is_no_short_split(cluster):
 
 
 def test_what_can_not_be_exported_is_told_in_one_line(cluster, topic, tmp_path, capsys):
-    assert main(command(cluster, "nowhere", "--dir", str(tmp_path / "a"))) == 1
+    with giving_up_after(unknown_topic_wait_ms=UNKNOWN_TOPIC_MS):
+        assert main(command(cluster, "nowhere", "--dir", str(tmp_path / "a"))) == 1
     assert "topic 'nowhere' does not exist" in one_line(capsys)
     arguments = ["--dir", str(tmp_path / "b"), "--since", "2100-01-01"]
     assert main(command(cluster, topic, *arguments)) == 0

@@ -7,18 +7,22 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from integration_tests.forks.forked import popen, run
+from storage_engine.client.cluster import Cluster
 from storage_engine.tools.cli import main
 
 COMMAND = [sys.executable, "-m", "storage_engine.tools.cli"]
 OF_PROCESSES = ("broker", "start-broker", "up")
 """Commands that are started as users do: what they start is what their tests are about."""
 TIMEOUT_S = 120.0
+UNKNOWN_TOPIC_MS = 500
+"""The time for brokers to learn of a topic, where a test has made none."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -54,10 +58,21 @@ def succeed_here(*arguments: object) -> None:
 
 def fail_here(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 1) -> str:
     """As `fail`, within this process: a start of Python for each of many mistakes takes long."""
-    assert main([str(argument) for argument in arguments]) == status
+    with giving_up_after(unknown_topic_wait_ms=UNKNOWN_TOPIC_MS):
+        assert main([str(argument) for argument in arguments]) == status
     errors = capsys.readouterr().err
     assert errors.startswith("headrace: ") and errors.count("\n") == 1, errors
     return errors.removeprefix("headrace: ").rstrip()
+
+
+@contextlib.contextmanager
+def giving_up_after(**limits_ms: int) -> Iterator[None]:
+    """Commands in the block that run within this process have these limits of `Cluster`, instead of
+    those that a user has to wait for."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, limit_ms in limits_ms.items():
+            patch.setitem(Cluster.__init__.__kwdefaults__, name, limit_ms)
+        yield
 
 
 def start(*arguments: object) -> "subprocess.Popen[str]":
