@@ -1,9 +1,10 @@
 """A mirror that is killed at a chosen moment."""
 
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
+
+from integration_tests.forks.forked import run
 
 MOMENTS = ("taken", "appended", "written", "ending", "ended", "started")
 """Before or after a step of it; besides there is "sometime"."""
@@ -50,11 +51,22 @@ sys.exit(main(arguments))
 """
 
 
+QUICK = """
+import sys
+from storage_engine.mirror import mirror
+from storage_engine.tools.cli import main
+
+mirror.REFRESH_MS = 1_000
+sys.exit(main(sys.argv[1:]))
+"""
+"""A mirror that looks for new topics more often."""
+
+
 def run_and_kill(
     moment: str, turn: int, fetch_bytes: int, transaction_bytes: int, arguments: Sequence[str]
 ) -> None:
     """`headrace` with these arguments, which dies when the moment comes for the `turn`th time; for
     "sometime", after so many milliseconds."""
     sizes = (turn, fetch_bytes, transaction_bytes)
-    run = [sys.executable, "-c", KILLED, moment, *map(str, sizes), *arguments]
-    assert subprocess.run(run, check=False).returncode == -signal.SIGKILL, moment
+    command = [sys.executable, "-c", KILLED, moment, *map(str, sizes), *arguments]
+    assert run(command).returncode == -signal.SIGKILL, moment

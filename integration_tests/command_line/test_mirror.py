@@ -5,6 +5,7 @@ copies nothing twice. Read by confluent-kafka. Source: R-CLI6.
 import json
 import random
 import subprocess
+import sys
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -13,13 +14,14 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from integration_tests.command_line.killed_mirror import MOMENTS, run_and_kill
+from integration_tests.command_line.killed_mirror import MOMENTS, QUICK, run_and_kill
 from integration_tests.command_line.mirrored import (
     Filler,
     commit_offsets,
     committed_offsets,
     committed_records,
 )
+from integration_tests.forks.forked import popen
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,
@@ -224,11 +226,11 @@ def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_
     for servers, value in ((pair.source, b"of the east"), (pair.target, b"of the west")):
         make_topic(servers, "grown-1", partitions=1)
         produce(servers, "grown-1", [value])
-    first = start(*command)
+    first = quick(*command)
     try:
         for topic, value in (("east.grown-1", b"of the east"), ("west.grown-1", b"of the west")):
             there(pair, topic, [value])
-        second = start(*command, "--json", "--interval", "0.5")
+        second = quick(*command, "--json", "--interval", "0.5")
         try:
             assert second.stdout is not None
             json.loads(second.stdout.readline())
@@ -261,6 +263,16 @@ def test_sources_new_topics_and_new_partitions_are_followed_and_a_second_mirror_
     finally:
         first.kill()
         first.communicate()
+
+
+def quick(*arguments: str) -> "subprocess.Popen[str]":
+    return popen(
+        [sys.executable, "-c", QUICK, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def there(pair: Pair, topic: str, values: list[bytes], partition: int = 0) -> None:
