@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from integration_tests.forks.forked import popen
 from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.command_line import (
     COMMAND,
@@ -31,7 +32,7 @@ with LocalCluster.running(Path(sys.argv[1]), UpRequest(brokers=1, port=0)):
 
 
 def block(directory: Path, program: str = _BLOCK) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+    return popen(
         [sys.executable, "-c", program, str(directory)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

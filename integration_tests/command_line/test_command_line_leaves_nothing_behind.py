@@ -21,6 +21,7 @@ from integration_tests.support.command_line import (
     processes_of,
     start,
     succeed,
+    succeed_here,
 )
 from storage_engine.log.dirs.log_dir import FORMAT_VERSION, META_FILE
 
@@ -83,7 +84,9 @@ def test_a_detached_cluster_is_up_when_up_returns_and_gone_after_down(directory:
 def test_down_leaves_nothing_also_after_a_broker_and_zookeeper_were_killed(
     directory: Path,
 ) -> None:
-    succeed("up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "2", "--detach")
+    succeed_here(
+        "up", "--no-console", "--dir", directory, "--port", "0", "--brokers", "2", "--detach"
+    )
     cluster = cluster_json(directory)
     addresses = _addresses(directory)
     os.kill(cluster["brokers"][0]["pid"], signal.SIGKILL)
@@ -94,7 +97,7 @@ def test_down_leaves_nothing_also_after_a_broker_and_zookeeper_were_killed(
 
 
 def test_up_again_continues_with_data_ports_and_settings(directory: Path) -> None:
-    succeed(
+    succeed_here(
         "up",
         "--no-console",
         "--dir",

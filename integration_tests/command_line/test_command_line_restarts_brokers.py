@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from integration_tests.support.cluster_support import wait_until
+from integration_tests.support.cluster_support import create_topic, running_cluster, wait_until
 from integration_tests.support.command_line import (
     cluster_json,
     fail,
-    headrace,
     processes_of,
     succeed,
 )
@@ -21,11 +20,9 @@ from integration_tests.support.command_line import (
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory):
     path = tmp_path_factory.mktemp("cluster")
-    succeed("up", "--no-console", "--dir", path, "--port", "0", "--detach")
-    servers = cluster_json(path)["bootstrap_servers"]
-    succeed("topics", "create", "t", "--bootstrap-server", servers, "--partitions", "3")
-    yield path
-    headrace("down", "--dir", path)
+    with running_cluster(path, has_zookeeper=True) as cluster:
+        create_topic(cluster, "t", partitions=3)
+        yield path
     assert processes_of(path) == []
 
 
