@@ -10,7 +10,7 @@ from simulation.tests.seed_sums import sum_of
 from simulation.tests.typed_mutations import MUTATIONS, failure_of
 from storage_engine.tests.sampling import ALL_FAULTS
 
-SEEDS = 100 if ALL_FAULTS else 3
+SEEDS = 100 if ALL_FAULTS else 2
 
 CAUGHT: dict[str, tuple[int, str]] = {
     "batches_of_other_schemas_are_taken": (
