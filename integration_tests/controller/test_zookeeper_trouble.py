@@ -30,7 +30,7 @@ from integration_tests.support.proxied_cluster import (
     zookeeper_of_its_own,
 )
 from integration_tests.support.steady_producer import SteadyProducer, check_kept
-from storage_engine.tests.sampling import in_full
+from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.embedded import attach_embedded, start_embedded
@@ -42,6 +42,8 @@ SAFE = {"min.insync.replicas": "2"}
 QUIET_S = 1.0
 LEASE_ENDS_S = SESSION_TIMEOUT_MS / 1000 + 15
 """Of every broker, on a busy machine too."""
+HOLDS = [{}, {"to_target": False}, {"from_target": False}][: None if ALL_FAULTS else 2]
+"""What a cut holds back; by default both directions, then only what ZooKeeper says."""
 
 
 def more(producer: SteadyProducer, count: int = 300) -> None:
@@ -55,7 +57,7 @@ def test_a_leader_cut_off_from_zookeeper_stops_acknowledging_and_comes_back(tmp_
         create_topic(cluster, TOPIC, config=SAFE)
         client = admin(cluster)
         with SteadyProducer(cluster.bootstrap_servers, TOPIC) as producer:
-            for hold in ({}, {"to_target": False}, {"from_target": False}):
+            for hold in HOLDS:
                 more(producer)
                 wait_for_isr(client, TOPIC, 3)
                 old = leader_of(client, TOPIC)
@@ -76,7 +78,7 @@ def _takes_nothing(cluster: ProxiedCluster, broker: int) -> None:
         {
             "bootstrap.servers": address,
             "acks": 1,
-            "message.timeout.ms": 3_000,
+            "message.timeout.ms": 1_500,
             "allow.auto.create.topics": False,
             # Whatever it says of the others, they are not asked.
             "broker.address.family": "v4",

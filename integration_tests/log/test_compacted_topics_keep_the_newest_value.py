@@ -11,6 +11,7 @@ from integration_tests.support.cluster_support import create_topic, wait_until
 from storage_engine.client import Producer as OwnProducer
 from storage_engine.client import RefusedRecordsError
 from storage_engine.protocol.records.record_batch import iter_headers
+from storage_engine.tests.sampling import in_full
 
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
@@ -113,7 +114,7 @@ def stored_records(cluster, topic):
     return counts
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("codec", [pytest.param("none", marks=in_full), "zstd"])
 def test_the_newest_value_of_every_key_is_read_at_its_offset(cluster, codec):
     topic = f"latest-{codec}"
     create_topic(cluster, topic, config=TOPIC_CONFIG)

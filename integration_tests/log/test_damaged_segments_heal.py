@@ -15,12 +15,14 @@ from integration_tests.support.cluster_support import (
     wait_until,
 )
 from integration_tests.support.settings_support import produce
+from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 TOPIC = "damaged"
 VALUES = [b"%06d" % number * 50 for number in range(1500)]
-SETTINGS = (("log.scrub.interval.ms", "2000"), ("log.scrub.bytes.per.second", "100000000"))
+SETTINGS = (("log.scrub.interval.ms", "500"), ("log.scrub.bytes.per.second", "100000000"))
 CONFIG = {"segment.bytes": "50000"}
+KILLS = 3 if ALL_FAULTS else 1
 
 
 def folder(cluster: LocalCluster, broker: int) -> Path:
@@ -94,7 +96,7 @@ def test_damage_on_any_replica_is_repaired_while_it_runs_after_a_stop_and_over_k
         wait_until(healed, "damage from before the start is repaired")
 
         # Killed at some moment of the repair.
-        for _ in range(3):
+        for _ in range(KILLS):
             victim = dice.choice((1, 2, 3))
             for path in segments(cluster, victim)[:-1]:
                 rot(path, dice)

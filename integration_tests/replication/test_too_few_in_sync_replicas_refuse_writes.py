@@ -60,7 +60,7 @@ def test_writes_stop_below_the_minimum_and_reads_go_on(cluster):
         lambda: (m := partition_metadata(client, "guarded")) and m.isrs == [leader],
         "the ISR is the leader alone",
     )
-    assert _produce(servers, b"alone", acks="all", timeout_ms=3000) == "_MSG_TIMED_OUT"
+    assert _produce(servers, b"alone", acks="all", timeout_ms=1000) == "_MSG_TIMED_OUT"
     assert _values(servers, 1) == [b"with three"]
 
     cluster.start_broker(followers[0])
