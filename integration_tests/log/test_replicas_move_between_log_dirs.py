@@ -123,7 +123,11 @@ def read(cluster: LocalCluster, topic: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("killed", "is_typed"),
-    [(False, False), (True, False), pytest.param(True, True, marks=in_full)],
+    [
+        pytest.param(False, False, marks=in_full),
+        (True, False),
+        pytest.param(True, True, marks=in_full),
+    ],
 )
 def test_every_acknowledged_record_is_in_the_other_log_dir_once(
     cluster, tmp_path: Path, capsys, killed, is_typed

@@ -33,7 +33,7 @@ from integration_tests.support.cluster_support import (
 )
 from integration_tests.support.spark_support import consume, description_of
 from storage_engine.core.transactions.transaction_state import state_partition
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 ROUNDS = 20 if ALL_FAULTS else 1
@@ -111,7 +111,7 @@ def test_jobs_of_two_numbers_at_once_both_count(spark_cluster, servers, topic, o
     ]
 
 
-@pytest.mark.parametrize("order", [(5, 6), (6, 5)])
+@pytest.mark.parametrize("order", [pytest.param((5, 6), marks=in_full), (6, 5)])
 def test_a_coordinator_killed_between_two_commits_loses_neither(
     spark_cluster, servers, topic, order
 ):

@@ -22,6 +22,7 @@ from integration_tests.transactions.test_named_writes_count_each_number import (
     Query,
     read,
 )
+from storage_engine.tests.sampling import by_turns
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 
@@ -65,11 +66,14 @@ def killed(servers: str, topic: str, query: str, batch: str, sink: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("batch", [0, 1])
-@pytest.mark.parametrize(("before", "after"), [("", "s"), ("s", ""), ("s", "t")])
+CHANGES = [("", "s"), ("s", ""), ("s", "t")]
+
+
+@pytest.mark.parametrize(("change", "batch"), by_turns(CHANGES, [0, 1]))
 def test_a_micro_batch_of_a_killed_driver_is_not_written_under_another_sink(
-    spark_cluster, servers, topic, monkeypatch, before, after, batch
+    spark_cluster, servers, topic, monkeypatch, change, batch
 ):
+    before, after = change
     create_topic(spark_cluster, topic, replication_factor=1)
     sinks = {name: f"{name}-{topic}" if name else "" for name in ("", "s", "t")}
     query = Query(monkeypatch)
