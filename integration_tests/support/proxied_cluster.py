@@ -138,7 +138,12 @@ def running_proxied_cluster(directory: Path) -> Iterator[ProxiedCluster]:
             )
             # Not by the cluster, which would write its own addresses.
             cluster.start(broker)
-        yield cluster
+        try:
+            yield cluster
+        finally:
+            # To hand over one after the other takes them seconds.
+            for broker in IDS:
+                cluster.kill(broker)
 
 
 @contextlib.contextmanager
