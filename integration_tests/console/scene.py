@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from integration_tests.forks.forked import popen
 from integration_tests.support.client_files import settings_for
 from integration_tests.support.cluster_support import DEADLINE_S, create_topic
 from integration_tests.support.command_line import COMMAND, ROOT, succeed_here
@@ -66,7 +67,7 @@ def console_in_front(cluster: LocalCluster, *options: str) -> Iterator[ConsoleIn
     options = ("--disk-full-percent", "100", *options)
     log = cluster.directory / "console.log"
     with log.open("w") as errors:
-        process = subprocess.Popen(
+        process = popen(
             [*COMMAND, "console", "--cluster", cluster.directory, "--port", "0", *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

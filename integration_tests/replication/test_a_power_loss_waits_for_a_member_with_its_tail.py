@@ -5,8 +5,6 @@ waits for the other member, whose process was only killed, and nothing acknowled
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Producer
@@ -21,6 +19,7 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
     wait_until,
 )
+from integration_tests.support.command_line import succeed
 from integration_tests.support.steady_producer import read_numbers
 from integration_tests.support.stored_logs import log_bytes
 from storage_engine.protocol.records.record_batch import iter_headers
@@ -41,9 +40,7 @@ def lose_power(data: Path) -> None:
 
 
 def status(directory: Path) -> dict:
-    command = [sys.executable, "-m", "storage_engine.tools.cli", "status", "--json", "--dir"]
-    done = subprocess.run([*command, str(directory)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    return json.loads(succeed("status", "--json", "--dir", directory))
 
 
 def wait_until_sessions_have_expired(zookeeper: str) -> None:
