@@ -204,8 +204,6 @@ def _settings(servers: str, isolation: str) -> dict[str, Any]:
         "enable.partition.eof": True,
         "fetch.wait.max.ms": END_TOLD_MS,
         "isolation.level": isolation,
-        # The end of each partition is told by an answer without records, which brokers hold back.
-        "fetch.wait.max.ms": 20,
     }
 
 
