@@ -151,6 +151,7 @@ def _settings(cluster: SecuredCluster) -> dict[str, str]:
         "sasl.oauthbearer.jwks.endpoint.url": cluster.write_key_set().as_uri(),
         "listener.name.brief.connections.max.reauth.ms": "2000",
         "connection.failed.authentication.delay.ms": "100",
+        "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",

@@ -23,6 +23,7 @@ from integration_tests.support.java_clients import NEWEST, SHORT_LIVED, compiled
 from storage_engine.client import Admin
 from storage_engine.client.settings import read_settings_file
 from storage_engine.core.errors import KafkaError as OurError
+from storage_engine.tests.sampling import by_turns
 from storage_engine.tools.cli import main
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.certificates import make_certificate
@@ -208,13 +209,13 @@ def test_brokers_tell_when_their_certificates_end(cluster: LocalCluster) -> None
 def test_who_does_not_know_the_password_gets_nothing(cluster: LocalCluster) -> None:
     make_topic(cluster, "secrets")
     # It logs in again and again until the record is too old.
-    error = write(cluster, "admin", "secrets", timeout_ms=5_000, sasl_password="wrong")
+    error = write(cluster, "admin", "secrets", timeout_ms=2_000, sasl_password="wrong")
     assert error is not None
     wrong = {**read_settings_file(cluster.directory / "admin.properties"), "sasl.password": "wrong"}
     failed = "log-in as 'admin' by SCRAM-SHA-512 failed"
     with Admin(wrong) as admin, pytest.raises(OurError, match=failed):
         admin.list_topics()
-    plain = {"bootstrap.servers": cluster.bootstrap_servers, "default.api.timeout.ms": 3000}
+    plain = {"bootstrap.servers": cluster.bootstrap_servers, "default.api.timeout.ms": 1000}
     with Admin(plain) as admin, pytest.raises(OurError):
         admin.list_topics()
 
@@ -282,9 +283,10 @@ def test_strangers_end_no_sessions(cluster: LocalCluster, tmp_path: Path) -> Non
     with zookeeper_client(cluster) as own:
         before = {id: owner(own, id) for id in (1, 2)}
         assert answers(cluster, cluster_tls(cluster))
-        for tls in (None, without, of_the_listeners):
-            for session in before.values():
-                assert not takes_over(cluster, session, tls)
+        ways = (None, without, of_the_listeners)
+        for tls, session in by_turns(ways, tuple(before.values())):
+            assert not takes_over(cluster, session, tls)
+        for tls in ways:
             assert not answers(cluster, tls)
         assert {id: owner(own, id) for id in (1, 2)} == before
 

@@ -44,7 +44,11 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.errors import KafkaError as OurError
 from storage_engine.core.security.acl_rules import AclBinding as OurBinding
 
-AUTHORIZER = {"authorizer.class.name": "AclAuthorizer", "super.users": "User:ANONYMOUS"}
+SETTINGS = {
+    "authorizer.class.name": "AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "group.min.session.timeout.ms": "3000",
+}
 GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
 TRANSACTION = ResourceType.TRANSACTIONAL_ID
 ANY_RULE = AclBindingFilter(
@@ -61,7 +65,7 @@ ANY_RULE = AclBindingFilter(
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Iterator[SecuredCluster]:
     folder = tmp_path_factory.mktemp("rights")
-    with secured_cluster(folder, brokers=2, more=AUTHORIZER) as cluster:
+    with secured_cluster(folder, brokers=2, more=SETTINGS) as cluster:
         yield cluster
 
 
@@ -309,7 +313,7 @@ def test_a_member_that_loses_the_right_to_its_group_is_out(cluster):
         "group.id": group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": 6_000,
+        "session.timeout.ms": 3_000,
         "heartbeat.interval.ms": 500,
         "log_level": "0",
     }
