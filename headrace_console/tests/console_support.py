@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import pytest
 
+from headrace_console.cluster import watcher
 from headrace_console.console_settings import ConsoleSettings
 from headrace_console.server import ConsoleServer
 
@@ -68,18 +70,21 @@ def code_of(answer: httpx.Response) -> str:
 
 @contextlib.contextmanager
 def running_console(settings: ConsoleSettings, **more: Any) -> Iterator[str]:
-    """Its address; it has ended after the block."""
+    """Its address; it has ended after the block. No page waits long for a cluster that is not
+    there: each new session would."""
     ready = threading.Event()
     server = ConsoleServer(settings, on_ready=lambda url: ready.set(), **more)
     thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        assert ready.wait(TIMEOUT_S)
-        yield server.url
-    finally:
-        server.stop()
-        thread.join(TIMEOUT_S)
-        assert not thread.is_alive()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watcher, "PAGE_WAIT_S", 0.05)
+        thread.start()
+        try:
+            assert ready.wait(TIMEOUT_S)
+            yield server.url
+        finally:
+            server.stop()
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive()
 
 
 def within(seconds: float, found: Callable[[], Any], what: str) -> Any:

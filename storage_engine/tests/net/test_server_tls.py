@@ -31,9 +31,10 @@ from storage_engine.tests.net.tls.certificates import (
     shaken,
 )
 from storage_engine.tests.net.tls.tls_clients import TlsClient, asking_for_certificates, serving_tls
+from storage_engine.tests.sampling import ALL_FAULTS
 
 SEED = int(os.environ.get("HEADRACE_SEED", "15"))
-DAMAGED = 300
+DAMAGED = 300 if ALL_FAULTS else 100
 
 
 def test_frames_of_all_sizes_are_answered_in_their_order(loop_thread):
@@ -434,7 +435,7 @@ def test_damaged_handshakes_end_their_own_connection(loop_thread, caplog):
             with Client(server.port) as client, contextlib.suppress(ConnectionError):
                 client.socket.sendall(damaged(chance, chance.choice(messages)))
                 if chance.random() < 0.5:
-                    client.socket.settimeout(0.05)
+                    client.socket.settimeout(0.02)
                     with contextlib.suppress(TimeoutError):
                         client.socket.recv(65536)
                     client.socket.sendall(chance.randbytes(chance.randint(1, 400)))

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from storage_engine.broker.authentication import sasl_log_in
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.security.sasl_server import (
     LogInRefusedError,
@@ -33,7 +34,9 @@ def frame_of(spec, version, request) -> bytes:
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    """Who is refused has little time to read why."""
+    monkeypatch.setattr(sasl_log_in, "REFUSED_GRACE_MS", 50)
     with gated_server() as made:
         yield made
 

@@ -23,6 +23,7 @@ from storage_engine.protocol.records.record_batch import read_header
 from storage_engine.tests.client.fake_cluster import Fault
 from storage_engine.tests.client.producer.written import T0, on_produce, write
 from storage_engine.tests.client.support.batches import numbered_batch, values_of
+from storage_engine.tests.sampling import seeds
 
 
 def test_batches_of_many_partitions_and_leaders_arrive_in_order(fake, cluster):
@@ -115,7 +116,7 @@ def test_a_broker_that_dies_and_comes_back_gets_the_rest(fake, cluster):
         assert values_of(fake.partition(*tp)) == list(range(20))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_under_random_faults_every_batch_arrives_once_and_in_order(fake, seed):
     chance = random.Random(seed)
     leaders = [1, 2, 3, 1]
