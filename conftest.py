@@ -164,6 +164,14 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture
+def unknown_topics_are_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By our clients, which else wait three seconds for a topic that brokers may not know yet."""
+    from storage_engine.client.cluster import Cluster
+
+    monkeypatch.setitem(Cluster.__init__.__kwdefaults__, "unknown_topic_wait_ms", 300)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[Any]:
     """Names that are no text are logged by some tests: such a report could not go from a worker to

@@ -47,7 +47,7 @@ def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def admin(cluster) -> Iterator[Admin]:
+def admin(cluster, unknown_topics_are_told_soon) -> Iterator[Admin]:
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as made:
         yield made
 

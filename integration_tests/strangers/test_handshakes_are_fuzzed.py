@@ -22,7 +22,7 @@ from integration_tests.strangers.handshake_fuzzer import HandshakeFuzzer, Place
 from integration_tests.support.cluster_support import wait_until
 from storage_engine.tests.sampling import ALL_FAULTS
 
-SECONDS = float(os.environ.get("HEADRACE_FUZZ_SECONDS", "600" if ALL_FAULTS else "5"))
+SECONDS = float(os.environ.get("HEADRACE_FUZZ_SECONDS", "600" if ALL_FAULTS else "3"))
 SEED = int.from_bytes(os.urandom(4)) if ALL_FAULTS else int(os.environ.get("HEADRACE_SEED", "15"))
 THREADS = 4
 WARM_UP_PART = 0.2

@@ -26,7 +26,7 @@ CELLS = {
 }
 """What stands for all, and what stands for one."""
 
-SAMPLE = [("user", True), ("user-and-client-id", False)]
+SAMPLE = [("user-and-client-id", True)]
 EVERY = [(kind, overridden) for kind in CELLS for overridden in (False, True)]
 
 

@@ -151,6 +151,7 @@ def test_a_close_with_a_timeout_does_not_wait_for_a_broker_that_hangs(fake, prod
         producer.send("t", b"y")
 
 
+@pytest.mark.usefixtures("unknown_topics_are_told_soon")
 @pytest.mark.parametrize("is_known", [True, False], ids=["written to before", "only asked for"])
 def test_a_topic_that_is_deleted_fails_its_own_records_alone(fake, produce, is_known):
     for topic in ("t", "gone"):

@@ -50,6 +50,7 @@ def test_a_time_behind_the_last_record_has_no_offset(capsys, fake):
     assert asked == 1_767_225_600_000
 
 
+@pytest.mark.usefixtures("unknown_topics_are_told_soon")
 def test_a_topic_that_is_not_there_is_one_line(capsys, fake):
     arguments = ["--bootstrap-server", fake.bootstrap_servers, "--topic", "none"]
     assert main(["get-offsets", *arguments]) == 1
