@@ -19,6 +19,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.client.fake_cluster import FakeCluster, Fault
 
+pytestmark = pytest.mark.usefixtures("unknown_topics_are_told_soon")
+
 PARTITIONS = 6
 RECORDS = 100
 

@@ -67,6 +67,7 @@ def test_a_broker_that_hangs_is_silent_and_hides_nothing_of_the_others(watcher, 
     within(30, lambda: not looked(watcher).silent, "an answer")
 
 
+@pytest.mark.slow
 def test_when_nobody_answers_the_last_snapshot_stays_with_its_time(watcher, fake):
     before = watcher.snapshot()
     for broker in (1, 2, 3):
@@ -77,6 +78,7 @@ def test_when_nobody_answers_the_last_snapshot_stays_with_its_time(watcher, fake
     assert seen.at_ms >= before.at_ms and seen.ends == before.ends
 
 
+@pytest.mark.slow
 def test_a_cluster_that_never_answered_is_an_error_and_a_page_is_shown_all_the_same():
     upstream = Upstream(NOWHERE, None, user=None)
     watcher = ClusterWatcher(upstream, for_ever=False)

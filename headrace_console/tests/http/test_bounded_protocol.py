@@ -71,6 +71,7 @@ def test_more_half_requests_than_there_are_places_keep_nobody_out_and_are_closed
     assert httpx.get(f"{url}healthz").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_byte_now_and_then_buys_no_time(url) -> None:
     with connected(url) as (one,):
         began_s = time.monotonic()

@@ -3,6 +3,7 @@
 import time
 
 import httpx
+import pytest
 
 from headrace_console.console_settings import ConsoleSettings
 from headrace_console.tests.console_support import NOWHERE, Browser, code_of, running_console
@@ -47,6 +48,7 @@ def test_a_read_only_console_changes_nothing() -> None:
         browser.close()
 
 
+@pytest.mark.slow
 def test_no_answer_waits_longer_than_its_limit_where_no_broker_is(url) -> None:
     browser = Browser(url)
     for path in ("/overview", "/topics/x/messages"):

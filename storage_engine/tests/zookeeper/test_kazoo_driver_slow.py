@@ -18,6 +18,8 @@ from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
 from storage_engine.zookeeper.kazoo_driver import BEATS_PER_TIMEOUT, LoopHandler
 from storage_engine.zookeeper.session import ZooKeeperSession
 
+pytestmark = pytest.mark.slow
+
 SESSION_MS = 2_400
 """At this timeout kazoo's draw takes most of the wait for a ping: half of it."""
 WAIT_S = SESSION_MS / 1000 / BEATS_PER_TIMEOUT

@@ -339,6 +339,7 @@ def test_operations_under_way_at_a_close_are_unknown_once(
     assert len(replies) == 300
 
 
+@pytest.mark.slow
 def test_the_lease_is_kept_fresh_without_traffic(session: ZooKeeperSession, loop: HandLoop) -> None:
     clock = RealClock()
     for _ in range(8):
@@ -358,6 +359,7 @@ def test_the_lease_goes_by_the_timeout_that_zookeeper_allows(
         session.close()
 
 
+@pytest.mark.slow
 def test_a_silent_loop_loses_its_session(
     open_session: OpenSession, zookeeper: EmbeddedZooKeeper, chroot: str, loop: HandLoop
 ) -> None:

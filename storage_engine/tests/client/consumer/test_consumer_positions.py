@@ -18,6 +18,7 @@ T0 = TopicPartition("t", 0)
 POLLS = 20
 
 
+@pytest.mark.slow
 def test_brokers_that_do_not_answer_are_an_error_after_the_timeout_and_not_before():
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]

@@ -68,6 +68,7 @@ def test_the_rest_of_the_time_follows_from_the_rate(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_waiting_goes_on_while_a_recovery_makes_progress():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
