@@ -77,10 +77,10 @@ def writes_on(way: Way, *, for_s: float) -> int:
 
 
 def is_told(way: Way) -> str:
-    """Why it does not get in, as it logs. It tries on and on: a second is enough, but on a machine
-    that is very busy."""
+    """Why it does not get in, as it logs. It tries on and on: a moment is enough, but on a machine
+    that is busy."""
     with logged("kafka", logging.WARNING) as lines:
-        for patience_ms in (1_000, TIMEOUT_S * 1_000):
+        for patience_ms in (300, 2_000, TIMEOUT_S * 1_000):
             with contextlib.suppress(KafkaError):
                 KafkaAdminClient(**_settings(way), bootstrap_timeout_ms=patience_ms)
                 return "it gets in"
