@@ -295,7 +295,8 @@ def test_a_crowd_that_comes_at_once_is_let_in_a_few_a_turn(loop_thread):
         eventually(lambda: not server.connections)
 
 
-def test_a_request_that_waits_is_answered_while_the_server_closes(loop_thread):
+def test_a_request_that_waits_is_answered_while_the_server_closes(loop_thread, monkeypatch):
+    monkeypatch.setattr(handshakes, "TLS_SHUTDOWN_TIMEOUT_MS", 100)
     holder = Holder()
     with serving_tls(loop_thread, holder) as server, TlsClient(server.port) as client:
         client.send(b"x")

@@ -7,6 +7,7 @@ import ssl
 
 import pytest
 
+from storage_engine.net.tls import handshakes
 from storage_engine.tests.net.serving import eventually
 from storage_engine.tests.net.tls.certificates import (
     AUTHORITY,
@@ -65,7 +66,8 @@ def refused_and_told(port: int) -> tuple[ssl.SSLObject, socket.socket]:
     return tls, sock
 
 
-def test_a_client_that_stays_when_it_is_refused_is_closed_soon(loop_thread):
+def test_a_client_that_stays_when_it_is_refused_is_closed_soon(loop_thread, monkeypatch):
+    monkeypatch.setattr(handshakes, "TLS_SHUTDOWN_TIMEOUT_MS", 300)
     with asking_for_certificates(loop_thread, "required", []) as server:
         _, sock = refused_and_told(server.port)
         with sock:
