@@ -194,6 +194,7 @@ class Migration:
             self._topics.unsubscribe(group.group_id, name)
         for member in made.members.values():
             self._rebalances.plan_end(made, member, at)
+        # No leader has assigned this generation: whoever restores it begins the rebalance, too.
         self._rebalances.record(made, at, with_last=True)
         self._rebalances.prepare(made, at)
 
@@ -232,7 +233,6 @@ class Migration:
             version = 0 if subscription is None else subscription.version
             member.assignment = write_assignment(version, partitions)
         made.protocol = made.choose_protocol()
-        made.leader = next(iter(made.members))
         assignments = {each.member_id: each.assignment for each in made.members.values()}
         tombstones_bytes = sum(len(entry[0].group_id) + ENTRY_BYTES for entry in group.tombstones())
         size = made.bytes_with(assignments) + tombstones_bytes

@@ -173,7 +173,10 @@ def test_a_conversion_back_is_one_batch_and_survives_a_failover():
     bench.fail_over()
     group = bench.group()
     assert isinstance(group, ClassicGroup) and len(group.members) == 2
-    assert all(read_assignment(each.assignment) for each in group.members.values())
+    for member in group.members.values():
+        assert read_assignment(member.assignment)
+        code = bench.heartbeat(member.member_id, group.generation)
+        assert code is ErrorCode.REBALANCE_IN_PROGRESS, "the partitions of the other are free"
 
 
 @pytest.mark.parametrize("value", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
