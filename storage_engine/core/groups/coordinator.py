@@ -35,7 +35,7 @@ from storage_engine.core.groups.consumer.events import (
     GroupSettingsChanged,
     PatternResolved,
     PatternsStale,
-    TopicsChanged,
+    TopicShapesChanged,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.deadlines import Deadlines
@@ -130,7 +130,7 @@ class GroupCoordinator:
                 self._log.note_replicated(event.number)
             case (
                 ConsumerHeartbeat()
-                | TopicsChanged()
+                | TopicShapesChanged()
                 | PatternsStale()
                 | PatternResolved()
                 | AssignmentComputed()

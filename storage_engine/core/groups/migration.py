@@ -18,7 +18,7 @@ from storage_engine.core.groups.classic.offers import Offer
 from storage_engine.core.groups.classic.rebalances import Rebalances
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.heartbeat_checks import Refusal
-from storage_engine.core.groups.consumer.membership import Membership
+from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import (
     ClassicMemberRecord,
     ConsumerGroupKey,
@@ -37,7 +37,7 @@ from storage_engine.core.groups.consumer.records import (
 )
 from storage_engine.core.groups.consumer.topics import Topics
 from storage_engine.core.groups.consumer_protocol import (
-    Subscription,
+    MemberSubscription,
     decode_subscription,
     read_assignment,
     write_assignment,
@@ -55,7 +55,7 @@ class Migration:
         settings: GroupSettings,
         groups: dict[str, Group],
         topics: Topics,
-        membership: Membership,
+        membership: GroupMembership,
         rebalances: Rebalances,
         deadlines: Deadlines,
     ) -> None:
@@ -250,7 +250,7 @@ ENTRY_BYTES = 100
 """A tombstone besides the name of its group, with a member id as clients make them."""
 
 
-def _consumer_member(member: Member, subscription: Subscription) -> ConsumerMemberRecord:
+def _consumer_member(member: Member, subscription: MemberSubscription) -> ConsumerMemberRecord:
     protocols = tuple(zip(member.offer.names.names, member.offer.metadata, strict=True))
     return ConsumerMemberRecord(
         instance_id=member.instance_id,

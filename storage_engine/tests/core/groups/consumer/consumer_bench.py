@@ -16,8 +16,8 @@ from storage_engine.core.groups.consumer.events import (
     PatternResolved,
     RequestingClient,
     ResolvePattern,
-    TopicsChanged,
     TopicShape,
+    TopicShapesChanged,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.tests.core.groups.group_bench import G, GroupBench
@@ -58,7 +58,7 @@ class ConsumerBench(GroupBench):
     def tell_topics(self, topics: Mapping[str, TopicShape]) -> None:
         changed = {*self.shapes, *topics}
         self.shapes = dict(topics)
-        self.step(TopicsChanged(topics=self.shapes, changed=frozenset(changed), at=self.at))
+        self.step(TopicShapesChanged(topics=self.shapes, changed=frozenset(changed), at=self.at))
         self.advance(0)
 
     def _run(self, effects: Iterable[Any]) -> None:

@@ -27,8 +27,8 @@ from storage_engine.core.groups.consumer.events import (
     ComputeAssignment,
     PatternResolved,
     ResolvePattern,
-    TopicsChanged,
     TopicShape,
+    TopicShapesChanged,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.records import CurrentAssignmentKey
@@ -116,7 +116,7 @@ class World:
         self.tell_topics(frozenset({name}))
 
     def tell_topics(self, changed: frozenset[str]) -> None:
-        self.step(TopicsChanged(topics=self.topics, changed=changed, at=self.at))
+        self.step(TopicShapesChanged(topics=self.topics, changed=changed, at=self.at))
 
     def parts_of(self, partitions: Any) -> frozenset[Part]:
         return frozenset(

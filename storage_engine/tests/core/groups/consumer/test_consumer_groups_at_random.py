@@ -9,7 +9,7 @@ from storage_engine.core.coordinator_log import StateLog
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.consumer import targets
 from storage_engine.core.groups.consumer.group import ConsumerGroup
-from storage_engine.core.groups.consumer.membership import Membership
+from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import CurrentAssignmentKey
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.tests.core.groups.consumer.consumer_members import Violation
@@ -101,7 +101,7 @@ def answers_at_once(*how) -> GroupCoordinator:
     return coordinator
 
 
-class _Membership(Membership):
+class _Membership(GroupMembership):
     """Without the rule that is named."""
 
     rule = ""
