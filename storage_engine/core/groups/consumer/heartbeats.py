@@ -101,7 +101,8 @@ class ConsumerHeartbeats:
             refusal = check_bounds(group, member_id, event)
         if refusal is not None:
             return refusal
-        self._beat(group, member_id, event, is_lost=is_lost_answer(group, member_id, event))
+        is_lost = event.member_epoch != group.current(member_id).member_epoch
+        self._beat(group, member_id, event, is_lost=is_lost)
         return None
 
     def _beat(

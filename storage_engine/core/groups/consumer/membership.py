@@ -81,8 +81,7 @@ class GroupMembership:
     def raise_epoch(self, group: ConsumerGroup, *, with_last: bool = True) -> None:
         """Begin another epoch, for which a target has to be computed."""
         epoch = max(group.epoch, group.target_epoch) + 1
-        topics_hash, _ = group.topics_seen()
-        record = ConsumerGroupRecord(epoch=epoch, metadata_hash=topics_hash)
+        record = ConsumerGroupRecord(epoch=epoch, metadata_hash=group.topics_seen().hash)
         self.write(group, ConsumerGroupKey(group.group_id), record, with_last=with_last)
         if group.content.has_partition_metadata:
             # The hash says the same.
@@ -103,6 +102,7 @@ class GroupMembership:
             group.sessions[member_id] = session
         session.number = group.number
         self.touch(group, member_id, at)
+        self.plan(group, member_id)
 
     def _timeout_ms(self, group: ConsumerGroup, record: ConsumerMemberRecord) -> int:
         if record.classic is not None:
@@ -112,9 +112,12 @@ class GroupMembership:
     def touch(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
         """Begin the member's session anew."""
         session = group.sessions[member_id]
-        session.timeout_ms = self._timeout_ms(group, group.members[member_id])
-        session.touch(at.now_ms)
-        self.plan(group, member_id)
+        timeout_ms = self._timeout_ms(group, group.members[member_id])
+        session.deadline_ms = at.now_ms + timeout_ms
+        if timeout_ms < session.timeout_ms:
+            # Only what ends earlier than before has to be planned.
+            self.plan(group, member_id)
+        session.timeout_ms = timeout_ms
 
     def plan(self, group: ConsumerGroup, member_id: str) -> None:
         """Have the member's time checked when the first of it is over."""
@@ -136,6 +139,8 @@ class GroupMembership:
         self, group: ConsumerGroup, member_id: str, owned: Assignment | None, at: Moment
     ) -> None:
         """Take the member one step further to its target."""
+        if group.is_reconciled(member_id):
+            return
         step = next_assignment(
             group.current(member_id),
             group.target_epoch,
