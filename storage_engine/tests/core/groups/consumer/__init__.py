@@ -1,1 +1,1 @@
-"""The rules of consumer groups that speak KIP-848."""
+"""The rules of consumer groups of KIP-848."""
