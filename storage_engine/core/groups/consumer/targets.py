@@ -94,14 +94,19 @@ class Targets:
     def _take(
         self, group: ConsumerGroup, epoch: int, targets: Mapping[str, Assignment]
     ) -> Iterator[None]:
+        is_whole = True
         for piece in pieces(group.members):
             if self._groups.get(group.group_id) is not group:
                 return
             self._put(group, piece, targets)
+            is_whole = is_whole and targets.keys() >= group.members.keys() & piece
             yield
         group.computing = None
         if self._groups.get(group.group_id) is group and group.members:
             self._end(group, epoch)
+            if not is_whole and group.epoch == epoch:
+                # It was computed for another group of that name.
+                self._membership.raise_epoch(group)
             self.advance(group)
 
     def _put(

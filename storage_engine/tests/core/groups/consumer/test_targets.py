@@ -4,7 +4,7 @@ import pytest
 
 from storage_engine.core.groups.consumer import targets
 from storage_engine.core.groups.consumer.events import AssignmentComputed
-from storage_engine.core.groups.events import CheckDeadlines
+from storage_engine.core.groups.events import CheckDeadlines, DeleteGroup
 from storage_engine.core.groups.settings import ConsumerSettings
 from storage_engine.tests.core.groups.consumer.consumer_bench import (
     Client,
@@ -86,6 +86,20 @@ def test_a_result_for_another_epoch_is_dropped():
         bench.step(AssignmentComputed(group_id=G, epoch=epoch, targets=result, at=bench.at))
         bench.advance(0)
     assert bench.consumer_group().target("a") == {}
+
+
+@pytest.mark.usefixtures("all_long")
+def test_a_result_for_a_former_group_of_the_same_name_is_computed_anew():
+    bench = ConsumerBench()
+    bench.enter_group("a")
+    (asked,) = bench.to_compute
+    bench.beat("a", -1)
+    bench.ask(lambda request: DeleteGroup(request=request, group_id=G))
+    bench.enter_group("b")
+    assert bench.to_compute.pop().epoch == asked.epoch
+    bench.compute()
+    bench.compute()
+    assert numbers(bench.consumer_group().target("b")) == [0, 1, 2, 3]
 
 
 @pytest.mark.usefixtures("all_long")
