@@ -14,7 +14,8 @@ from typing import NamedTuple
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.assignors.assignment import Assignment
-from storage_engine.core.groups.consumer.group import ConsumerGroup
+from storage_engine.core.groups.classic.offers import OFFERED_MAX_BYTES
+from storage_engine.core.groups.consumer.group import ConsumerGroup, protocols_bytes
 from storage_engine.core.groups.consumer.heartbeat_checks import TOPICS_MAX
 from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import (
@@ -48,6 +49,9 @@ from storage_engine.core.groups.settings import GroupSettings
 
 METADATA_MAX_BYTES = 1 << 20
 """The bytes of a subscription that is decoded."""
+
+PROTOCOLS_MAX_BYTES = 4 << 20
+"""All protocols of a member, which are in its record."""
 
 Remove = Callable[[ConsumerGroup, list[str], Moment], None]
 
@@ -135,10 +139,16 @@ class ClassicMembers:
                 return None, ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
                 return None, ErrorCode.FENCED_INSTANCE_ID
-        if not _supports(group, member_id, event):
+        if not _supports(group, event):
             return None, ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        metadata = event.protocols[0][1]
-        if len(metadata) > METADATA_MAX_BYTES or topic_count(metadata) > TOPICS_MAX:
+        metadata, size = event.protocols[0][1], protocols_bytes(event.protocols)
+        is_too_long = (
+            len(metadata) > METADATA_MAX_BYTES
+            or topic_count(metadata) > TOPICS_MAX
+            or size > PROTOCOLS_MAX_BYTES
+            or group.protocols_bytes - _bytes_before(group, event) + size > OFFERED_MAX_BYTES
+        )
+        if is_too_long:
             return None, ErrorCode.INVALID_REQUEST
         subscription = decode_subscription(metadata)
         code = ErrorCode.INVALID_REQUEST if subscription is None else ErrorCode.NONE
@@ -291,17 +301,26 @@ def _found(group: ConsumerGroup, caller: RequestingMember) -> ClassicCaller | Er
     return ClassicCaller(member_id, record, record.classic)
 
 
-def _supports(group: ConsumerGroup, member_id: str, event: Join) -> bool:
+def _before(group: ConsumerGroup, event: Join) -> ClassicMemberRecord | None:
+    """Return what the member was that joins again, or whose instance id it has."""
+    place = group.instances.get(event.instance_id or NO_MEMBER, NO_MEMBER)
+    record = group.members.get(event.member_id) or group.members.get(place)
+    return None if record is None else record.classic
+
+
+def _bytes_before(group: ConsumerGroup, event: Join) -> int:
+    before = _before(group, event)
+    return 0 if before is None else protocols_bytes(before.protocols)
+
+
+def _supports(group: ConsumerGroup, event: Join) -> bool:
     """Return True when all members of the classic protocol have a protocol in common with this."""
     names = {name for name, _ in event.protocols}
     if event.protocol_type != CONSUMER or not names:
         return False
-    before = group.members.get(member_id) or group.members.get(
-        group.instances.get(event.instance_id or "", NO_MEMBER)
-    )
+    before, others = _before(group, event), group.classic_count
     own: set[str] = set()
-    others = group.classic_count
-    if before is not None and before.classic is not None:
-        own = {name for name, _ in before.classic.protocols}
+    if before is not None:
+        own = {name for name, _ in before.protocols}
         others -= 1
     return any(group.with_protocol.get(name, 0) - (name in own) == others for name in names)

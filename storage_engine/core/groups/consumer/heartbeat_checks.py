@@ -21,6 +21,9 @@ TOPICS_MAX = 10_000
 """Topics that a member may subscribe to by name: each is looked up when the member comes or
 goes."""
 
+TOPICS_MAX_BYTES = 4 << 20
+"""The names of those topics, which are in the member's record."""
+
 NAMED_MAX = 1_000_000
 """Names in the different subscriptions of a group, which stay in memory."""
 
@@ -70,9 +73,10 @@ def _missing_to_join(event: ConsumerHeartbeat) -> str | None:
 
 
 def _check_names(event: ConsumerHeartbeat, assignors: Collection[str]) -> Refusal | None:
-    if event.topics is not None and len(event.topics) > TOPICS_MAX:
+    topics = event.topics or frozenset()
+    if len(topics) > TOPICS_MAX or sum(map(len, topics)) > TOPICS_MAX_BYTES:
         return _invalid(
-            f"a subscription of {len(event.topics)} topics is too long: subscribe to {TOPICS_MAX} "
+            f"a subscription of {len(topics)} topics is too long: subscribe to {TOPICS_MAX} "
             "at most, or to a pattern"
         )
     if event.assignor is not None and event.assignor not in assignors:
