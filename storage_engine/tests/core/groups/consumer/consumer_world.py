@@ -327,7 +327,7 @@ class World:
     def check_epoch(self, key: Any, record: Any) -> None:
         """Check that no epoch goes back but that of a member that leaves or comes."""
         known = self.mirror.consumer_groups.get(G)
-        before = None
+        before: Any = None
         if known is not None and record is not None:
             match key:
                 case ConsumerGroupKey():
@@ -361,10 +361,11 @@ class World:
                             raise Violation(f"{number} has another owner in the index")
         if sum(map(len, group.owners.values())) != len(holders):
             raise Violation("the index has owners that hold nothing")
-        if (
-            group.sessions.keys() != group.members.keys()
-            and G not in self.coordinator._consumer.busy
-        ):
+        self.check_restored(group)
+
+    def check_restored(self, group: ConsumerGroup) -> None:
+        is_busy = G in self.coordinator._consumer.busy
+        if group.sessions.keys() != group.members.keys() and not is_busy:
             raise Violation("a member has no session, or the other way round")
         restored = ConsumerGroup(group_id=G, topics=Topics())
         for key, record in group.content.entries(G):
