@@ -96,6 +96,7 @@ class World:
         self.letters: list[Callable[[], None]] = []
         self.commits = self.moves = self.elections = self.conversions = 0
         self.was_consumer = False
+        self.migrates = classic > 0
         self.members: list[Member] = []
         for number in range(5):
             kind = ClassicMember if number < classic else Member
@@ -433,6 +434,9 @@ class World:
             pause_ms = self.random.choice([1_000, 12_000, 50_000])
             member.paused_until_ms = self.now_ms + pause_ms
         elif not member.alive:
+            if self.migrates:
+                # It is started again with another client.
+                member.__class__ = self.random.choice([Member, ClassicMember])
             member.start()
 
     def settle(self) -> None:

@@ -29,13 +29,13 @@ def live(seed: int, factory=GroupCoordinator, classic: int = 0) -> World:
     return world
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_partition_is_committed_by_two_and_all_is_shared_out_in_the_end(seed):
     live(seed)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_same_holds_while_targets_are_computed_beside_the_loop(seed):
     short, targets.SHORT_WORK = targets.SHORT_WORK, 0
@@ -45,13 +45,13 @@ def test_the_same_holds_while_targets_are_computed_beside_the_loop(seed):
         targets.SHORT_WORK = short
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_same_holds_while_the_group_migrates(seed):
     live(seed, classic=3)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_same_holds_while_the_group_migrates_in_pieces(seed):
     at_once, migration.AT_ONCE = migration.AT_ONCE, 1
