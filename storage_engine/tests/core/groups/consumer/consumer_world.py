@@ -434,10 +434,13 @@ class World:
             pause_ms = self.random.choice([1_000, 12_000, 50_000])
             member.paused_until_ms = self.now_ms + pause_ms
         elif not member.alive:
-            if self.migrates:
-                # It is started again with another client.
-                member.__class__ = self.random.choice([Member, ClassicMember])
-            member.start()
+            self.start_again(member)
+
+    def start_again(self, member: Member) -> None:
+        """Start a client again, perhaps with the other protocol."""
+        if self.migrates:
+            member.__class__ = self.random.choice([Member, ClassicMember])
+        member.start()
 
     def settle(self) -> None:
         """The faults stop: whoever is there shares everything out."""

@@ -113,10 +113,20 @@ class _AnswersAtOnce(StateLog):
         action()
 
 
-def answers_at_once(*how) -> GroupCoordinator:
-    coordinator = GroupCoordinator(*how)
-    coordinator._log.__class__ = _AnswersAtOnce
-    return coordinator
+class _SplitsBatches(StateLog):
+    __slots__ = ()
+
+    def append(self, entry, *, producer=None, with_last=False):
+        return super().append(entry, producer=producer)
+
+
+def with_log(kind: type[StateLog]):
+    def make(*how) -> GroupCoordinator:
+        coordinator = GroupCoordinator(*how)
+        coordinator._log.__class__ = kind
+        return coordinator
+
+    return make
 
 
 class _Membership(GroupMembership):
@@ -133,8 +143,6 @@ class _Membership(GroupMembership):
         is_end = record is None and isinstance(key, CurrentAssignmentKey)
         if is_end and self.rule == "a member's assignment ends with it":
             return
-        if self.rule == "a conversion is one batch":
-            with_last = False
         super().write(group, key, record, with_last=with_last)
 
     def raise_epoch(self, group, *, with_last=True):
@@ -158,11 +166,11 @@ def without(rule: str):
         (with_groups(_Trusts), 0),
         (with_groups(_GivesEarly), 0),
         (with_groups(_CountsWrong), 0),
-        (answers_at_once, 0),
+        (with_log(_AnswersAtOnce), 0),
         (without("partitions are given up before the next epoch"), 0),
         (without("a member's assignment ends with it"), 0),
         (without("a change begins another epoch"), 0),
-        (without("a conversion is one batch"), 3),
+        (with_log(_SplitsBatches), 3),
     ],
 )
 def test_a_missing_rule_shows(factory, classic):
