@@ -174,9 +174,11 @@ class ConsumerHeartbeats:
             return Refusal(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator does not know topics yet"
             )
-        is_member = isinstance(group, ConsumerGroup) and member_id in group.members
+        has_place = isinstance(group, ConsumerGroup) and (
+            member_id in group.members or replaced_by(group, member_id, event) is not None
+        )
         most = self._settings.max_size
-        if group is not None and group.size >= most and not is_member:
+        if group is not None and group.size >= most and not has_place:
             return Refusal(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"group {event.group_id} has {most} members, the most that it may have",
