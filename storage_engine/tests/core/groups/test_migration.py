@@ -391,6 +391,18 @@ def test_a_group_that_is_too_large_to_become_classic_goes_on_without_the_member(
     assert new.leave() is ErrorCode.NONE
     group = bench.consumer_group()
     assert group.size == group.classic_count == 2
+    assert group.epoch == group.target_epoch, "the partitions of the member are given to others"
+
+
+def test_a_classic_member_takes_a_static_place_in_a_group_that_is_too_large_to_be_classic():
+    bench = MigrationBench(**AT_ONCE)
+    bench.classic()
+    Client(bench, "new", instance_id="s").turn()
+    migration_of = bench.coordinator._consumer._migration
+    migration_of._settings = replace(bench.settings, record_max_bytes=100)
+    joined = bench.joined(bench.join(instance_id="s"))
+    group = bench.consumer_group()
+    assert group.size == group.classic_count == 3 and joined.member_id in group.members
 
 
 def test_a_group_with_too_many_members_for_the_other_kind_stays_what_it_is():
