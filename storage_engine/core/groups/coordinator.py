@@ -24,6 +24,14 @@ from storage_engine.core.coordinator_log import (
 )
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.commits import Commits
+from storage_engine.core.groups.consumer.events import (
+    AssignmentComputed,
+    ConsumerHeartbeat,
+    GroupSettingsChanged,
+    PatternResolved,
+    PatternsStale,
+    TopicsChanged,
+)
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     CommitOffsets,
@@ -112,6 +120,15 @@ class GroupCoordinator:
                 self._tick(event.at)
             case Replicated():
                 self._log.note_replicated(event.number)
+            case (
+                ConsumerHeartbeat()
+                | TopicsChanged()
+                | PatternsStale()
+                | PatternResolved()
+                | AssignmentComputed()
+                | GroupSettingsChanged()
+            ):
+                raise NotImplementedError
             case _:
                 self._step_commits(event)
         return self._effects()

@@ -1,0 +1,2 @@
+"""The assignors of consumer groups: pure functions from members and topics to target assignments.
+"""
