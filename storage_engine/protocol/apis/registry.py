@@ -81,6 +81,8 @@ _SERVED: dict[int, ApiEntry] = {
     61: _entry("DescribeProducers", 0, 0, 0),
     65: _entry("DescribeTransactions", 0, 0, 0),
     66: _entry("ListTransactions", 0, 1, 0),
+    68: _entry("ConsumerGroupHeartbeat", 0, 1, 0),
+    69: _entry("ConsumerGroupDescribe", 0, 1, 0),
     74: _entry("ListConfigResources", 0, 1, 0),
     75: _entry("DescribeTopicPartitions", 0, 0, 0),
 }
@@ -104,7 +106,7 @@ _OWN: dict[int, ApiEntry] = {
 APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL, **_OWN})
 """All APIs by their keys."""
 
-_BY_HAND = frozenset(range(8)) | {18} | frozenset(_OWN)
+_BY_HAND = frozenset(range(8)) | {18, 68, 69} | frozenset(_OWN)
 GENERATED = frozenset(APIS) - _BY_HAND
 """The APIs whose messages `.ci/messages.py` writes from Kafka's schemas. Others are in `apis`."""
 
