@@ -133,9 +133,7 @@ class StateLog(Generic[EntryT, EffectT]):
     ) -> int:
         self.appended += 1
         self._effects.append(
-            AppendRecord(
-                number=self.appended, entry=entry, producer=producer, with_last=with_last
-            )
+            AppendRecord(number=self.appended, entry=entry, producer=producer, with_last=with_last)
         )
         return self.appended
 

@@ -17,6 +17,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
     KafkaError,
+    UnsupportedVersionError,
 )
 from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline
@@ -59,6 +60,12 @@ class CoordinatorCalls:
         deadline = Deadline.after(timeout_ms)
         connection = self._cluster.take(self._find(), deadline.no_later_than(LOOKUP_MS))
         try:
+            version = connection.version_for(request.spec)
+            if version < request.least_version:
+                raise UnsupportedVersionError(
+                    f"{connection.name} serves {request.spec.name} {version} at most, and "
+                    f"{request.least_version} is needed"
+                )
             connection.send(request.spec, request.message, deadline)
         except BaseException:
             connection.close()
