@@ -13,14 +13,16 @@ class OurMember:
     def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
         self.rebalances = 0
         """How often it was given partitions."""
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        if given.get("group.protocol") != "consumer":
+            given.setdefault("heartbeat.interval.ms", 500)
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": 500,
-                **{key.replace("_", "."): value for key, value in settings.items()},
+                **given,
             }
         )
         self.consumer.subscribe([topic], on_assigned=self._assigned)

@@ -59,7 +59,7 @@ class ConsumerMember:
             is_static=config.group_instance_id is not None,
         )
         self._interval_ms = 0
-        # Of topics that are assigned, or that the owner has still.
+        # Of the topics that the membership knows.
         self._names: dict[UUID, str] = {}
         self._look_at_ms = 0
         self._looks = 0
@@ -107,8 +107,7 @@ class ConsumerMember:
         steps = [self._step_of(effect) for effect in self._membership.step(event)]
         if not self._membership.unknown_topics:
             self._looks = self._look_at_ms = 0
-        needed = self._membership.owned.keys() | self._membership.assigned.keys()
-        for gone in self._names.keys() - needed:
+        for gone in self._names.keys() - self._membership.known:
             del self._names[gone]
         return steps
 

@@ -152,7 +152,8 @@ class ConsumerMembership:
         self.owned: Assignment = {}
         self.assigned: Assignment = {}
         """By the last answer that says so."""
-        self._known: frozenset[UUID] = frozenset()
+        self.known: frozenset[UUID] = frozenset()
+        """The topics whose names are known, of those that are owned or assigned."""
         self._gives_anything = False
         """Whether the owner is told of its part even if that is empty: it has just joined."""
         self._releases: deque[Assignment | None] = deque()
@@ -192,6 +193,7 @@ class ConsumerMembership:
             case _:
                 self._heard(event)
         self._reconcile()
+        self.known &= self.owned.keys() | self.assigned.keys()
         if self._beat is None and self._has_news:
             self._send()
         effects, self._effects = self._effects, []
@@ -206,7 +208,7 @@ class ConsumerMembership:
             case BeatAnswered():
                 self._answered(event)
             case TopicsKnown():
-                self._known |= event.topics
+                self.known |= event.topics
 
     def due_ms(self) -> int | None:
         """The time of the next MembershipTick; None while only answers and the owner can change
@@ -219,7 +221,7 @@ class ConsumerMembership:
     @property
     def unknown_topics(self) -> frozenset[UUID]:
         """The assigned topics whose names are not known: the owner can't read them yet."""
-        return frozenset(self.assigned.keys() - self._known)
+        return frozenset(self.assigned.keys() - self.known)
 
     # --- what is due ---
 
@@ -299,7 +301,7 @@ class ConsumerMembership:
             self._effects.append(Release(lost=False, partitions=gone))
             return
         new = without(self.assigned, self.owned)
-        new = {topic: new[topic] for topic in new.keys() & self._known}
+        new = {topic: new[topic] for topic in new.keys() & self.known}
         if new or (self._gives_anything and not self.unknown_topics):
             self._gives_anything = False
             self.owned = {
@@ -307,7 +309,6 @@ class ConsumerMembership:
                 for topic in self.owned.keys() | new.keys()
             }
             self._effects.append(Take(new))
-        self._known &= self.assigned.keys()
 
     # --- answers ---
 
