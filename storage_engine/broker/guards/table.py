@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from storage_engine.broker.guards import (
     cluster,
+    consumer_groups,
     groups,
     records,
     topics,
@@ -72,6 +73,13 @@ _GROUPS: dict[int, GuardRow] = {
     15: GuardRow("Describe on each group", groups.describe_groups),
     16: GuardRow("Describe on the cluster or on each group", groups.list_groups),
     42: GuardRow("Delete on each group", groups.delete_groups),
+    68: GuardRow(
+        "Read on the group, Describe on each topic that is named",
+        consumer_groups.consumer_group_heartbeat,
+    ),
+    69: GuardRow(
+        "Describe on each group and on all of its topics", consumer_groups.consumer_group_describe
+    ),
     47: GuardRow("Delete on the group, Read on each topic", groups.offset_delete),
 }
 

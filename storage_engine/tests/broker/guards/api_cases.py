@@ -500,6 +500,25 @@ CASES = [
         _rare(60, include_cluster_authorized_operations=True),
         (),
     ),
+    Case(
+        68,
+        1,
+        _rare(
+            68,
+            group_id="consumers",
+            member_id="m",
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        ),
+        (group(O.READ, "consumers"), _DESCRIBE_T),
+    ),
+    Case(
+        69,
+        1,
+        _rare(69, group_ids=["g"], include_authorized_operations=True),
+        (_DESCRIBE_G,),
+    ),
     Case(74, 1, _rare(74, resource_types=[]), (to_cluster(O.DESCRIBE_CONFIGS),)),
     Case(
         75,
