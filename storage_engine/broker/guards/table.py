@@ -126,12 +126,16 @@ _CLUSTER: dict[int, GuardRow] = {
     29: GuardRow("Describe on the cluster", cluster.describe_acls),
     30: GuardRow("Alter on the cluster", cluster.create_acls),
     31: GuardRow("Alter on the cluster", cluster.delete_acls),
-    32: GuardRow("DescribeConfigs on each topic or the cluster", cluster.describe_configs),
-    33: GuardRow("AlterConfigs on each topic or the cluster", cluster.alter_configs),
+    32: GuardRow(
+        "DescribeConfigs on each topic, each group or the cluster", cluster.describe_configs
+    ),
+    33: GuardRow("AlterConfigs on each topic, each group or the cluster", cluster.alter_configs),
     34: GuardRow("Alter on the cluster", cluster.alter_replica_log_dirs),
     35: GuardRow("Describe on the cluster", cluster.describe_log_dirs),
     43: GuardRow("Alter on the cluster", cluster.elect_leaders),
-    44: GuardRow("AlterConfigs on each topic or the cluster", cluster.incremental_alter_configs),
+    44: GuardRow(
+        "AlterConfigs on each topic, each group or the cluster", cluster.incremental_alter_configs
+    ),
     45: GuardRow("Alter on the cluster", cluster.alter_partition_reassignments),
     46: GuardRow("Describe on the cluster", cluster.list_partition_reassignments),
     48: GuardRow("DescribeConfigs on the cluster", cluster.describe_quotas),

@@ -519,6 +519,27 @@ CASES = [
         _rare(69, group_ids=["g"], include_authorized_operations=True),
         (_DESCRIBE_G,),
     ),
+    Case(
+        44,
+        1,
+        lambda: api_of(44)[1](resources=[_settings_item(44, 32, "g")], validate_only=True),
+        (group(O.ALTER_CONFIGS),),
+        "group",
+    ),
+    Case(
+        33,
+        1,
+        lambda: api_of(33)[1](resources=[_settings_item(33, 32, "g")], validate_only=True),
+        (group(O.ALTER_CONFIGS),),
+        "group",
+    ),
+    Case(
+        32,
+        1,
+        lambda: api_of(32)[1](resources=[_settings_item(32, 32, "g")]),
+        (group(O.DESCRIBE_CONFIGS),),
+        "group",
+    ),
     Case(74, 1, _rare(74, resource_types=[]), (to_cluster(O.DESCRIBE_CONFIGS),)),
     Case(
         75,
