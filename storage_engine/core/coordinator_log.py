@@ -82,8 +82,8 @@ class AppendRecord(Generic[EntryT]):
     """Id and epoch of the producer whose transaction the record is part of; the same for all
     records of a step."""
     with_last: bool = False
-    """True when the record must be in one batch with the one before it in the step: a failover finds
-    both or neither."""
+    """True when the record must be in one batch with the one before it in the step, so that a
+    failover finds both or neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +133,7 @@ class StateLog(Generic[EntryT, EffectT]):
     ) -> int:
         self.appended += 1
         self._effects.append(
-            AppendRecord(
-                number=self.appended, entry=entry, producer=producer, with_last=with_last
-            )
+            AppendRecord(number=self.appended, entry=entry, producer=producer, with_last=with_last)
         )
         return self.appended
 
