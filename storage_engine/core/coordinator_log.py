@@ -82,8 +82,8 @@ class AppendRecord(Generic[EntryT]):
     """Id and epoch of the producer whose transaction the record is part of; the same for all
     records of a step."""
     with_last: bool = False
-    """True when the record must be in one batch with the one before it in the step: a failover finds
-    both or neither."""
+    """True when the record must be in one batch with the one before it in the step, so that a
+    failover finds both or neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

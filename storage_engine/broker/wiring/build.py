@@ -40,6 +40,7 @@ def _config_changes(
         ports.broker_id,
         config=config,
         topics=settings.topics,
+        groups=settings.groups,
         replicas=replicas,
         controller=cluster.controller,
         scram_users=users.scram_users,

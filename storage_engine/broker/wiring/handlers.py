@@ -245,7 +245,7 @@ def _add_administration_apis(parts: BrokerParts) -> None:
     )
     parts.table.serve(
         UpdateFeatures=update_features,
-        ListConfigResources=partial(list_config_resources, cluster.metadata),
+        ListConfigResources=partial(list_config_resources, cluster.metadata, settings.groups.names),
         DescribeConfigs=describe_configs.handle,
         DescribeSchemas=describe_schemas.handle,
         AlterConfigs=alter_configs.handle,

@@ -36,6 +36,7 @@ from storage_engine.broker.requests.rack_reads import RackReads
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.group_config import GroupConfigs
 from storage_engine.broker.settings.topic_config import TopicConfigs
 from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.control.cluster_state import ONLY_LISTENER
@@ -224,18 +225,20 @@ class SettingsParts:
     config: DynamicConfig
     store: ConfigStore
     topics: TopicConfigs
+    groups: GroupConfigs
     clients: ClientUsage
     """The quotas of clients, with their usage."""
 
 
 def build_settings(ports: BrokerPorts) -> SettingsParts:
-    """Build the settings of the broker and of its topics."""
+    """Build the settings of the broker, of topics and of groups."""
     config = DynamicConfig(ports.config)
     store = ConfigStore(ports.metadata_store)
     return SettingsParts(
         config=config,
         store=store,
         topics=TopicConfigs(config, store=store, scheduler=ports.scheduler),
+        groups=GroupConfigs(config),
         clients=ClientUsage(ports.clock),
     )
 

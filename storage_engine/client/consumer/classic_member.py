@@ -34,7 +34,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     KafkaError,
 )
-from storage_engine.core.groups.group import subscribed_topics
+from storage_engine.core.groups.consumer_protocol import subscribed_topics
 from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.consumer_protocol import (
     decode_assignment,

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class MigrationPolicy(enum.Enum):
@@ -39,3 +39,17 @@ class ConsumerSettings:
     assignors: Sequence[str] = ("uniform", "range")
     """The names that clients may ask for; the first is the default."""
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """The settings of the broker that a coordinator uses."""
+
+    initial_delay_ms: int = 3_000
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    max_size: int = 2**31 - 1
+    retention_ms: int = 7 * 24 * 60 * 60 * 1000
+    record_max_bytes: int = 8 << 20
+    """The limit of a group's record."""
+    consumer: ConsumerSettings = field(default_factory=ConsumerSettings)

@@ -135,8 +135,10 @@ def struct(of: type[Struct], first: int = 0, last: int = NEWEST) -> Struct:
     return field(default_factory=of, metadata={WIRE: Wire(of, first, last)})
 
 
-def nullable_struct(of: type[Struct], first: int = 0, last: int = NEWEST) -> Struct | None:
-    return _value(None, Wire(of, first, last, None, 0))
+def nullable_struct(
+    of: type[Struct], first: int = 0, last: int = NEWEST, *, tag: int | None = None
+) -> Struct | None:
+    return _value(None, Wire(of, first, last, tag, 0))
 
 
 def int8s(first: int = 0, last: int = NEWEST) -> Sequence[int]:

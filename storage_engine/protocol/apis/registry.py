@@ -37,7 +37,7 @@ _SERVED: dict[int, ApiEntry] = {
     2: _entry("ListOffsets", 1, 11, 6),
     3: _entry("Metadata", 0, 12, 9),
     8: _entry("OffsetCommit", 2, 9, 8),
-    9: _entry("OffsetFetch", 1, 8, 6),
+    9: _entry("OffsetFetch", 1, 9, 6),
     10: _entry("FindCoordinator", 0, 4, 3),
     11: _entry("JoinGroup", 0, 9, 6),
     12: _entry("Heartbeat", 0, 4, 4),

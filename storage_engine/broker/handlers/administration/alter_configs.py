@@ -1,8 +1,9 @@
-"""IncrementalAlterConfigs and AlterConfigs: settings of topics and brokers, served by any broker.
+"""IncrementalAlterConfigs and AlterConfigs: settings of topics, groups and brokers, served by any
+broker.
 
-The settings of each topic or broker are changed all or not at all, whether or not those of others
-succeed. When the answer is sent, ZooKeeper has the settings and this broker applies them; the other
-brokers read them soon after. Source: R-TOOL1, KIP-339, KIP-226.
+The settings of each topic, group or broker are changed all or not at all, whether or not those of
+others succeed. When the answer is sent, ZooKeeper has the settings and this broker applies them;
+the other brokers read them soon after. Source: R-TOOL1, KIP-339, KIP-226.
 """
 
 from collections import Counter
@@ -33,6 +34,7 @@ from storage_engine.broker.settings.config_store import (
     EntityKind,
 )
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.group_config import GroupRules
 from storage_engine.broker.settings.listener_map import is_listener_key
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
@@ -168,6 +170,8 @@ class AlterConfigsHandlers:
     def _rules(self, entity: ConfigEntity) -> Rules:
         if entity.kind is EntityKind.TOPIC:
             return TopicRules(self.config)
+        if entity.kind is EntityKind.GROUP:
+            return GroupRules(self.config)
         if entity == ConfigEntity.all_brokers():
             return BrokerRules(self.config, ConfigSource.ALL_BROKERS, is_own=True)
         broker_id = BrokerId(int(entity.name))
@@ -214,6 +218,8 @@ def _while_allowed(call: ApiCall[Resp], entity: ConfigEntity, compute: Compute) 
     def computed(present: Mapping[str, str]) -> dict[str, str]:
         if entity.kind is EntityKind.TOPIC:
             call.check_allowed(ResourceType.TOPIC, entity.name)
+        elif entity.kind is EntityKind.GROUP:
+            call.check_allowed(ResourceType.GROUP, entity.name)
         else:
             call.check_allowed(ResourceType.CLUSTER, CLUSTER_NAME)
         return compute(present)

@@ -6,9 +6,10 @@
     GroupSettingsChanged         ComputeAssignment            AssignmentComputed
     PatternsStale
 
-Until the first TopicsChanged after its restore a coordinator computes no assignment, since it would
-take every topic for deleted. The driver answers each ResolvePattern and each ComputeAssignment once,
-however long that takes; an answer that comes too late is dropped. Source: KIP-848.
+Until the first TopicsChanged after its restore a coordinator computes no assignment, since it
+would take every topic for deleted. The driver answers each ResolvePattern and each
+ComputeAssignment once, however long that takes; an answer that comes too late is dropped. Source:
+KIP-848.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,6 +43,9 @@ class RequestingClient(NamedTuple):
     """In Kafka's form, as in User:alice."""
 
 
+UNKNOWN_CLIENT = RequestingClient()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat. None in an optional field says that it has not changed since the last
@@ -64,7 +68,7 @@ class ConsumerHeartbeat:
     assignor: str | None = None
     owned: Assignment | None = None
     """The partitions that the member holds."""
-    client: RequestingClient = RequestingClient()
+    client: RequestingClient = UNKNOWN_CLIENT
     at: Moment
 
     @property
@@ -138,8 +142,8 @@ class AssignmentComputed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettingsChanged:
-    """The settings of a group as resource have changed, or are known for the first time. None is the
-    broker's default."""
+    """The settings of a group as resource have changed, or are known for the first time. None is
+    the broker's default."""
 
     writes: ClassVar[bool] = False
     group_id: str

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.groups.group import subscribed_topics
+from storage_engine.core.groups.consumer_protocol import subscribed_topics
 from storage_engine.core.groups.records import (
     GroupKey,
     GroupMemberRecord,
