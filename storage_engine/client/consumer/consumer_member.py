@@ -13,7 +13,6 @@ from storage_engine.client.consumer import consumer_membership, member_requests
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_errors import group_refused
 from storage_engine.client.consumer.consumer_membership import (
-    Assignment,
     BeatAnswered,
     ConsumerMembership,
     SendBeat,
@@ -37,6 +36,7 @@ from storage_engine.client.consumer.subscription import REFRESH_MS, Subscription
 from storage_engine.client.groups.group_requests import MemberIdentity
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
+from storage_engine.core.groups.assignors.assignment import Assignment
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse

@@ -20,7 +20,6 @@ Source: KIP-848.
 
 import enum
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -38,6 +37,7 @@ from storage_engine.client.consumer.membership import (
     Unsubscribed,
 )
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.assignors.assignment import Assignment
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
@@ -48,9 +48,6 @@ UNRELEASED_MAX_MS = 60_000
 """How long a static member waits for its name: one that was killed holds it until its session ends,
 after 45 s by default and 60 s at most."""
 UNRELEASED_PAUSE_MS = 1_000
-
-Assignment = Mapping[UUID, frozenset[int]]
-"""The partitions of each topic, by its id."""
 
 _FENCED = frozenset(
     {

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
-from storage_engine.client.consumer.consumer_membership import JOINING_EPOCH, Assignment
+from storage_engine.client.consumer.consumer_membership import JOINING_EPOCH
 from storage_engine.client.consumer.range_assignment import RANGE
 from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.groups.assignors.assignment import Assignment
 from storage_engine.core.groups.group import CONSUMER
 from storage_engine.protocol.apis.consumer_group_heartbeat import API as CONSUMER_GROUP_HEARTBEAT
 from storage_engine.protocol.apis.consumer_group_heartbeat import (
