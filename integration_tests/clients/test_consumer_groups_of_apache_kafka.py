@@ -1,7 +1,9 @@
 """R-CLI2: our consumer is a member of a consumer group (KIP-848) on Apache Kafka 4, beside
 librdkafka's of the same protocol: members come and go, and each record is read once."""
 
+import asyncio
 import contextlib
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -15,9 +17,19 @@ from benchmarks.beside_kafka.kraft_cluster import running_kraft
 from integration_tests.groups.group_members import ConfluentMember, GroupMember, poll_until, share
 from integration_tests.groups.our_member import OurMember
 from integration_tests.support.cluster_support import wait_until
-from storage_engine.client import Admin, Consumer, GroupError, NewTopic, TopicPartition
+from storage_engine.client import (
+    EARLIEST,
+    Admin,
+    AsyncConsumer,
+    Consumer,
+    GroupError,
+    KafkaError,
+    NewTopic,
+    TopicPartition,
+)
 from storage_engine.client import Producer as OurProducer
 from storage_engine.tests.sampling import in_full
+from storage_engine.tools.cli import main
 from storage_engine.tools.errors import CommandError
 
 PARTITIONS = 6
@@ -246,3 +258,61 @@ def until_read(consumer: Consumer, count: int) -> set[str]:
 
     wait_until(there, f"{count} records are read", timeout_s=60)
     return set(topics)
+
+
+@in_full
+def test_a_group_is_listed_described_reset_and_deleted(
+    kafka: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = made(kafka, "administered")
+
+    def headrace(*arguments: str) -> str:
+        assert main(["groups", *arguments, "--bootstrap-server", kafka]) == 0
+        return capsys.readouterr().out
+
+    with Consumer(config(kafka, topic)) as consumer:
+        consumer.subscribe([topic])
+        until_read(consumer, RECORDS)
+        consumer.commit()
+        wait_until(lambda: "Stable" in headrace("describe", topic), "it is stable")
+        told = json.loads(headrace("describe", topic, "--json"))
+        assert (told["type"], told["lag"], told["protocol"]) == ("consumer", 0, "uniform")
+        (member,) = told["members"]
+        assert member["epoch"] == told["epoch"] == told["assignment_epoch"]
+        assert member["assignment"] == member["target"]
+        assert len(member["assignment"]) == PARTITIONS
+        shown = headrace("describe", topic, "--members")
+        assert f"{topic} 0-{PARTITIONS - 1}" in shown.splitlines()[-1]
+        assert topic in headrace("list", "--type", "consumer", "--state", "stable")
+        assert topic not in headrace("list", "--type", "classic")
+        with (
+            pytest.raises(KafkaError, match="has 1 members: stop them first"),
+            Admin({"bootstrap.servers": kafka}) as admin,
+        ):
+            admin.reset_group_offsets(topic, at_ms=EARLIEST)
+    wait_until(lambda: topic in headrace("list", "--state", "empty"), "it is empty")
+    reset = json.loads(headrace("reset-offsets", topic, "--to-offset", "7", "--json"))
+    assert {row["new_offset"] for row in reset["partitions"]} == {7}
+    with Consumer(config(kafka, topic)) as consumer:
+        consumer.subscribe([topic])
+        until_read(consumer, RECORDS - 7 * PARTITIONS)
+    headrace("delete", topic)
+    assert topic not in headrace("list")
+
+
+@in_full
+def test_an_asyncio_consumer_is_a_member_too(kafka: str) -> None:
+    topic = made(kafka, "asyncio")
+
+    async def read() -> int:
+        count = 0
+        async with AsyncConsumer(config(kafka, topic)) as consumer:
+            await consumer.subscribe([topic])
+            async for _ in consumer:
+                count += 1
+                if count == RECORDS:
+                    await consumer.commit()
+                    return count
+        return count
+
+    assert asyncio.run(read()) == RECORDS
