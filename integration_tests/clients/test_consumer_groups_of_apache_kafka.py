@@ -316,3 +316,17 @@ def test_an_asyncio_consumer_is_a_member_too(kafka: str) -> None:
         return count
 
     assert asyncio.run(read()) == RECORDS
+
+
+@in_full
+def test_the_command_consumes_as_a_member_and_goes_on_where_it_was(
+    kafka: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = made(kafka, "commanded")
+    command = ["consume", topic, "--bootstrap-server", kafka, "--group", topic]
+    command += ["--group-protocol", "consumer"]
+    assert main([*command, "--max", "100"]) == 0
+    first = capsys.readouterr().out.splitlines()
+    assert main([*command, "--max", str(RECORDS - 100)]) == 0
+    rest = capsys.readouterr().out.splitlines()
+    assert sorted(map(int, first + rest)) == list(range(RECORDS))
