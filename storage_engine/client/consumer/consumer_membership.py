@@ -14,8 +14,8 @@ under way at a time.
 
 What an answer takes away is released by the owner, in its own thread, and the rest is read on. Only
 then a heartbeat says what the owner has: the coordinator gives nothing to another member that this
-one has not left out of it. A member that is fenced gives up everything before it joins anew.
-Source: KIP-848.
+one has not left out of it. So the owner takes nothing while a heartbeat may be on its way that
+leaves it out. A member that is fenced gives up everything before it joins anew. Source: KIP-848.
 """
 
 import enum
@@ -161,6 +161,9 @@ class ConsumerMembership:
         """The time when the next heartbeat is due."""
         self._told: Assignment | None = None
         """What the coordinator has heard of `owned`; None: it may have heard anything."""
+        self._owes_answer = False
+        """Whether the coordinator waits to hear of `owned`: it has taken something away, which the
+        owner may not even have got."""
         self._subscription_is_told = False
         self._interval_ms = 0
         self._unreleased_since_ms: int | None = None
@@ -238,9 +241,15 @@ class ConsumerMembership:
             case Stage.JOINING:
                 return self._unreleased_since_ms is None
             case Stage.MEMBER:
-                return self._told != self.owned or not self._subscription_is_told
+                tells_owned = self._told != self.owned or self._is_waited_for
+                return tells_owned or not self._subscription_is_told
             case _:
                 return False
+
+    @property
+    def _is_waited_for(self) -> bool:
+        """Whether the coordinator waits for what is true by now."""
+        return self._owes_answer and not self._releases
 
     def _send(self) -> None:
         is_full = self.stage is Stage.JOINING or self._told is None
@@ -248,7 +257,9 @@ class ConsumerMembership:
             epoch=self.epoch,
             is_full=is_full,
             tells_subscription=is_full or not self._subscription_is_told,
-            owned=self.owned if is_full or self._told != self.owned else None,
+            owned=self.owned
+            if is_full or self._told != self.owned or self._is_waited_for
+            else None,
         )
         # What is subscribed to from now on is told by the next one.
         self._subscription_is_told = True
@@ -268,7 +279,8 @@ class ConsumerMembership:
 
     def _lose(self) -> None:
         """Forgets what the coordinator has assigned and was told."""
-        self.epoch, self.assigned, self._told = JOINING_EPOCH, {}, None
+        self.epoch, self.assigned = JOINING_EPOCH, {}
+        self._told, self._owes_answer = None, False
         self.joins += 1
         self._beat, self._unreleased_since_ms = None, None
         self._gives_anything = True
@@ -297,6 +309,8 @@ class ConsumerMembership:
             self._releases.append(gone)
             self._effects.append(Release(lost=False, partitions=gone))
             return
+        if self._told is None or (self._beat is not None and self._beat.owned is not None):
+            return
         new = without(self.assigned, self.owned)
         new = {topic: new[topic] for topic in new.keys() & self.known}
         if new or (self._gives_anything and not self.unknown_topics):
@@ -320,8 +334,9 @@ class ConsumerMembership:
         self._interval_ms, self._unreleased_since_ms = event.interval_ms, None
         self._beat_ms = event.now_ms + event.interval_ms
         if beat.owned is not None:
-            self._told = beat.owned
+            self._told, self._owes_answer = beat.owned, False
         if event.assignment is not None:
+            self._owes_answer = bool(without(self.assigned, event.assignment))
             self.assigned = event.assignment
 
     def _failed(self, event: BeatAnswered) -> None:

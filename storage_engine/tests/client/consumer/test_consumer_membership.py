@@ -1,8 +1,11 @@
-"""The member of a group of the consumer protocol as a state machine, step by step."""
+"""The member of a group of the consumer protocol as a state machine: step by step, and against the
+real coordinator in a world where everything between them goes wrong."""
 
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from storage_engine.client.consumer.consumer_membership import (
     UNRELEASED_MAX_MS,
@@ -28,7 +31,13 @@ from storage_engine.client.consumer.membership import (
     Unsubscribed,
 )
 from storage_engine.core.errors import ErrorCode
+from storage_engine.tests.client.consumer.consumer_membership_client import MembershipMember, parts
+from storage_engine.tests.core.groups.consumer.consumer_members import Violation
+from storage_engine.tests.core.groups.consumer.consumer_world import World
 
+HAPPENINGS = 2_500
+SEEDS_TRIED = 40
+"""Until a missing rule shows."""
 INTERVAL_MS = 5_000
 POLL_MS = 60_000
 T, U = UUID(int=1), UUID(int=2)
@@ -139,6 +148,44 @@ def test_a_topic_whose_name_is_not_known_yet_is_taken_when_it_is():
     assert made.unknown_topics == {U}
     assert made.step(TopicsKnown(frozenset({U}))) == [Take(part(0, 1, topic=U)), news(2, more)]
     assert made.unknown_topics == frozenset()
+
+
+def without_names(epoch):
+    """A member with partitions whose names its owner does not know, and a heartbeat under way that
+    says what the owner has."""
+    made = settled()
+    made.step(MembershipTick(now_ms=INTERVAL_MS))
+    made.step(answer(epoch, {**part(0, 1), **part(0, topic=U)}))
+    assert made.step(Released()) == [news(epoch, part(0, 1))]
+    return made
+
+
+def test_nothing_is_taken_while_a_heartbeat_is_on_its_way_that_leaves_it_out():
+    """The coordinator may take it for given up, and give it to another."""
+    made = without_names(1)
+    assert made.step(TopicsKnown(frozenset({U}))) == []
+    both = {**part(0, 1), **part(0, topic=U)}
+    assert made.step(answer(2)) == [Take(part(0, topic=U)), news(2, both)]
+
+
+def test_nothing_is_taken_after_such_a_heartbeat_is_lost_until_the_next_is_answered():
+    made = without_names(1)
+    made.step(TopicsKnown(frozenset({U})))
+    lost = refusal(ErrorCode.NETWORK_EXCEPTION)
+    assert made.step(lost) == [FindCoordinator(), full(1, part(0, 1))]
+    assert made.step(answer(2, part(0, 1))) == [news(2, part(0, 1))]
+    assert made.step(answer(2)) == []
+    assert made.owned == part(0, 1)
+
+
+def test_what_is_taken_away_before_the_owner_got_it_is_told_too():
+    made = settled()
+    made.step(MembershipTick(now_ms=INTERVAL_MS))
+    made.step(answer(2, {**part(0, 1, 2), **part(0, topic=U)}))
+    made.step(MembershipTick(now_ms=2 * INTERVAL_MS))
+    # The coordinator waits for it to be left out.
+    assert made.step(answer(2, part(0, 1, 2))) == [news(2, part(0, 1, 2))]
+    assert made.step(answer(3)) == []
 
 
 def test_a_subscription_that_changes_is_told_at_once_and_loses_nothing():
@@ -329,3 +376,68 @@ def test_a_heartbeat_that_is_under_way_does_not_keep_a_member_that_does_not_poll
 def test_partitions_are_subtracted_by_topic():
     these = {T: frozenset({0, 1}), U: frozenset({0})}
     assert without(these, {T: frozenset({1, 2}), U: frozenset({0})}) == {T: frozenset({0})}
+
+
+# --- with the coordinator ---
+
+
+def live(seed, client=MembershipMember):
+    world = World(seed)
+    world.members = [
+        client(world, f"m{number}", f"i{number}" if number % 3 == 0 else None)
+        for number in range(5)
+    ]
+    for each in world.members:
+        each.start()
+    for _ in range(HAPPENINGS):
+        world.happen()
+    world.settle()
+    return world
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32))
+def test_no_partition_has_two_owners_and_all_is_shared_out_in_the_end(seed):
+    live(seed)
+
+
+def test_members_commit_and_hand_over_in_spite_of_the_faults():
+    worlds = [live(seed) for seed in range(4)]
+    assert sum(world.moves for world in worlds) > 50
+    assert sum(world.commits for world in worlds) > 30
+
+
+class _TellsEarly(MembershipMember):
+    """Tells that it has let go before its owner has."""
+
+    def tell(self, event):
+        super().tell(event)
+        while self.membership._releases:
+            super().tell(Released())
+
+    def apply(self, change, joins):
+        if isinstance(change, Take):
+            self.joins = joins
+            self.held |= parts(change.partitions)
+            self.world.check_holders(self)
+        else:
+            self.held -= self.held if change.partitions is None else parts(change.partitions)
+
+
+class _KeepsItAll(MembershipMember):
+    """Says that it has let go, and goes on."""
+
+    def apply(self, change, joins):
+        if isinstance(change, Take):
+            self.joins = joins
+            self.held |= parts(change.partitions)
+            self.world.check_holders(self)
+        else:
+            self.tell(Released())
+
+
+@pytest.mark.parametrize("client", [_TellsEarly, _KeepsItAll])
+def test_a_missing_rule_shows(client):
+    with pytest.raises((Violation, AssertionError)):
+        for seed in range(SEEDS_TRIED):
+            live(seed, client)
