@@ -6,13 +6,13 @@ Source: Kafka's classic group protocol.
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.consumer import classic_membership, member_requests
 from storage_engine.client.consumer.classic_membership import ClassicMembership, Stage
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_errors import group_refused
+from storage_engine.client.consumer.coordinator_calls import Answer
 from storage_engine.client.consumer.membership import (
     Assigned,
     Fail,
@@ -44,11 +44,11 @@ from storage_engine.protocol.consumer_protocol import (
 from storage_engine.protocol.messages.join_group import JoinGroupResponse
 from storage_engine.protocol.messages.sync_group import SyncGroupResponse
 
-OnAnswer = Callable[[Any | None, ErrorCode], classic_membership.Event]
+OnAnswer = Callable[[Answer | None, ErrorCode], classic_membership.Event]
 
 
 class ClassicMember:
-    """See `membership.GroupMember`."""
+    """See `membership.MemberDriver`."""
 
     def __init__(self, config: ConsumerConfig, cluster: Cluster) -> None:
         self._config = config

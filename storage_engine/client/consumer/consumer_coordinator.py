@@ -1,7 +1,7 @@
 """The part of a consumer that runs in the thread of its loop: it keeps the membership of the group,
 and commits offsets.
 
-    consumer -> events, commits -> [loop] GroupMember -> requests -> coordinator of the group
+    consumer -> events, commits -> [loop] MemberDriver -> requests -> coordinator of the group
         ^                             |
         +-- Revoked, Assigned, GroupFailed-+
 
@@ -13,12 +13,12 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from storage_engine.client.consumer.classic_member import ClassicMember
 from storage_engine.client.consumer.consumer_config import CONSUMER_PROTOCOL, ConsumerConfig
 from storage_engine.client.consumer.consumer_member import ConsumerMember
 from storage_engine.client.consumer.coordinator_calls import (
+    Answer,
     CoordinatorCall,
     CoordinatorCalls,
     code_of,
@@ -32,7 +32,7 @@ from storage_engine.client.consumer.membership import (
     Farewell,
     FindCoordinator,
     GroupFailed,
-    GroupMember,
+    MemberDriver,
     MemberEvent,
     MembershipTick,
     Outgoing,
@@ -84,7 +84,7 @@ class ConsumerCoordinator:
         self._cluster = config.cluster()
         self._calls = CoordinatorCalls(self._cluster, config.group_id)
         made = ConsumerMember if config.group_protocol == CONSUMER_PROTOCOL else ClassicMember
-        self._member: GroupMember = made(config, self._cluster)
+        self._member: MemberDriver = made(config, self._cluster)
         self._log_in_error: AuthenticationError | None = None
         self._wanted: Outgoing | None = None
         # The request that the member wants and that is not sent; and that which is.
@@ -305,7 +305,7 @@ class ConsumerCoordinator:
             return
         self._wanted = None
 
-        def on_answer(answer: Any | None, error: HeadraceError | None) -> None:
+        def on_answer(answer: Answer | None, error: HeadraceError | None) -> None:
             self._call = None
             if isinstance(error, AuthenticationError):
                 self._log_in_error = error

@@ -15,9 +15,9 @@ from storage_engine.client.consumer.consumer_errors import group_refused
 from storage_engine.client.consumer.consumer_membership import (
     BeatAnswered,
     ConsumerMembership,
+    ConsumerStage,
     SendBeat,
-    SendLeave,
-    Stage,
+    SendFarewell,
     TopicsKnown,
 )
 from storage_engine.client.consumer.membership import (
@@ -47,7 +47,7 @@ noticed while the session lasts, which has nine by default."""
 
 
 class ConsumerMember:
-    """See `membership.GroupMember`."""
+    """See `membership.MemberDriver`."""
 
     def __init__(self, config: ConsumerConfig, cluster: Cluster) -> None:
         self._config = config
@@ -73,7 +73,7 @@ class ConsumerMember:
 
     @property
     def has_timed_out(self) -> bool:
-        return self._membership.stage is Stage.POLL_TIMED_OUT
+        return self._membership.stage is ConsumerStage.POLL_TIMED_OUT
 
     def due_ms(self) -> int | None:
         due_ms = self._membership.due_ms()
@@ -115,14 +115,14 @@ class ConsumerMember:
         match effect:
             case FindCoordinator():
                 return effect
-            case consumer_membership.Release():
+            case consumer_membership.ReleasePartitions():
                 if effect.partitions is None:
                     return Revoked(lost=effect.lost)
                 return Revoked(lost=effect.lost, partitions=self._named(effect.partitions))
-            case consumer_membership.Take():
+            case consumer_membership.TakePartitions():
                 partitions = self._named(effect.partitions)
                 return Assigned(partitions=partitions, caller=self.identity, more=True)
-            case SendLeave():
+            case SendFarewell():
                 return Farewell(
                     request=member_requests.beat(self._config, self._member_id, effect.epoch)
                 )

@@ -59,7 +59,7 @@ _FENCED = frozenset(
 )
 
 
-class Stage(enum.Enum):
+class ConsumerStage(enum.Enum):
     OUT = "not in the group"
     JOINING = "waits for the answer to its first heartbeat"
     MEMBER = "in the group"
@@ -106,18 +106,18 @@ class SendBeat:
     """Whether it says everything."""
     tells_subscription: bool
     owned: Assignment | None
-    """What the owner has; None: as it was told last."""
+    """The partitions that the owner has; None: as they were told last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SendLeave:
+class SendFarewell:
     """Sends the last heartbeat; the answer is ignored."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ReleasePartitions:
     """The owner has to let go of partitions, None of all. `lost`: they may be another's already, so
     that commits are refused."""
 
@@ -126,23 +126,23 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class TakePartitions:
     """The owner gets these partitions beside those that it has."""
 
     partitions: Assignment
 
 
-Effect = SendBeat | SendLeave | FindCoordinator | Release | Take | Fail
+Effect = SendBeat | SendFarewell | FindCoordinator | ReleasePartitions | TakePartitions | Fail
 
 
 class ConsumerMembership:
-    """The membership of one consumer. Invariant: `owned` has each partition from the Take that
+    """The membership of one consumer. Invariant: `owned` has each partition from the effect that
     gives it to the owner until the Released by which the owner has let it go."""
 
     def __init__(self, *, max_poll_interval_ms: int, is_static: bool = False) -> None:
         self._max_poll_interval_ms = max_poll_interval_ms
         self._leaving_epoch = STATIC_LEAVING_EPOCH if is_static else LEAVING_EPOCH
-        self.stage = Stage.OUT
+        self.stage = ConsumerStage.OUT
         self.epoch = JOINING_EPOCH
         self.joins = 1
         """It goes up whenever the partitions that it has may be another's."""
@@ -154,13 +154,13 @@ class ConsumerMembership:
         self._gives_anything = False
         """Whether the owner is told of its part even if that is empty: it has just joined."""
         self._releases: deque[Assignment | None] = deque()
-        """What the owner has been asked to release and has not yet; None: everything."""
+        """The partitions that the owner was asked to release and still has; None: all."""
         self._beat: SendBeat | None = None
         """The heartbeat that is under way."""
         self._beat_ms = 0
         """The time when the next heartbeat is due."""
         self._told: Assignment | None = None
-        """What the coordinator has heard of `owned`; None: it may have heard anything."""
+        """The last `owned` that the coordinator has heard; None: it may have heard anything."""
         self._owes_answer = False
         """Whether the coordinator waits to hear of `owned`: it has taken something away, which the
         owner may not even have got."""
@@ -175,16 +175,20 @@ class ConsumerMembership:
             case Subscribed():
                 self._polled_ms = event.now_ms
                 self._subscription_is_told = False
-                if self.stage not in (Stage.JOINING, Stage.MEMBER, Stage.FENCED):
+                if self.stage not in (
+                    ConsumerStage.JOINING,
+                    ConsumerStage.MEMBER,
+                    ConsumerStage.FENCED,
+                ):
                     self._join_anew()
             case Unsubscribed():
                 self._leave()
-                self.stage, self.owned = Stage.OUT, {}
+                self.stage, self.owned = ConsumerStage.OUT, {}
                 self._releases.clear()
             case Polled():
                 is_news = event.now_ms > self._polled_ms
                 self._polled_ms = max(self._polled_ms, event.now_ms)
-                if self.stage is Stage.POLL_TIMED_OUT and is_news:
+                if self.stage is ConsumerStage.POLL_TIMED_OUT and is_news:
                     self._join_anew()
             case Released():
                 self._released()
@@ -213,7 +217,7 @@ class ConsumerMembership:
     def due_ms(self) -> int | None:
         """The time of the next MembershipTick; None while only answers and the owner can change
         anything."""
-        if self.stage not in (Stage.JOINING, Stage.MEMBER):
+        if self.stage not in (ConsumerStage.JOINING, ConsumerStage.MEMBER):
             return None
         lapse_ms = self._polled_ms + self._max_poll_interval_ms
         return lapse_ms if self._beat is not None else min(self._beat_ms, lapse_ms)
@@ -226,11 +230,11 @@ class ConsumerMembership:
     # --- what is due ---
 
     def _tick(self, now_ms: int) -> None:
-        if self.stage not in (Stage.JOINING, Stage.MEMBER):
+        if self.stage not in (ConsumerStage.JOINING, ConsumerStage.MEMBER):
             return
         if now_ms >= self._polled_ms + self._max_poll_interval_ms:
             self._leave()
-            self.stage = Stage.POLL_TIMED_OUT
+            self.stage = ConsumerStage.POLL_TIMED_OUT
         elif self._beat is None and now_ms >= self._beat_ms:
             self._send()
 
@@ -238,9 +242,9 @@ class ConsumerMembership:
     def _has_news(self) -> bool:
         """Whether a heartbeat does not wait until it is due."""
         match self.stage:
-            case Stage.JOINING:
+            case ConsumerStage.JOINING:
                 return self._unreleased_since_ms is None
-            case Stage.MEMBER:
+            case ConsumerStage.MEMBER:
                 tells_owned = self._told != self.owned or self._is_waited_for
                 return tells_owned or not self._subscription_is_told
             case _:
@@ -252,7 +256,7 @@ class ConsumerMembership:
         return self._owes_answer and not self._releases
 
     def _send(self) -> None:
-        is_full = self.stage is Stage.JOINING or self._told is None
+        is_full = self.stage is ConsumerStage.JOINING or self._told is None
         self._beat = SendBeat(
             epoch=self.epoch,
             is_full=is_full,
@@ -271,11 +275,11 @@ class ConsumerMembership:
         """Joins, as soon as the owner has nothing of its former membership."""
         self._lose()
         if self.owned:
-            self.stage = Stage.FENCED
+            self.stage = ConsumerStage.FENCED
             self._releases.append(None)
-            self._effects.append(Release(lost=True))
+            self._effects.append(ReleasePartitions(lost=True))
         else:
-            self.stage = Stage.JOINING
+            self.stage = ConsumerStage.JOINING
 
     def _lose(self) -> None:
         """Forgets what the coordinator has assigned and was told."""
@@ -286,8 +290,8 @@ class ConsumerMembership:
         self._gives_anything = True
 
     def _leave(self) -> None:
-        if self.stage in (Stage.JOINING, Stage.MEMBER):
-            self._effects.append(SendLeave(epoch=self._leaving_epoch))
+        if self.stage in (ConsumerStage.JOINING, ConsumerStage.MEMBER):
+            self._effects.append(SendFarewell(epoch=self._leaving_epoch))
         self._lose()
 
     def _released(self) -> None:
@@ -295,19 +299,19 @@ class ConsumerMembership:
             return
         gone = self._releases.popleft()
         self.owned = {} if gone is None else without(self.owned, gone)
-        if self.stage is Stage.FENCED and not self._releases:
-            self.stage = Stage.JOINING
+        if self.stage is ConsumerStage.FENCED and not self._releases:
+            self.stage = ConsumerStage.JOINING
 
     # --- assignments ---
 
     def _reconcile(self) -> None:
         """Takes away first: the owner knows partitions by the names of their topics, and a topic
         that was made anew has the name of the old one."""
-        if self.stage is not Stage.MEMBER or self._releases:
+        if self.stage is not ConsumerStage.MEMBER or self._releases:
             return
         if gone := without(self.owned, self.assigned):
             self._releases.append(gone)
-            self._effects.append(Release(lost=False, partitions=gone))
+            self._effects.append(ReleasePartitions(lost=False, partitions=gone))
             return
         if self._told is None or (self._beat is not None and self._beat.owned is not None):
             return
@@ -319,18 +323,18 @@ class ConsumerMembership:
                 topic: self.owned.get(topic, frozenset()) | new.get(topic, frozenset())
                 for topic in self.owned.keys() | new.keys()
             }
-            self._effects.append(Take(new))
+            self._effects.append(TakePartitions(new))
 
     # --- answers ---
 
     def _answered(self, event: BeatAnswered) -> None:
         beat, self._beat = self._beat, None
-        if beat is None or self.stage not in (Stage.JOINING, Stage.MEMBER):
+        if beat is None or self.stage not in (ConsumerStage.JOINING, ConsumerStage.MEMBER):
             return
         if event.error is not ErrorCode.NONE:
             self._failed(event)
             return
-        self.stage, self.epoch = Stage.MEMBER, event.epoch
+        self.stage, self.epoch = ConsumerStage.MEMBER, event.epoch
         self._interval_ms, self._unreleased_since_ms = event.interval_ms, None
         self._beat_ms = event.now_ms + event.interval_ms
         if beat.owned is not None:
@@ -345,16 +349,16 @@ class ConsumerMembership:
         self._beat_ms = event.now_ms
         if event.error in ASK_AGAIN:
             self._effects.append(FindCoordinator())
-        elif event.error in _FENCED and self.stage is Stage.MEMBER:
+        elif event.error in _FENCED and self.stage is ConsumerStage.MEMBER:
             self._join_anew()
         elif event.error in _FENCED:
             # The group still has this member, from a join whose answer was lost.
-            self._effects += [SendLeave(epoch=self._leaving_epoch), FindCoordinator()]
+            self._effects += [SendFarewell(epoch=self._leaving_epoch), FindCoordinator()]
         elif event.error is ErrorCode.UNRELEASED_INSTANCE_ID and self._may_wait(event.now_ms):
             self._beat_ms = event.now_ms + UNRELEASED_PAUSE_MS
         else:
             self._lose()
-            self.stage = Stage.FAILED
+            self.stage = ConsumerStage.FAILED
             self._effects.append(Fail(error=event.error, message=event.message))
 
     def _may_wait(self, now_ms: int) -> bool:
@@ -362,7 +366,7 @@ class ConsumerMembership:
         answer was lost; the coordinator ignores the farewell of any other."""
         if self._unreleased_since_ms is None:
             self._unreleased_since_ms = now_ms
-            self._effects.append(SendLeave(epoch=self._leaving_epoch))
+            self._effects.append(SendFarewell(epoch=self._leaving_epoch))
         return now_ms - self._unreleased_since_ms < UNRELEASED_MAX_MS
 
 

@@ -6,7 +6,7 @@ Each call ends once, with an answer or an error, unless it is dropped before. So
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from storage_engine.client.asking import GROUP, find_coordinator
 from storage_engine.client.cluster import Cluster
@@ -25,7 +25,10 @@ from storage_engine.net.deadline import Deadline
 LOOKUP_MS = 1_000
 """The time limit of one search for the coordinator; nothing else happens meanwhile."""
 
-OnAnswer = Callable[[Any, HeadraceError | None], None]
+Answer: TypeAlias = Any
+"""The answer to any request: its type follows from the request."""
+
+OnAnswer = Callable[[Answer, HeadraceError | None], None]
 """Called with the answer or the error."""
 
 

@@ -36,7 +36,7 @@ RE2_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldSubscription:
-    """What a heartbeat says of a subscription."""
+    """A subscription as heartbeats say it."""
 
     topics: Sequence[str]
     pattern: str | None

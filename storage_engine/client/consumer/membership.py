@@ -1,16 +1,17 @@
 """The vocabulary that members of both group protocols share: what a member hears, what it wants,
 and how `ConsumerCoordinator` drives it.
 
-    MemberEvent -> GroupMember -> steps: a request to send, a change for the consumer, a farewell
+    MemberEvent -> MemberDriver -> steps: a request to send, a change for the consumer, a farewell
 
-A `GroupMember` joins a state machine without IO (`classic_membership`, `consumer_membership`) to
+A `MemberDriver` joins a state machine without IO (`classic_membership`, `consumer_membership`) to
 the requests of its protocol. A member has at most one request under way.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from storage_engine.client.consumer.coordinator_calls import Answer
 from storage_engine.client.consumer.subscription import NO_TOPICS, Subscription
 from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
 from storage_engine.core.errors import ErrorCode, HeadraceError
@@ -115,7 +116,7 @@ class Outgoing:
     DeadlineExceededError."""
     wait_ms: int
     """How long its answer may take."""
-    answered: "Callable[[Any | None, ErrorCode], list[Step]]"
+    answered: "Callable[[Answer | None, ErrorCode], list[Step]]"
     """Takes the answer, None where there is none, and its error."""
 
 
@@ -155,7 +156,7 @@ class GroupFailed:
 Step = Outgoing | Farewell | FindCoordinator | Revoked | Assigned | GroupFailed
 
 
-class GroupMember(Protocol):
+class MemberDriver(Protocol):
     """One member of a group, in the thread of its consumer's loop."""
 
     @property

@@ -11,9 +11,9 @@ from storage_engine.client.consumer import consumer_membership, membership
 from storage_engine.client.consumer.consumer_membership import (
     BeatAnswered,
     ConsumerMembership,
+    ConsumerStage,
     SendBeat,
-    SendLeave,
-    Stage,
+    SendFarewell,
     TopicsKnown,
 )
 from storage_engine.core.errors import ErrorCode
@@ -58,7 +58,7 @@ class MembershipMember(Member):
             match effect:
                 case membership.FindCoordinator():
                     pass
-                case SendLeave():
+                case SendFarewell():
                     self.drop()
                     self.ask_once(effect.epoch)
                 case membership.Fail():
@@ -68,9 +68,9 @@ class MembershipMember(Member):
                 case SendBeat():
                     self.drop()
                     self.wanted = effect
-                case consumer_membership.Take():
+                case consumer_membership.TakePartitions():
                     self.changes.append((effect, self.membership.joins))
-                case consumer_membership.Release():
+                case consumer_membership.ReleasePartitions():
                     if effect.partitions is None:
                         self.drop()
                     self.changes.append((effect, self.membership.joins))
@@ -106,7 +106,7 @@ class MembershipMember(Member):
 
     def apply(self, change: Any, joins: int) -> None:
         """The owner gets to what it was asked."""
-        if isinstance(change, consumer_membership.Take):
+        if isinstance(change, consumer_membership.TakePartitions):
             self.joins = joins
             new = parts(change.partitions)
             if new & self.held:
@@ -189,5 +189,7 @@ class MembershipMember(Member):
 
     @property
     def may_commit(self) -> frozenset[Part]:
-        is_over = self.joins != self.membership.joins or self.membership.stage is not Stage.MEMBER
+        is_over = (
+            self.joins != self.membership.joins or self.membership.stage is not ConsumerStage.MEMBER
+        )
         return frozenset() if is_over else super().may_commit

@@ -12,11 +12,11 @@ from storage_engine.client.consumer.consumer_membership import (
     UNRELEASED_PAUSE_MS,
     BeatAnswered,
     ConsumerMembership,
-    Release,
+    ConsumerStage,
+    ReleasePartitions,
     SendBeat,
-    SendLeave,
-    Stage,
-    Take,
+    SendFarewell,
+    TakePartitions,
     TopicsKnown,
     without,
 )
@@ -84,7 +84,7 @@ def settled(*, is_static=False):
     assert made.step(Subscribed(now_ms=0)) == [full(0, {})]
     assigned = part(0, 1, 2)
     assert made.step(answer(1, assigned)) == []
-    assert made.step(TopicsKnown(frozenset({T}))) == [Take(assigned), news(1, assigned)]
+    assert made.step(TopicsKnown(frozenset({T}))) == [TakePartitions(assigned), news(1, assigned)]
     assert made.step(answer(1)) == []
     return made
 
@@ -101,14 +101,14 @@ def test_heartbeats_come_one_at_a_time_in_the_interval_that_the_coordinator_give
 def test_a_member_that_joins_without_a_part_tells_its_owner_so():
     made = member()
     made.step(Subscribed(now_ms=0))
-    assert made.step(answer(1, {})) == [Take({})]
-    assert made.stage is Stage.MEMBER
+    assert made.step(answer(1, {})) == [TakePartitions({})]
+    assert made.stage is ConsumerStage.MEMBER
 
 
 def test_only_what_is_taken_away_is_released_and_told_once_the_owner_has_let_go():
     made = settled()
     made.step(MembershipTick(now_ms=INTERVAL_MS))
-    assert made.step(answer(1, part(0, 1))) == [Release(lost=False, partitions=part(2))]
+    assert made.step(answer(1, part(0, 1))) == [ReleasePartitions(lost=False, partitions=part(2))]
     # A slow owner keeps it, and the coordinator hears of the member without it.
     assert made.owned == part(0, 1, 2)
     assert made.step(MembershipTick(now_ms=2 * INTERVAL_MS)) == [plain(1)]
@@ -123,9 +123,9 @@ def test_what_is_taken_away_goes_before_what_is_new_comes():
     made = settled()
     made.step(MembershipTick(now_ms=INTERVAL_MS))
     again = part(0, topic=U)
-    assert made.step(answer(2, again)) == [Release(lost=False, partitions=part(0, 1, 2))]
+    assert made.step(answer(2, again)) == [ReleasePartitions(lost=False, partitions=part(0, 1, 2))]
     assert made.step(TopicsKnown(frozenset({U}))) == []
-    assert made.step(Released()) == [Take(again), news(2, again)]
+    assert made.step(Released()) == [TakePartitions(again), news(2, again)]
 
 
 def test_what_is_taken_away_while_the_owner_lets_go_of_other_partitions_is_released_next():
@@ -135,7 +135,7 @@ def test_what_is_taken_away_while_the_owner_lets_go_of_other_partitions_is_relea
     made.step(MembershipTick(now_ms=2 * INTERVAL_MS))
     assert made.step(answer(1, part(0))) == []
     assert made.step(Released()) == [
-        Release(lost=False, partitions=part(1)),
+        ReleasePartitions(lost=False, partitions=part(1)),
         news(1, part(0, 1)),
     ]
 
@@ -146,7 +146,10 @@ def test_a_topic_whose_name_is_not_known_yet_is_taken_when_it_is():
     more = {**part(0, 1, 2), **part(0, 1, topic=U)}
     assert made.step(answer(2, more)) == []
     assert made.unknown_topics == {U}
-    assert made.step(TopicsKnown(frozenset({U}))) == [Take(part(0, 1, topic=U)), news(2, more)]
+    assert made.step(TopicsKnown(frozenset({U}))) == [
+        TakePartitions(part(0, 1, topic=U)),
+        news(2, more),
+    ]
     assert made.unknown_topics == frozenset()
 
 
@@ -165,7 +168,7 @@ def test_nothing_is_taken_while_a_heartbeat_is_on_its_way_that_leaves_it_out():
     made = without_names(1)
     assert made.step(TopicsKnown(frozenset({U}))) == []
     both = {**part(0, 1), **part(0, topic=U)}
-    assert made.step(answer(2)) == [Take(part(0, topic=U)), news(2, both)]
+    assert made.step(answer(2)) == [TakePartitions(part(0, topic=U)), news(2, both)]
 
 
 def test_nothing_is_taken_after_such_a_heartbeat_is_lost_until_the_next_is_answered():
@@ -224,7 +227,7 @@ def test_a_join_whose_answer_is_lost_is_sent_again():
     lost = refusal(ErrorCode.NETWORK_EXCEPTION)
     assert made.step(lost) == [FindCoordinator(), full(0, {})]
     made.step(answer(3, part(1)))
-    assert made.step(TopicsKnown(frozenset({T}))) == [Take(part(1)), news(3, part(1))]
+    assert made.step(TopicsKnown(frozenset({T}))) == [TakePartitions(part(1)), news(3, part(1))]
 
 
 FENCED = [
@@ -239,14 +242,14 @@ def test_who_is_fenced_gives_up_everything_and_joins_anew(error):
     made = settled()
     joins = made.joins
     made.step(MembershipTick(now_ms=INTERVAL_MS))
-    assert made.step(refusal(error)) == [Release(lost=True)]
+    assert made.step(refusal(error)) == [ReleasePartitions(lost=True)]
     assert made.joins > joins
     assert made.due_ms() is None
     # It does not heartbeat while the owner has something.
     assert made.step(MembershipTick(now_ms=10 * INTERVAL_MS)) == []
     assert made.step(Released()) == [full(0, {})]
     made.step(answer(4, part(2)))
-    assert made.step(TopicsKnown(frozenset({T}))) == [Take(part(2)), news(4, part(2))]
+    assert made.step(TopicsKnown(frozenset({T}))) == [TakePartitions(part(2)), news(4, part(2))]
 
 
 @pytest.mark.parametrize("error", FENCED)
@@ -255,7 +258,7 @@ def test_who_is_fenced_while_its_owner_lets_go_joins_when_it_has_let_go_twice(er
     made.step(MembershipTick(now_ms=INTERVAL_MS))
     made.step(answer(1, part(0)))
     made.step(MembershipTick(now_ms=2 * INTERVAL_MS))
-    assert made.step(refusal(error)) == [Release(lost=True)]
+    assert made.step(refusal(error)) == [ReleasePartitions(lost=True)]
     assert made.step(Released()) == []
     assert made.owned == part(0)
     assert made.step(Released()) == [full(0, {})]
@@ -275,7 +278,7 @@ def test_who_is_fenced_when_it_joins_takes_back_its_earlier_join_first(error):
     made = member()
     made.step(Subscribed(now_ms=0))
     effects = made.step(refusal(error))
-    assert effects == [SendLeave(epoch=-1), FindCoordinator(), full(0, {})]
+    assert effects == [SendFarewell(epoch=-1), FindCoordinator(), full(0, {})]
 
 
 @pytest.mark.parametrize(
@@ -298,12 +301,12 @@ def test_an_instance_id_that_another_has_is_waited_for():
     made.step(Subscribed(now_ms=0))
     taken = refusal(ErrorCode.UNRELEASED_INSTANCE_ID)
     # A join of its own whose answer was lost is taken back.
-    assert made.step(taken) == [SendLeave(epoch=-2)]
+    assert made.step(taken) == [SendFarewell(epoch=-2)]
     assert made.due_ms() == UNRELEASED_PAUSE_MS
     assert made.step(MembershipTick(now_ms=UNRELEASED_PAUSE_MS)) == [full(0, {})]
     assert made.step(refusal(ErrorCode.UNRELEASED_INSTANCE_ID, now_ms=UNRELEASED_PAUSE_MS)) == []
     made.step(MembershipTick(now_ms=2 * UNRELEASED_PAUSE_MS))
-    assert made.step(answer(5, {})) == [Take({})]
+    assert made.step(answer(5, {})) == [TakePartitions({})]
 
 
 def test_an_instance_id_that_another_keeps_is_an_error_in_the_end():
@@ -332,14 +335,14 @@ def test_what_is_for_good_is_told_with_the_coordinators_words(error):
     assert made.step(refusal(error, message="no")) == [Fail(error=error, message="no")]
     assert made.step(MembershipTick(now_ms=10 * INTERVAL_MS)) == []
     # Subscribed anew, it lets go first of what it may have no more.
-    assert made.step(Subscribed(now_ms=1)) == [Release(lost=True)]
+    assert made.step(Subscribed(now_ms=1)) == [ReleasePartitions(lost=True)]
     assert made.step(Released()) == [full(0, {})]
 
 
 @pytest.mark.parametrize(("is_static", "epoch"), [(False, -1), (True, -2)])
 def test_who_unsubscribes_leaves(is_static, epoch):
     made = settled(is_static=is_static)
-    assert made.step(Unsubscribed()) == [SendLeave(epoch=epoch)]
+    assert made.step(Unsubscribed()) == [SendFarewell(epoch=epoch)]
     assert made.step(Unsubscribed()) == []
     assert made.due_ms() is None
     assert made.step(Subscribed(now_ms=1)) == [full(0, {})]
@@ -348,19 +351,19 @@ def test_who_unsubscribes_leaves(is_static, epoch):
 def test_who_unsubscribes_before_it_has_joined_leaves_too():
     made = member()
     made.step(Subscribed(now_ms=0))
-    assert made.step(Unsubscribed()) == [SendLeave(epoch=-1)]
+    assert made.step(Unsubscribed()) == [SendFarewell(epoch=-1)]
     # The answer to the join is none to a later one.
     assert made.step(answer(1, part(0))) == []
-    assert made.stage is Stage.OUT
+    assert made.stage is ConsumerStage.OUT
 
 
 @pytest.mark.parametrize(("is_static", "epoch"), [(False, -1), (True, -2)])
 def test_who_does_not_poll_leaves_and_comes_back_when_it_does(is_static, epoch):
     made = settled(is_static=is_static)
-    assert made.step(MembershipTick(now_ms=POLL_MS)) == [SendLeave(epoch=epoch)]
-    assert made.stage is Stage.POLL_TIMED_OUT
+    assert made.step(MembershipTick(now_ms=POLL_MS)) == [SendFarewell(epoch=epoch)]
+    assert made.stage is ConsumerStage.POLL_TIMED_OUT
     assert made.step(Polled(now_ms=0)) == []
-    assert made.step(Polled(now_ms=POLL_MS + 1)) == [Release(lost=True)]
+    assert made.step(Polled(now_ms=POLL_MS + 1)) == [ReleasePartitions(lost=True)]
     assert made.step(Released()) == [full(0, {})]
 
 
@@ -368,9 +371,9 @@ def test_a_heartbeat_that_is_under_way_does_not_keep_a_member_that_does_not_poll
     made = settled()
     made.step(MembershipTick(now_ms=POLL_MS - 1))
     assert made.due_ms() == POLL_MS
-    assert made.step(MembershipTick(now_ms=POLL_MS)) == [SendLeave(epoch=-1)]
+    assert made.step(MembershipTick(now_ms=POLL_MS)) == [SendFarewell(epoch=-1)]
     assert made.step(answer(2, part(0))) == []
-    assert made.stage is Stage.POLL_TIMED_OUT
+    assert made.stage is ConsumerStage.POLL_TIMED_OUT
 
 
 def test_partitions_are_subtracted_by_topic():
@@ -416,7 +419,7 @@ class _TellsEarly(MembershipMember):
             super().tell(Released())
 
     def apply(self, change, joins):
-        if isinstance(change, Take):
+        if isinstance(change, TakePartitions):
             self.joins = joins
             self.held |= parts(change.partitions)
             self.world.check_holders(self)
@@ -428,7 +431,7 @@ class _KeepsItAll(MembershipMember):
     """Says that it has let go, and goes on."""
 
     def apply(self, change, joins):
-        if isinstance(change, Take):
+        if isinstance(change, TakePartitions):
             self.joins = joins
             self.held |= parts(change.partitions)
             self.world.check_holders(self)

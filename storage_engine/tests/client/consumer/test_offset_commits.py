@@ -28,7 +28,7 @@ class World:
 
     def __init__(self):
         self.sent = []
-        self.refused = []
+        self.refused: list[CommitAnswered] = []
         self.forgotten = 0
         calls = SimpleNamespace(send=self._send, forget_coordinator=self._forget)
         config = ConsumerConfig.of({"bootstrap.servers": "h:1", "group.id": "g"})
