@@ -3,6 +3,7 @@
 from functools import partial
 
 from storage_engine.broker.cluster.order_gate import NamedReplicas, Orders
+from storage_engine.broker.groups.patterns import pattern_problem
 from storage_engine.broker.handlers.administration import reassignments
 from storage_engine.broker.handlers.administration.access_rules import AccessRuleHandlers
 from storage_engine.broker.handlers.administration.alter_configs import AlterConfigsHandlers
@@ -39,6 +40,7 @@ from storage_engine.broker.handlers.controller.orders import (
     UpdateMetadataHandler,
     controlled_shutdown,
 )
+from storage_engine.broker.handlers.groups.consumer_groups import ConsumerGroupHandlers
 from storage_engine.broker.handlers.groups.group_members import (
     FindCoordinatorHandler,
     GroupMemberHandlers,
@@ -181,6 +183,12 @@ def _add_group_apis(parts: BrokerParts) -> None:
         cluster=_cluster_for_clients(parts),
     )
     members = GroupMemberHandlers(requests)
+    consumer_groups = ConsumerGroupHandlers(
+        requests=requests,
+        metadata=metadata,
+        pattern_problem=pattern_problem,
+        is_enabled=lambda: True,
+    )
     offsets = GroupOffsetHandlers(requests=requests, metadata=metadata)
     admin = GroupAdminHandlers(requests=requests, metadata=metadata, broker_id=ports.broker_id)
     add_offsets = AddOffsetsToTxnHandler(
@@ -204,6 +212,8 @@ def _add_group_apis(parts: BrokerParts) -> None:
         OffsetCommit=offsets.offset_commit,
         OffsetFetch=offsets.offset_fetch,
         OffsetDelete=offsets.offset_delete,
+        ConsumerGroupHeartbeat=consumer_groups.heartbeat,
+        ConsumerGroupDescribe=consumer_groups.describe,
         DescribeGroups=admin.describe,
         ListGroups=admin.list_all,
         DeleteGroups=admin.delete,
