@@ -88,6 +88,8 @@ class ConsumerGroupHandlers:
         """Why the request is refused before its coordinator sees it."""
         if not self.is_enabled():
             return ErrorCode.UNSUPPORTED_VERSION, NOT_ENABLED
+        if not request.group_id.strip():
+            return ErrorCode.INVALID_REQUEST, "the id of a group must not be empty"
         if are_too_long([request.group_id]):
             return ErrorCode.INVALID_GROUP_ID, "the id of the group is too long"
         given = request.member_id, request.instance_id, request.rack_id, request.server_assignor
