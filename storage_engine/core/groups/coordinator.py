@@ -3,6 +3,7 @@ the next. `step(event)` returns effects, touches nothing else, and promises noth
 coordinator would not find in the log.
 
     members of classic groups     classic/    KIP-62, KIP-345, KIP-394
+    members of consumer groups    consumer/   KIP-848; from one kind to the other: migration.py
     what a group has committed    commits.py  KIP-98, KIP-211, KIP-496
     what waits for which record   core/coordinator_log.py
 
@@ -27,6 +28,7 @@ from storage_engine.core.groups.classic.group import ClassicGroup
 from storage_engine.core.groups.classic.rebalances import Rebalances
 from storage_engine.core.groups.classic.requests import ClassicRequests
 from storage_engine.core.groups.commits import Commits
+from storage_engine.core.groups.consumer.consumer_groups import ConsumerGroups
 from storage_engine.core.groups.consumer.events import (
     AssignmentComputed,
     ConsumerHeartbeat,
@@ -35,6 +37,7 @@ from storage_engine.core.groups.consumer.events import (
     PatternsStale,
     TopicsChanged,
 )
+from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.deadlines import Deadlines
 from storage_engine.core.groups.events import (
     CheckDeadlines,
@@ -63,6 +66,10 @@ def refusal(request: int, error: ErrorCode) -> Answer:
     return Answer(request=request, error=error)
 
 
+AT_ONCE_MS = 0
+"""A time that is over."""
+
+
 class GroupCoordinator:
     """All groups of one partition of the offsets topic."""
 
@@ -73,6 +80,9 @@ class GroupCoordinator:
         """The groups by id; for reading only."""
         self._deadlines = Deadlines()
         self._rebalances = Rebalances(self._log, settings, self._deadlines)
+        self._consumer = ConsumerGroups(
+            self._log, settings, self.groups, self._deadlines, self._rebalances
+        )
         self._classic = ClassicRequests(self._log, settings, self._rebalances, self.groups)
         self._commits = Commits(self._log, self.groups, settings)
         self._expiry: Iterator[None] | None = None
@@ -99,6 +109,7 @@ class GroupCoordinator:
                 yield
                 looked_at = 0
         yield
+        yield from self._consumer.restore(content, at)
         yield from self._commits.restore(content)
         return self._effects()
 
@@ -122,12 +133,15 @@ class GroupCoordinator:
                 | AssignmentComputed()
                 | GroupSettingsChanged()
             ):
-                raise NotImplementedError
+                self._consumer.step(event)
             case _:
                 self._step_commits(event)
         return self._effects()
 
     def _step_classic(self, event: Join | Sync | MemberHeartbeat | Leave) -> None:
+        is_possible = not isinstance(event, Join) or self._classic.check(event) is ErrorCode.NONE
+        if is_possible and self._consumer.step_classic(event):
+            return
         match event:
             case Join():
                 self._classic.join(event)
@@ -189,9 +203,12 @@ class GroupCoordinator:
             group = self.groups.get(group_id)
             if isinstance(group, ClassicGroup):
                 self._rebalances.check_due(group, member_ids, at)
+            elif isinstance(group, ConsumerGroup):
+                self._consumer.check_due(group, member_ids, at)
+        self._consumer.work()
 
     def _effects(self) -> list[Effect]:
-        first_ms = self._deadlines.first_ms
+        first_ms = AT_ONCE_MS if self._consumer.has_work else self._deadlines.first_ms
         if first_ms is not None and (self._wake_ms is None or first_ms < self._wake_ms):
             self._wake_ms = first_ms
             self._log.emit(WakeAt(now_ms=first_ms))

@@ -12,7 +12,7 @@ the one that was written later counts, even if the marker of the other comes lat
 KIP-211, KIP-345, KIP-447.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -249,7 +249,7 @@ class CommittedOffsets:
         retention_ms: int,
         *,
         unused_since_ms: int = NO_TIME,
-        but_for: frozenset[str] = frozenset(),
+        but_for: Set[str] = frozenset(),
     ) -> list[TopicPartition]:
         """Return the partitions `among` these whose offset was committed longer ago than
         `retention_ms`, and,

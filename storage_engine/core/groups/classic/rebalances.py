@@ -260,9 +260,11 @@ class Rebalances:
             if member_id not in group.joining and member.instance_id is None
         ]
 
-    def record(self, group: ClassicGroup, at: Moment) -> None:
+    def record(self, group: ClassicGroup, at: Moment, *, with_last: bool = False) -> None:
+        """Append the group's record, in one batch with the last of the step where that is asked."""
         group.state_ms = at.wall_ms
-        group.number = self._log.append((GroupKey(group.group_id), group.to_record()))
+        entry = GroupKey(group.group_id), group.to_record()
+        group.number = self._log.append(entry, with_last=with_last)
 
 
 def _each_joined(group: ClassicGroup, requests: dict[str, int]) -> Iterator[Joined]:

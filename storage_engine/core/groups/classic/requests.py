@@ -36,6 +36,10 @@ class ClassicRequests:
         group = self._groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
+    def check(self, event: Join) -> ErrorCode:
+        """Check what does not depend on the group."""
+        return self._joins.check(event)
+
     def join(self, event: Join) -> None:
         code = self._joins.check(event)
         group = self._classic(event.group_id)
