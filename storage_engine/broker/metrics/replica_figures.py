@@ -362,9 +362,9 @@ class GroupFigures:
         samples.add(f"{_GROUPS}dead", 0)
         for state, name in _STATES.items():
             samples.add(f"{_GROUPS}{name}", states[state])
-        by_protocol = {GroupType.CLASSIC: states, GroupType.CONSUMER: consumer_states}
-        for kind, counted in by_protocol.items():
-            samples.add(f"{_GROUP_COORDINATOR}group_count", counted.total(), kind.value)
+        name = f"{_GROUP_COORDINATOR}group_count"
+        samples.add(name, states.total(), GroupType.CLASSIC.value)
+        samples.add(name, consumer_states.total(), GroupType.CONSUMER.value)
         for each in ConsumerGroupState:
             name = f"{_GROUP_COORDINATOR}consumer_group_count"
             samples.add(name, consumer_states[each], each.value.lower())

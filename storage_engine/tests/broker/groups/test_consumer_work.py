@@ -4,10 +4,17 @@ patterns, settings of groups, targets, and the next coordinator. All in simulate
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.messages import create_partitions
+from storage_engine.protocol.messages import (
+    create_partitions,
+    join_group,
+    list_groups,
+    sync_group,
+)
 from storage_engine.tests.broker.groups.consumer_member import ConsumerMember, settle
-from storage_engine.tests.broker.settings.settings_requests import DONE, SET, alter
+from storage_engine.tests.broker.groups.test_consumer_groups import GroupClient
+from storage_engine.tests.broker.settings.settings_requests import DONE, SET, TOPIC, alter
 from storage_engine.tests.broker.support import cluster_fixture
+from storage_engine.tests.core.groups.group_bench import subscription
 
 PARTITIONS = 6
 GROUP_RESOURCE = 32
@@ -119,3 +126,44 @@ def test_targets_of_many_partitions_are_computed_beside_the_loop(cluster):
     first, second = (ConsumerMember(cluster, name, ["wide"]) for name in ("m1", "m2"))
     settle(first, second)
     assert len(first.partitions) == len(second.partitions) == 150
+
+
+def classic_member(cluster, topics: list[str]) -> GroupClient:
+    """A group of one classic member that offers two protocols."""
+    client = GroupClient(cluster)
+    protocol = join_group.JoinGroupRequest.JoinGroupRequestProtocol
+    metadata = subscription(*topics)
+    offers = [protocol(name=name, metadata=metadata) for name in ("range", "roundrobin")]
+    request = client.join_request()
+    request.protocols = offers
+    promised = client.ask(join_group.API, 9, request)
+    request.member_id = promised.member_id
+    joined = client.ask(join_group.API, 9, request)
+    assert joined.error_code == 0
+    sync = sync_group.SyncGroupRequest(
+        group_id=client.group, generation_id=joined.generation_id, member_id=joined.member_id
+    )
+    assert client.ask(sync_group.API, 5, sync).error_code == 0
+    return client
+
+
+def listed(cluster, client: GroupClient) -> list[tuple[str, str]]:
+    answer = client.ask(list_groups.API, 5, list_groups.ListGroupsRequest())
+    return [(each.group_id, each.group_type) for each in answer.groups]
+
+
+def test_a_classic_group_becomes_a_consumer_group_with_the_first_member_that_asks(topic):
+    client = classic_member(topic, ["b"])
+    assert listed(topic, client) == [("g", "classic")]
+    member = ConsumerMember(topic, "m1", ["b"])
+    assert member.beat() is ErrorCode.NONE
+    assert listed(topic, client) == [("g", "consumer")]
+
+
+def test_a_conversion_that_does_not_fit_into_one_batch_is_refused_and_changes_nothing(topic):
+    client = classic_member(topic, [f"a-topic-with-a-long-name-{number}" for number in range(40)])
+    change = ("max.message.bytes", SET, "2600")
+    assert alter(topic, 1, TOPIC, "__consumer_offsets", change) == DONE
+    topic.loop.run_for(1_000)
+    assert ConsumerMember(topic, "m1", ["b"]).beat() is ErrorCode.INVALID_REQUEST
+    assert listed(topic, client) == [("g", "classic")]

@@ -60,8 +60,8 @@ def test_the_first_order_tells_the_whole_cluster():
 
 
 def test_an_empty_cluster_is_told_too():
+    assert Shown().shapes.known is None
     shown = Shown()
-    assert shown.shapes.known is None
     shown.update(full=True)
     assert shown.shapes.known == {}
     assert shown.told == [({}, set())]

@@ -75,7 +75,7 @@ def test_groups_of_both_protocols_are_counted_by_their_states(topic):
         for text in Scrapes(sources(topic, broker.id)).text("text/plain")
     )
     name = "kafka_server_group_coordinator_metrics_"
-    counted = {}
+    counted: dict[str, float] = {}
     for line in text.splitlines():
         if line.startswith(name):
             key, _, value = line.removeprefix(name).partition(" ")
