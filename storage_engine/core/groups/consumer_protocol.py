@@ -41,7 +41,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     return frozenset(topics)
 
 
-class Subscription(NamedTuple):
+class MemberSubscription(NamedTuple):
     """A member's metadata. Members of version 0 do not say what they own."""
 
     version: int
@@ -50,7 +50,7 @@ class Subscription(NamedTuple):
     rack_id: str | None
 
 
-def decode_subscription(metadata: bytes) -> Subscription | None:
+def decode_subscription(metadata: bytes) -> MemberSubscription | None:
     """Return a member's subscription; None when it can't be decoded."""
     reader = _Reader(metadata)
     try:
@@ -64,7 +64,7 @@ def decode_subscription(metadata: bytes) -> Subscription | None:
             rack_id = reader.nullable_string()
     except (struct.error, UnicodeDecodeError):
         return None
-    return Subscription(version, topics, owned, rack_id)
+    return MemberSubscription(version, topics, owned, rack_id)
 
 
 class ReadAssignment(NamedTuple):

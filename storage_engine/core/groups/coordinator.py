@@ -35,7 +35,7 @@ from storage_engine.core.groups.consumer.events import (
     GroupSettingsChanged,
     PatternResolved,
     PatternsStale,
-    TopicsChanged,
+    TopicShapesChanged,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.deadlines import Deadlines
@@ -110,6 +110,9 @@ class GroupCoordinator:
                     looked_at = 0
                 looked_at += 1
                 self._rebalances.plan_end(group, group.restore(each, at.now_ms), at)
+            if record.members and record.leader is None:
+                # It was a consumer group, and its members have not joined anew yet.
+                self._rebalances.prepare(group, at)
             if looked_at >= PIECE:
                 yield
                 looked_at = 0
@@ -132,7 +135,7 @@ class GroupCoordinator:
                 self._log.note_replicated(event.number)
             case (
                 ConsumerHeartbeat()
-                | TopicsChanged()
+                | TopicShapesChanged()
                 | PatternsStale()
                 | PatternResolved()
                 | AssignmentComputed()

@@ -18,7 +18,7 @@ from storage_engine.core.groups.classic.offers import Offer
 from storage_engine.core.groups.classic.rebalances import Rebalances
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.heartbeat_checks import Refusal
-from storage_engine.core.groups.consumer.membership import Membership
+from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import (
     ClassicMemberRecord,
     ConsumerGroupKey,
@@ -37,7 +37,7 @@ from storage_engine.core.groups.consumer.records import (
 )
 from storage_engine.core.groups.consumer.topics import Topics
 from storage_engine.core.groups.consumer_protocol import (
-    Subscription,
+    MemberSubscription,
     decode_subscription,
     read_assignment,
     write_assignment,
@@ -55,7 +55,7 @@ class Migration:
         settings: GroupSettings,
         groups: dict[str, Group],
         topics: Topics,
-        membership: Membership,
+        membership: GroupMembership,
         rebalances: Rebalances,
         deadlines: Deadlines,
     ) -> None:
@@ -194,6 +194,7 @@ class Migration:
             self._topics.unsubscribe(group.group_id, name)
         for member in made.members.values():
             self._rebalances.plan_end(made, member, at)
+        # No leader has assigned this generation: whoever restores it begins the rebalance, too.
         self._rebalances.record(made, at, with_last=True)
         self._rebalances.prepare(made, at)
 
@@ -232,7 +233,6 @@ class Migration:
             version = 0 if subscription is None else subscription.version
             member.assignment = write_assignment(version, partitions)
         made.protocol = made.choose_protocol()
-        made.leader = next(iter(made.members))
         assignments = {each.member_id: each.assignment for each in made.members.values()}
         tombstones_bytes = sum(len(entry[0].group_id) + ENTRY_BYTES for entry in group.tombstones())
         size = made.bytes_with(assignments) + tombstones_bytes
@@ -250,7 +250,7 @@ ENTRY_BYTES = 100
 """A tombstone besides the name of its group, with a member id as clients make them."""
 
 
-def _consumer_member(member: Member, subscription: Subscription) -> ConsumerMemberRecord:
+def _consumer_member(member: Member, subscription: MemberSubscription) -> ConsumerMemberRecord:
     protocols = tuple(zip(member.offer.names.names, member.offer.metadata, strict=True))
     return ConsumerMemberRecord(
         instance_id=member.instance_id,

@@ -1,1 +1,1 @@
-"""The assignors of consumer groups: pure functions from members and topics to target assignments."""
+"""The assignors of consumer groups, as pure functions."""

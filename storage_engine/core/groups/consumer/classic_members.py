@@ -16,7 +16,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.assignors.assignment import Assignment
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.heartbeat_checks import TOPICS_MAX
-from storage_engine.core.groups.consumer.membership import Membership
+from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import (
     ClassicMemberRecord,
     ConsumerMemberRecord,
@@ -25,7 +25,7 @@ from storage_engine.core.groups.consumer.records import (
 from storage_engine.core.groups.consumer.targets import Targets
 from storage_engine.core.groups.consumer.topics import Topics
 from storage_engine.core.groups.consumer_protocol import (
-    Subscription,
+    MemberSubscription,
     decode_subscription,
     topic_count,
     write_assignment,
@@ -52,7 +52,7 @@ METADATA_MAX_BYTES = 1 << 20
 Remove = Callable[[ConsumerGroup, list[str], Moment], None]
 
 
-class Found(NamedTuple):
+class ClassicCaller(NamedTuple):
     """A member of the classic protocol."""
 
     member_id: str
@@ -66,7 +66,7 @@ class ClassicMembers:
         log: GroupLog,
         settings: GroupSettings,
         topics: Topics,
-        membership: Membership,
+        membership: GroupMembership,
         targets: Targets,
         migration: Migration,
         remove: Remove,
@@ -121,7 +121,7 @@ class ClassicMembers:
 
     def _check_join(
         self, group: ConsumerGroup, event: Join
-    ) -> tuple[Subscription | None, ErrorCode]:
+    ) -> tuple[MemberSubscription | None, ErrorCode]:
         settings, member_id = self._settings, event.member_id
         is_member = member_id in group.members
         if group.size >= settings.consumer.max_size and not is_member:
@@ -147,7 +147,7 @@ class ClassicMembers:
         self._log.emit(Joined(request=event.request, error=code, member_id=member_id))
 
     def _take_up(
-        self, group: ConsumerGroup, member_id: str, event: Join, subscription: Subscription
+        self, group: ConsumerGroup, member_id: str, event: Join, subscription: MemberSubscription
     ) -> None:
         before = group.members.get(member_id)
         record = ConsumerMemberRecord(
@@ -234,13 +234,13 @@ class ClassicMembers:
             for number in numbers - assigned.get(topic_id, nothing)
         )
 
-    def _await_join(self, group: ConsumerGroup, found: Found, at: Moment) -> None:
+    def _await_join(self, group: ConsumerGroup, found: ClassicCaller, at: Moment) -> None:
         session = group.sessions[found.member_id]
         if session.join_by_ms is None:
             session.join_by_ms = at.now_ms + found.record.rebalance_timeout_ms
             self._membership.plan(group, found.member_id)
 
-    def _present(self, group: ConsumerGroup, caller: RequestingMember) -> Found | ErrorCode:
+    def _present(self, group: ConsumerGroup, caller: RequestingMember) -> ClassicCaller | ErrorCode:
         """Return the calling member when it is of the present generation, its member epoch."""
         found = _found(group, caller)
         if isinstance(found, ErrorCode):
@@ -269,7 +269,7 @@ class ClassicMembers:
         self._log.answer(answer, after=self._log.appended if leaving else group.number)
 
 
-def _found(group: ConsumerGroup, caller: RequestingMember) -> Found | ErrorCode:
+def _found(group: ConsumerGroup, caller: RequestingMember) -> ClassicCaller | ErrorCode:
     """Return the calling member of the classic protocol, of whatever generation. Without a member
     id the instance id alone names it, as for an operator."""
     member_id = caller.member_id
@@ -283,7 +283,7 @@ def _found(group: ConsumerGroup, caller: RequestingMember) -> Found | ErrorCode:
     record = group.members.get(member_id)
     if record is None or record.classic is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    return Found(member_id, record, record.classic)
+    return ClassicCaller(member_id, record, record.classic)
 
 
 def _supports(group: ConsumerGroup, member_id: str, event: Join) -> bool:

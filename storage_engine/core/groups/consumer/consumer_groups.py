@@ -16,11 +16,11 @@ from storage_engine.core.groups.consumer.events import (
     GroupSettingsChanged,
     PatternResolved,
     PatternsStale,
-    TopicsChanged,
+    TopicShapesChanged,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.heartbeats import ConsumerHeartbeats
-from storage_engine.core.groups.consumer.membership import GroupTimes, Membership
+from storage_engine.core.groups.consumer.membership import GroupMembership, GroupTimes
 from storage_engine.core.groups.consumer.patterns import Patterns
 from storage_engine.core.groups.consumer.records import ConsumerRecord, ConsumerRecordKey
 from storage_engine.core.groups.consumer.targets import Targets
@@ -54,7 +54,7 @@ class ConsumerGroups:
         self._topics = Topics()
         self._times = GroupTimes(settings.consumer)
         self._work: deque[Iterator[None]] = deque()
-        membership = self._membership = Membership(log, self._times, deadlines)
+        membership = self._membership = GroupMembership(log, self._times, deadlines)
         self._targets = Targets(log, settings.consumer, groups, membership, self._work.append)
         self._patterns = Patterns(log, membership)
         self._migration = Migration(
@@ -112,7 +112,7 @@ class ConsumerGroups:
         match event:
             case ConsumerHeartbeat():
                 self._heartbeats.heartbeat(event)
-            case TopicsChanged():
+            case TopicShapesChanged():
                 self._change_topics(event)
             case PatternsStale():
                 self._topics.version += 1
@@ -130,7 +130,7 @@ class ConsumerGroups:
             case _:
                 assert_never(event)
 
-    def _change_topics(self, event: TopicsChanged) -> None:
+    def _change_topics(self, event: TopicShapesChanged) -> None:
         touched = self._topics.change(event.topics, event.changed)
         self._work.append(self._advance(touched))
 

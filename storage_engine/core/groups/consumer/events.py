@@ -2,11 +2,11 @@
 
     the broker says              the coordinator wants        its answer comes as
     ConsumerHeartbeat            HeartbeatAnswer
-    TopicsChanged                ResolvePattern               PatternResolved
+    TopicShapesChanged                ResolvePattern               PatternResolved
     GroupSettingsChanged         ComputeAssignment            AssignmentComputed
     PatternsStale
 
-Until the first TopicsChanged after its restore a coordinator computes no assignment, since it
+Until the first TopicShapesChanged after its restore a coordinator computes no assignment, since it
 would take every topic for deleted. The driver answers each ResolvePattern and each
 ComputeAssignment once, however long that takes; an answer that comes too late is dropped. Source:
 KIP-848.
@@ -96,7 +96,7 @@ class HeartbeatAnswer(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsChanged:
+class TopicShapesChanged:
     """Topics were created, deleted, made anew or have more partitions. The first one after the
     restore names every topic as changed."""
 
@@ -153,7 +153,7 @@ class GroupSettingsChanged:
 
 ConsumerEvent = (
     ConsumerHeartbeat
-    | TopicsChanged
+    | TopicShapesChanged
     | PatternsStale
     | PatternResolved
     | AssignmentComputed

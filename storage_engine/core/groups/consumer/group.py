@@ -49,7 +49,7 @@ class ConsumerGroupState(enum.Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Session:
+class MemberSession:
     """The time that a member has, on the monotonic clock."""
 
     deadline_ms: int
@@ -122,7 +122,7 @@ class ConsumerGroup(Group):
     """The names in the subscriptions of all members."""
     reconciled_count: int = 0
     """The members that have their target of the newest target epoch."""
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, MemberSession] = field(default_factory=dict)
     """By member id, of all members."""
     asked: dict[str, AskedPattern] = field(default_factory=dict)
     """The patterns that were asked for, by pattern; no others than those of members."""

@@ -1,5 +1,5 @@
-"""What a ConsumerGroupHeartbeat is refused for, with the errors of Kafka. Nothing is changed before
-all of it is checked. Source: KIP-848."""
+"""The checks of ConsumerGroupHeartbeat, with the errors of Kafka. Nothing is changed before all of
+them are done. Source: KIP-848."""
 
 from collections.abc import Collection
 from dataclasses import replace

@@ -36,7 +36,7 @@ from storage_engine.core.groups.consumer.heartbeat_checks import (
     replaced_by,
     updated,
 )
-from storage_engine.core.groups.consumer.membership import GroupTimes, Membership
+from storage_engine.core.groups.consumer.membership import GroupMembership, GroupTimes
 from storage_engine.core.groups.consumer.patterns import Patterns
 from storage_engine.core.groups.consumer.targets import Targets
 from storage_engine.core.groups.consumer.topics import Topics
@@ -54,7 +54,7 @@ class ConsumerHeartbeats:
         groups: dict[str, Group],
         topics: Topics,
         times: GroupTimes,
-        membership: Membership,
+        membership: GroupMembership,
         targets: Targets,
         patterns: Patterns,
         migration: Migration,

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.groups.assignors.assignment import Assignment
 from storage_engine.core.groups.consumer.events import GroupSettingsChanged
-from storage_engine.core.groups.consumer.group import ConsumerGroup, Session
+from storage_engine.core.groups.consumer.group import ConsumerGroup, MemberSession
 from storage_engine.core.groups.consumer.reconciliation import next_assignment
 from storage_engine.core.groups.consumer.records import (
     ConsumerGroupKey,
@@ -60,7 +60,7 @@ class GroupTimes:
         return max(lowest, min(own.heartbeat_interval_ms, highest))
 
 
-class Membership:
+class GroupMembership:
     def __init__(self, log: GroupLog, times: GroupTimes, deadlines: Deadlines) -> None:
         self._log = log
         self._times = times
@@ -102,7 +102,7 @@ class Membership:
         session = group.sessions.get(member_id)
         timeout_ms = self._timeout_ms(group, record)
         if session is None:
-            session = Session(deadline_ms=at.now_ms + timeout_ms, timeout_ms=timeout_ms)
+            session = MemberSession(deadline_ms=at.now_ms + timeout_ms, timeout_ms=timeout_ms)
             group.sessions[member_id] = session
         session.number = group.number
         self.touch(group, member_id, at)
@@ -127,7 +127,7 @@ class Membership:
     def take_up(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
         """Begin the session of a member that was restored, or comes from a classic group."""
         timeout_ms = self._timeout_ms(group, group.members[member_id])
-        session = Session(deadline_ms=at.now_ms + timeout_ms, timeout_ms=timeout_ms)
+        session = MemberSession(deadline_ms=at.now_ms + timeout_ms, timeout_ms=timeout_ms)
         group.sessions[member_id] = session
         session.number = group.number
         self._watch_revocation(group, member_id, at)

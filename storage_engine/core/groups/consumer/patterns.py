@@ -9,7 +9,7 @@ from storage_engine.core.groups.consumer.events import (
     ResolvePattern,
 )
 from storage_engine.core.groups.consumer.group import AskedPattern, ConsumerGroup
-from storage_engine.core.groups.consumer.membership import Membership
+from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import PatternKey, PatternRecord
 from storage_engine.core.groups.events import GroupLog
 
@@ -27,7 +27,7 @@ LOST_MS = 60_000
 
 
 class Patterns:
-    def __init__(self, log: GroupLog, membership: Membership) -> None:
+    def __init__(self, log: GroupLog, membership: GroupMembership) -> None:
         self._log = log
         self._membership = membership
 

@@ -16,7 +16,7 @@ from storage_engine.core.groups.consumer.events import (
     TopicShape,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
-from storage_engine.core.groups.consumer.membership import Membership
+from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import (
     ConsumerMemberRecord,
     PatternRecord,
@@ -43,7 +43,7 @@ class Targets:
         log: GroupLog,
         settings: ConsumerSettings,
         groups: Mapping[str, Group],
-        membership: Membership,
+        membership: GroupMembership,
         work: Work,
     ) -> None:
         self._log = log

@@ -1,1 +1,1 @@
-"""The rules of consumer groups."""
+"""The rules of classic groups."""
