@@ -1,6 +1,6 @@
-"""What the coordinators of consumer groups want of their broker: topics, settings, resolved
-patterns, and target assignments that are computed beside the event loop, one at a time, since they
-need the interpreter as the loop does. Source: KIP-848.
+"""Serves the coordinators of consumer groups: tells them topics and settings, resolves patterns, and
+computes target assignments beside the event loop, one at a time, since they need the interpreter as
+the loop does. Source: KIP-848.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from storage_engine.core.groups.consumer.events import (
     PatternResolved,
     PatternsStale,
     ResolvePattern,
-    TopicsChanged,
+    TopicShapesChanged,
 )
 from storage_engine.core.ports import Background, Clock, Scheduler
 
@@ -35,7 +35,7 @@ RULES_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerPorts:
-    """What all coordinators of a broker share."""
+    """The parts that all coordinators of a broker share."""
 
     topic: StateTopic
     shapes: TopicShapes
@@ -63,7 +63,7 @@ class ConsumerWork:
         shapes = self._ports.shapes.known
         if shapes is not None:
             at = now(self._clock)
-            self._runner.submit(TopicsChanged(topics=shapes, changed=frozenset(shapes), at=at))
+            self._runner.submit(TopicShapesChanged(topics=shapes, changed=frozenset(shapes), at=at))
         for group_id in self._ports.configs.names():
             tp = self._ports.topic.partition_of(group_id)
             if tp is None or tp == self._runner.topic_partition:
@@ -118,7 +118,7 @@ def tell_coordinators(
     revision = ports.describable.revision
 
     def on_topics(shapes: Shapes, changed: frozenset[str]) -> None:
-        event = TopicsChanged(topics=shapes, changed=changed, at=now(clock))
+        event = TopicShapesChanged(topics=shapes, changed=changed, at=now(clock))
         coordinators.submit_to_all(event)
 
     def on_settings(group_id: str) -> None:

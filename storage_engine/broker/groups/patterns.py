@@ -147,10 +147,10 @@ class _Resolution:
     wanted: ResolvePattern
     on_resolved: OnResolved
     names: deque[str]
-    """Those that have not been matched yet."""
+    """The names that have not been matched yet."""
     until_ms: int
     found: deque[str] = field(default_factory=deque)
-    """Those that match, and whose rights have not been checked yet."""
+    """The names that match, and whose rights have not been checked yet."""
     shown: set[str] = field(default_factory=set)
 
 

@@ -45,7 +45,7 @@ from storage_engine.protocol.apis.consumer_group_heartbeat import (
     FIRST_VERSION_WITH_OWN_ID,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
+    OwnedPartitions,
 )
 from storage_engine.protocol.apis.consumer_group_heartbeat import Assignment as SentAssignment
 
@@ -255,7 +255,7 @@ def _respond_with(
 ) -> Steps:
     rows = []
     for topic_id, partitions in assignment.items():
-        rows.append(TopicPartitions(topic_id=topic_id, partitions=sorted(partitions)))
+        rows.append(OwnedPartitions(topic_id=topic_id, partitions=sorted(partitions)))
         yield None
     call.respond(_beaten(answer, SentAssignment(topic_partitions=rows)))
 

@@ -11,7 +11,7 @@ from storage_engine.protocol.apis.consumer_group_describe import DescribedConsum
 from storage_engine.protocol.apis.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
+    OwnedPartitions,
 )
 from storage_engine.protocol.messages import offset_commit, offset_fetch
 from storage_engine.tests.broker.groups.test_consumer_groups import GROUP, GroupClient
@@ -46,7 +46,7 @@ class ConsumerMember:
             "member_epoch": self.epoch,
             "instance_id": self.instance_id,
             "topic_partitions": [
-                TopicPartitions(topic_id=topic, partitions=numbers)
+                OwnedPartitions(topic_id=topic, partitions=numbers)
                 for topic, numbers in self.owned.items()
             ],
         }

@@ -4,7 +4,7 @@ told, what is refused before it reaches the coordinator, and what is shown of a 
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis.consumer_group_heartbeat import TopicPartitions
+from storage_engine.protocol.apis.consumer_group_heartbeat import OwnedPartitions
 from storage_engine.tests.broker.groups.consumer_member import ConsumerMember, settle
 from storage_engine.tests.broker.support import cluster_fixture
 
@@ -103,7 +103,7 @@ def test_partitions_named_twice_count_once(topic):
     member = ConsumerMember(topic, "m1", ["b"])
     settle(member)
     ((topic_id, numbers),) = member.owned.items()
-    row = TopicPartitions(topic_id=topic_id, partitions=numbers + numbers)
+    row = OwnedPartitions(topic_id=topic_id, partitions=numbers + numbers)
     assert member.beat(topic_partitions=[row, row]) is ErrorCode.NONE
 
 
