@@ -178,6 +178,39 @@ def test_a_pattern_is_followed_to_topics_that_come_later(cluster):
     member.close()
 
 
+def type_of(cluster: LocalCluster, group: str) -> str | None:
+    """The protocol of a group, as librdkafka lists it."""
+    client = admin(cluster)
+    found = client.list_consumer_groups().result(WAIT_S)
+    return next((each.type.name for each in found.valid if each.group_id == group), None)
+
+
+def test_a_group_changes_its_protocol_and_back_member_by_member(cluster):
+    topic = "migrates"
+    create_topic(cluster, topic, partitions=PARTITIONS)
+    # Those who share are always two: one that goes is followed by one of the other protocol.
+    protocols = ["classic", "classic", "consumer", "consumer", "classic", "classic"]
+    members: list[Member] = []
+    types = []
+    for protocol in protocols:
+        if len(members) == 2:
+            members.pop(0).close()
+        assignor = {"partition_assignment_strategy": "range"} if protocol == "classic" else {}
+        members.append(Member(cluster, topic, group_protocol=protocol, **assignor))
+        poll_until(
+            members,
+            lambda: (
+                sum(len(each.owned()) for each in members) == PARTITIONS
+                and all(each.owned() for each in members)
+            ),
+            f"all have a part after a member of {protocol}",
+        )
+        types.append(type_of(cluster, topic))
+    assert types == ["CLASSIC", "CLASSIC", "CONSUMER", "CONSUMER", "CONSUMER", "CLASSIC"]
+    for member in members:
+        member.close()
+
+
 def test_each_record_is_read_once_while_members_come_and_go_and_coordinators_are_killed(
     cluster, java
 ):
