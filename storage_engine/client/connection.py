@@ -23,7 +23,7 @@ from storage_engine.net.blocking import BlockingConnection, ConnectionEndedError
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
-from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
+from storage_engine.protocol.apis.api_versions import FIRST_ASKED, ApiVersionsRequest
 from storage_engine.protocol.apis.spec import (
     AnyApi,
     ApiSpec,
@@ -129,7 +129,7 @@ class BrokerConnection:
         request = ApiVersionsRequest(
             client_software_name=_SOFTWARE, client_software_version=__version__
         )
-        self.send(API_VERSIONS, request, deadline, version=API_VERSIONS.max_version)
+        self.send(API_VERSIONS, request, deadline, version=FIRST_ASKED)
         frame = self.socket.receive(deadline)
         if bytes(frame[4:6]) == _UNSUPPORTED_VERSION:
             # What follows this error differs from server to server: ask as the oldest clients do.

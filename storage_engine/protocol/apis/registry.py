@@ -5,7 +5,7 @@ This table decides on versions; each API's module is named as the API, and impor
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
 from typing import NamedTuple
 
@@ -14,12 +14,21 @@ from storage_engine.protocol.apis.spec import AnyApi, VersionRange
 API_VERSIONS_KEY = 18
 
 
+class FeatureNeed(NamedTuple):
+    """The level of a feature from which on an API is offered to clients."""
+
+    feature: str
+    level: int
+
+
 class ApiEntry(NamedTuple):
     """One row of the table."""
 
     name: str
     versions: VersionRange
     first_flexible_version: int | None
+    need: FeatureNeed | None = None
+    """None where it is offered at every level."""
 
     @property
     def module(self) -> str:
@@ -27,8 +36,10 @@ class ApiEntry(NamedTuple):
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
 
-def _entry(name: str, low: int, high: int, first_flexible: int | None) -> ApiEntry:
-    return ApiEntry(name, VersionRange(low, high), first_flexible)
+def _entry(
+    name: str, low: int, high: int, first_flexible: int | None, need: FeatureNeed | None = None
+) -> ApiEntry:
+    return ApiEntry(name, VersionRange(low, high), first_flexible, need)
 
 
 _SERVED: dict[int, ApiEntry] = {
@@ -46,7 +57,7 @@ _SERVED: dict[int, ApiEntry] = {
     15: _entry("DescribeGroups", 0, 5, 5),
     16: _entry("ListGroups", 0, 5, 3),
     17: _entry("SaslHandshake", 0, 1, None),
-    18: _entry("ApiVersions", 0, 3, 3),
+    18: _entry("ApiVersions", 0, 4, 3),
     19: _entry("CreateTopics", 2, 7, 5),
     20: _entry("DeleteTopics", 1, 6, 4),
     21: _entry("DeleteRecords", 0, 2, 2),
@@ -139,6 +150,12 @@ def module_of(api_key: int) -> ModuleType:
     """Import the module with an API's messages and codecs."""
     package = "messages" if api_key in GENERATED else "apis"
     return importlib.import_module(f"storage_engine.protocol.{package}.{APIS[api_key].module}")
+
+
+def is_offered(api_key: int, level: Callable[[str], int]) -> bool:
+    """Whether an API is offered to clients at these levels of features."""
+    need = APIS[api_key].need
+    return need is None or level(need.feature) >= need.level
 
 
 def name_of(api_key: int) -> str:
