@@ -12,6 +12,7 @@ from storage_engine.broker.handlers.administration.describe_configs import (
     DescribeSchemasHandler,
     list_config_resources,
 )
+from storage_engine.broker.handlers.administration.features import UpdateFeaturesHandler
 from storage_engine.broker.handlers.administration.log_dirs import (
     alter_replica_log_dirs,
     describe_log_dirs,
@@ -21,7 +22,6 @@ from storage_engine.broker.handlers.administration.metadata import (
     DescribeTopicPartitionsHandler,
     MetadataHandler,
     describe_cluster,
-    update_features,
 )
 from storage_engine.broker.handlers.administration.reassignments import elect_leaders
 from storage_engine.broker.handlers.administration.topics import (
@@ -244,7 +244,6 @@ def _add_administration_apis(parts: BrokerParts) -> None:
         usage=settings.clients, config_store=settings.store, config_changes=parts.config_changes
     )
     parts.table.serve(
-        UpdateFeatures=update_features,
         ListConfigResources=partial(list_config_resources, cluster.metadata),
         DescribeConfigs=describe_configs.handle,
         DescribeSchemas=describe_schemas.handle,
@@ -317,7 +316,11 @@ def _add_controller_apis(parts: BrokerParts) -> None:
         metadata_store=ports.metadata_store,
         scheduler=scheduler,
     )
+    update_features = UpdateFeaturesHandler(
+        controller=controller, features=cluster.features, scheduler=scheduler
+    )
     parts.table.serve(
+        UpdateFeatures=update_features.handle,
         CreateTopics=create_topics.handle,
         CreatePartitions=create_partitions.handle,
         DeleteTopics=delete_topics.handle,

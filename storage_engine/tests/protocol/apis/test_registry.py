@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from storage_engine.core.features import SUPPORTED
 from storage_engine.protocol.apis import registry
 from storage_engine.protocol.apis.registry import (
     APIS,
@@ -47,6 +48,12 @@ def test_an_api_is_offered_from_the_level_of_its_feature_on(monkeypatch) -> None
     for level, offered in ((0, False), (1, False), (2, True), (3, True)):
         assert is_offered(3, {"some.version": level}.__getitem__) is offered
         assert is_offered(4, {}.__getitem__)
+
+
+def test_each_api_needs_a_level_that_this_version_supports() -> None:
+    for entry in APIS.values():
+        if entry.need is not None:
+            assert SUPPORTED[entry.need.feature].supports(entry.need.level)
 
 
 def test_an_api_is_imported_on_first_use() -> None:
