@@ -48,6 +48,12 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 _PLAIN_SOCKETS = ClientSockets(None)
 
 
+def versions_request() -> ApiVersionsRequest:
+    """Return the request for the versions and features of a broker. Kafka's brokers refuse one that
+    does not name the client's software."""
+    return ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=__version__)
+
+
 class NotServedError(UnsupportedVersionError):
     """The broker does not know the request at all."""
 
@@ -126,9 +132,7 @@ class BrokerConnection:
             )
 
     def _agree_on_versions(self, deadline: Deadline) -> None:
-        request = ApiVersionsRequest(
-            client_software_name=_SOFTWARE, client_software_version=__version__
-        )
+        request = versions_request()
         self.send(API_VERSIONS, request, deadline, version=FIRST_ASKED)
         frame = self.socket.receive(deadline)
         if bytes(frame[4:6]) == _UNSUPPORTED_VERSION:
