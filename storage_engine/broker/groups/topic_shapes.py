@@ -23,7 +23,7 @@ class TopicShapes:
     def __init__(self, metadata: MetadataCache, scheduler: Scheduler) -> None:
         self._metadata = metadata
         self._scheduler = scheduler
-        self._known: Shapes | None = None
+        self._known: dict[str, TopicShape] | None = None
         self._stale: dict[str, None] = {}
         """The topics that have to be looked at again."""
         self._are_all_stale = False
@@ -36,7 +36,7 @@ class TopicShapes:
     @property
     def known(self) -> Shapes | None:
         """None until the cluster is known."""
-        return self._known
+        return None if self._known is None else MappingProxyType(self._known)
 
     def names(self) -> Collection[str]:
         return () if self._known is None else self._known.keys()
@@ -59,8 +59,8 @@ class TopicShapes:
         self._is_busy = False
 
     def _look(self) -> Iterator[None]:
-        before: Shapes = self._known or {}
-        shapes, changed = dict(before), set()
+        before = self._known or {}
+        shapes, changed = before.copy(), set()
         while self._are_all_stale or self._stale:
             if self._are_all_stale:
                 self._are_all_stale = False
@@ -79,8 +79,8 @@ class TopicShapes:
                 if looked_at % PIECE == 0:
                     yield
         if changed or self._known is None:
-            self._known = MappingProxyType(shapes)
-            self.on_changed(self._known, frozenset(changed))
+            self._known = shapes
+            self.on_changed(MappingProxyType(shapes), frozenset(changed))
 
     def _shape(self, name: str) -> TopicShape | None:
         """The topic as the cluster has it now; None for one that is gone, or has no id of its

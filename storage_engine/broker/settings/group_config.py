@@ -18,6 +18,11 @@ from storage_engine.core.settings.settings import BY_BROKER_KEY
 
 log = logging.getLogger(__name__)
 
+NOT_ENABLED = (
+    "consumer groups need group.version 1: headrace features upgrade --feature group.version=1"
+)
+"""The refusal of a cluster whose features do not allow them yet."""
+
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
 

@@ -100,5 +100,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         quotas=quotas,
     )
     add_handlers(parts)
-    parts.dispatcher = Dispatcher(table, requests.long_work, quotas, access)
+    parts.dispatcher = Dispatcher(
+        table, requests.long_work, quotas, access, lambda: cluster.features.finalized
+    )
     return parts

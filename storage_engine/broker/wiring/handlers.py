@@ -1,5 +1,6 @@
 """The handlers of all APIs, each with the parts that it needs; one function a subsystem."""
 
+from collections.abc import Callable
 from functools import partial
 
 from storage_engine.broker.cluster.order_gate import NamedReplicas, Orders
@@ -13,6 +14,7 @@ from storage_engine.broker.handlers.administration.describe_configs import (
     DescribeSchemasHandler,
     list_config_resources,
 )
+from storage_engine.broker.handlers.administration.features import UpdateFeaturesHandler
 from storage_engine.broker.handlers.administration.log_dirs import (
     alter_replica_log_dirs,
     describe_log_dirs,
@@ -22,7 +24,6 @@ from storage_engine.broker.handlers.administration.metadata import (
     DescribeTopicPartitionsHandler,
     MetadataHandler,
     describe_cluster,
-    update_features,
 )
 from storage_engine.broker.handlers.administration.reassignments import elect_leaders
 from storage_engine.broker.handlers.administration.topics import (
@@ -73,6 +74,8 @@ from storage_engine.broker.handlers.transactions.transactions import (
 )
 from storage_engine.broker.wiring.access import guard_all
 from storage_engine.broker.wiring.broker_parts import BrokerParts
+from storage_engine.protocol.apis.consumer_group_heartbeat import API as CONSUMER_GROUP_HEARTBEAT
+from storage_engine.protocol.apis.registry import is_offered
 
 
 def add_handlers(parts: BrokerParts) -> None:
@@ -98,6 +101,11 @@ def _cluster_for_clients(parts: BrokerParts) -> ClusterForClients:
         has_lease=lambda: replicas.lease.is_held,
         scheduler=ports.scheduler,
     )
+
+
+def _has_consumer_groups(parts: BrokerParts) -> Callable[[], bool]:
+    """The gate of consumer groups: whether the cluster's features allow them by now."""
+    return partial(is_offered, CONSUMER_GROUP_HEARTBEAT.key, parts.cluster.features.level)
 
 
 def _add_record_apis(parts: BrokerParts) -> None:
@@ -187,7 +195,7 @@ def _add_group_apis(parts: BrokerParts) -> None:
         requests=requests,
         metadata=metadata,
         pattern_problem=pattern_problem,
-        is_enabled=lambda: True,
+        is_enabled=_has_consumer_groups(parts),
     )
     offsets = GroupOffsetHandlers(requests=requests, metadata=metadata)
     admin = GroupAdminHandlers(requests=requests, metadata=metadata, broker_id=ports.broker_id)
@@ -244,6 +252,7 @@ def _add_administration_apis(parts: BrokerParts) -> None:
         config_store=settings.store,
         config_changes=parts.config_changes,
         metadata=cluster.metadata,
+        has_consumer_groups=_has_consumer_groups(parts),
     )
     scram_credentials = ScramCredentialHandlers(
         metadata_store=ports.metadata_store,
@@ -254,7 +263,6 @@ def _add_administration_apis(parts: BrokerParts) -> None:
         usage=settings.clients, config_store=settings.store, config_changes=parts.config_changes
     )
     parts.table.serve(
-        UpdateFeatures=update_features,
         ListConfigResources=partial(list_config_resources, cluster.metadata, settings.groups.names),
         DescribeConfigs=describe_configs.handle,
         DescribeSchemas=describe_schemas.handle,
@@ -327,7 +335,11 @@ def _add_controller_apis(parts: BrokerParts) -> None:
         metadata_store=ports.metadata_store,
         scheduler=scheduler,
     )
+    update_features = UpdateFeaturesHandler(
+        controller=controller, features=cluster.features, scheduler=scheduler
+    )
     parts.table.serve(
+        UpdateFeatures=update_features.handle,
         CreateTopics=create_topics.handle,
         CreatePartitions=create_partitions.handle,
         DeleteTopics=delete_topics.handle,

@@ -18,6 +18,7 @@ from storage_engine.broker.handlers.groups.group_requests import (
     are_too_long,
 )
 from storage_engine.broker.requests.long_work import Steps
+from storage_engine.broker.settings.group_config import NOT_ENABLED
 from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.assignors.assignment import Assignment
@@ -48,10 +49,6 @@ from storage_engine.protocol.apis.consumer_group_heartbeat import (
     OwnedPartitions,
 )
 from storage_engine.protocol.apis.consumer_group_heartbeat import Assignment as SentAssignment
-
-NOT_ENABLED = (
-    "consumer groups need group.version 1: headrace features upgrade --feature group.version=1"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
