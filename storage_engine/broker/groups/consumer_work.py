@@ -1,6 +1,6 @@
-"""Serves the coordinators of consumer groups: tells them topics and settings, resolves patterns, and
-computes target assignments beside the event loop, one at a time, since they need the interpreter as
-the loop does. Source: KIP-848.
+"""Serves the coordinators of consumer groups: tells them topics and settings, resolves patterns,
+and computes target assignments beside the event loop, one at a time, since they need the
+interpreter as the loop does. Source: KIP-848.
 """
 
 from collections.abc import Mapping

@@ -7,7 +7,8 @@ DescribeGroups, ListGroups and DeleteGroups: the administration of groups.
 
 A coordinator that is still loading answers nothing, and while this broker leads a partition without
 a coordinator, a list of groups comes with an error. A group that is no classic one is Dead in
-DescribeGroups, with an error from version 6 on, as in Kafka. Source: KIP-229, KIP-518, KIP-848 (types of groups).
+DescribeGroups, with an error from version 6 on, as in Kafka. Source: KIP-229, KIP-518, KIP-848
+(types of groups), KIP-1043.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence

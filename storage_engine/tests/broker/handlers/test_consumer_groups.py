@@ -3,12 +3,17 @@ told, what is refused before it reaches the coordinator, and what is shown of a 
 
 import pytest
 
+from storage_engine.broker.settings.group_config import NOT_ENABLED
 from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis import api_versions
 from storage_engine.protocol.apis.consumer_group_heartbeat import OwnedPartitions
 from storage_engine.tests.broker.groups.consumer_member import ConsumerMember, settle
+from storage_engine.tests.broker.handlers.test_features import lower
+from storage_engine.tests.broker.settings.settings_requests import SET, alter
 from storage_engine.tests.broker.support import cluster_fixture
 
 PARTITIONS = 6
+GROUP_RESOURCE = 32
 
 cluster = cluster_fixture(
     "a",
@@ -156,3 +161,24 @@ def test_a_group_that_is_none_is_described_by_an_error(topic, group, code):
     described = ConsumerMember(topic, "m1", ["b"], group="g").described(group_ids=[group])
     assert ErrorCode.of(described.error_code) is code
     assert described.error_message
+
+
+def test_below_group_version_1_nothing_of_consumer_groups_is_served(topic):
+    member = ConsumerMember(topic, "m1", ["b"])
+    assert member.beat() is ErrorCode.NONE
+    lower(topic)
+    beaten, described = member.ask(), member.described()
+    for answer in (beaten, described):
+        assert ErrorCode.of(answer.error_code) is ErrorCode.UNSUPPORTED_VERSION
+        assert answer.error_message == NOT_ENABLED
+    answer = topic.answer(topic.ask(1, api_versions.API, 3, api_versions.ApiVersionsRequest()))
+    assert not {68, 69} & set(answer.ranges())
+
+
+def test_below_group_version_1_groups_have_no_settings(topic):
+    lower(topic)
+    change = ("consumer.session.timeout.ms", SET, "50000")
+    assert alter(topic, 1, GROUP_RESOURCE, "g", change) == (
+        ErrorCode.UNSUPPORTED_VERSION,
+        NOT_ENABLED,
+    )
