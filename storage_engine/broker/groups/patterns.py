@@ -116,6 +116,15 @@ class DescribableTopics:
     def __init__(self, access: AccessControl | None) -> None:
         self._access = access
 
+    @property
+    def are_there_rules(self) -> bool:
+        return self._access is not None
+
+    @property
+    def revision(self) -> int:
+        """A number that changes whenever a client may have gained or lost a topic."""
+        return 0 if self._access is None else self._access.authorizer.revision
+
     def among(self, client: RequestingClient, names: Sequence[str]) -> list[str]:
         if self._access is None:
             return list(names)
@@ -138,10 +147,10 @@ class _Resolution:
     wanted: ResolvePattern
     on_resolved: OnResolved
     names: deque[str]
-    """Those that have not been matched yet."""
+    """The names that have not been matched yet."""
     until_ms: int
     found: deque[str] = field(default_factory=deque)
-    """Those that match, and whose rights have not been checked yet."""
+    """The names that match, and whose rights have not been checked yet."""
     shown: set[str] = field(default_factory=set)
 
 

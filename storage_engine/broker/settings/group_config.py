@@ -9,13 +9,19 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from storage_engine.broker.settings.topic_config import BrokerValues
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.setting import Setting, SettingValue, unknown_key_error
 from storage_engine.core.settings.settings import BY_BROKER_KEY
 
 log = logging.getLogger(__name__)
+
+NOT_ENABLED = (
+    "consumer groups need group.version 1: headrace features upgrade --feature group.version=1"
+)
+"""The refusal of a cluster whose features do not allow them yet."""
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
@@ -47,15 +53,7 @@ GROUP_SETTINGS: Mapping[str, Setting] = MappingProxyType(
 name."""
 
 
-class BrokerValues(Protocol):
-    """The settings of a broker."""
-
-    def get(self, key: str) -> SettingValue: ...
-
-    def integer(self, key: str) -> int: ...
-
-
-class GroupTimes(NamedTuple):
+class OwnGroupTimes(NamedTuple):
     """The settings that a group has of its own; None: it has the broker's."""
 
     session_timeout_ms: int | None = None
@@ -116,10 +114,10 @@ class GroupConfigs:
         """The groups with settings of their own, in order."""
         return sorted(self._own)
 
-    def of(self, group_id: str) -> GroupTimes:
+    def of(self, group_id: str) -> OwnGroupTimes:
         own = self._own.get(group_id, {})
         session_ms, interval_ms = (self._within_bounds(name, own.get(name)) for name in _BOUNDS)
-        return GroupTimes(session_ms, interval_ms)
+        return OwnGroupTimes(session_ms, interval_ms)
 
     def take(self, group_id: str, stored: Mapping[str, str]) -> None:
         """Replace the settings of a group; what can't be read is logged and counts as absent."""

@@ -30,11 +30,14 @@ FIRST_VERSION_WITH_OWN_ID = 1
 
 
 @dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+class OwnedPartitions:
     """Partitions of one topic."""
 
     topic_id: UUID = uuid()
     partitions: Sequence[int] = int32s()
+
+
+TopicPartitions = OwnedPartitions
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,8 +53,8 @@ class ConsumerGroupHeartbeatRequest:
     subscribed_topic_names: Sequence[str] | None = nullable_names()
     subscribed_topic_regex: str | None = nullable_string(FIRST_VERSION_WITH_PATTERN, default=None)
     server_assignor: str | None = nullable_string(default=None)
-    topic_partitions: Sequence[TopicPartitions] | None = nullable_structs(
-        TopicPartitions, is_null=True
+    topic_partitions: Sequence[OwnedPartitions] | None = nullable_structs(
+        OwnedPartitions, is_null=True
     )
 
 
@@ -59,7 +62,7 @@ class ConsumerGroupHeartbeatRequest:
 class Assignment:
     """The partitions that a member may read from now on."""
 
-    topic_partitions: Sequence[TopicPartitions] = structs(TopicPartitions)
+    topic_partitions: Sequence[OwnedPartitions] = structs(OwnedPartitions)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,6 +7,12 @@ Batches of transactions wait for their markers. Keys of later versions are skipp
 from functools import partial
 
 from storage_engine.core.coordinator_log import UnreadableRecord
+from storage_engine.core.groups.consumer.records import (
+    ConsumerMemberRecord,
+    CurrentAssignmentRecord,
+    PatternRecord,
+    TargetMemberRecord,
+)
 from storage_engine.core.groups.records import (
     GroupContent,
     GroupEntry,
@@ -30,12 +36,23 @@ def new_content() -> GroupContent:
 
 
 LONG_MEMBERS = 500
-"""The members above which a group's record is encoded in the background, at 2 µs each."""
+"""The members above which a classic group's record is encoded in the background, at 2 µs each."""
+
+LONG_ITEMS = 5_000
+"""The same of topics and partitions in the records of consumer groups."""
 
 
 def is_long(entry: GroupEntry) -> bool:
-    record = entry[1]
-    return isinstance(record, GroupRecord) and len(record.members) > LONG_MEMBERS
+    match entry[1]:
+        case GroupRecord() as record:
+            return len(record.members) > LONG_MEMBERS
+        case ConsumerMemberRecord() | PatternRecord() as record:
+            return len(record.topics) > LONG_ITEMS
+        case (
+            TargetMemberRecord(assignment=assignment) | CurrentAssignmentRecord(assigned=assignment)
+        ):
+            return sum(map(len, assignment.values())) > LONG_ITEMS
+    return False
 
 
 encode_entries = partial(encode_records, encode_key, encode_record)

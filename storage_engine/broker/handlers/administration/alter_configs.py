@@ -34,7 +34,7 @@ from storage_engine.broker.settings.config_store import (
     EntityKind,
 )
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
-from storage_engine.broker.settings.group_config import GroupRules
+from storage_engine.broker.settings.group_config import NOT_ENABLED, GroupRules
 from storage_engine.broker.settings.listener_map import is_listener_key
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
@@ -68,6 +68,8 @@ class AlterConfigsHandlers:
     config_store: ConfigStore
     config_changes: ConfigChanges
     metadata: MetadataCache
+    has_consumer_groups: Callable[[], bool]
+    """Returns whether the cluster has consumer groups by now: others have no settings."""
 
     def handle_incremental(
         self,
@@ -171,6 +173,8 @@ class AlterConfigsHandlers:
         if entity.kind is EntityKind.TOPIC:
             return TopicRules(self.config)
         if entity.kind is EntityKind.GROUP:
+            if not self.has_consumer_groups():
+                raise KafkaError(NOT_ENABLED, ErrorCode.UNSUPPORTED_VERSION)
             return GroupRules(self.config)
         if entity == ConfigEntity.all_brokers():
             return BrokerRules(self.config, ConfigSource.ALL_BROKERS, is_own=True)

@@ -70,7 +70,7 @@ NOBODY = RequestingMember()
 FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8
 FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
-"""Of OffsetCommit and OffsetFetch (KIP-848)."""
+"""The first versions of OffsetCommit and OffsetFetch with epochs (KIP-848)."""
 
 _CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic

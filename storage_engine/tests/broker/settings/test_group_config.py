@@ -3,7 +3,7 @@
 import pytest
 
 from storage_engine.broker.settings.config_store import ConfigEntity
-from storage_engine.broker.settings.group_config import GroupConfigs, GroupRules, GroupTimes
+from storage_engine.broker.settings.group_config import GroupConfigs, GroupRules, OwnGroupTimes
 from storage_engine.core.errors import ConfigError, ErrorCode
 from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.protocol.messages import list_config_resources
@@ -24,7 +24,7 @@ SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.
 ODD_NAME = "a/b c%"
 
 
-def of_group(broker, group: str = "g") -> GroupTimes:
+def of_group(broker, group: str = "g") -> OwnGroupTimes:
     return broker.parts.settings.groups.of(group)
 
 
