@@ -44,9 +44,12 @@ class OurMember:
 
 
 def main() -> None:
-    """bootstrap servers, group, topic, session timeout in ms: commit what is read, until killed."""
-    servers, group, topic, session_ms = sys.argv[1:]
-    member = OurMember(servers, group, topic, session_timeout_ms=session_ms)
+    """bootstrap servers, group, topic, session timeout in ms (none: a member of the consumer
+    protocol): commit what is read, until killed."""
+    servers, group, topic, *session_ms = sys.argv[1:]
+    settings = {"session_timeout_ms": session_ms[0]} if session_ms else {}
+    protocol = "classic" if session_ms else "consumer"
+    member = OurMember(servers, group, topic, group_protocol=protocol, **settings)
     while True:
         for partition, offset in member.poll():
             # In one piece: what reads it may kill this program at any moment.
