@@ -243,7 +243,7 @@ def test_a_consumer_group_shows_its_epoch_and_its_members(page, scene):
         page.wait_for_text("stable")
         told = page.text("main")
         assert "Type\nconsumer\nEpoch\n1\n" in told
-        assert f"{scene.orders} 0–2" in told
+        assert f"{scene.orders} 0\u20132" in told
         assert page.violations() == []
         page.open("groups", wait_for=group)
         assert page.violations() == []
