@@ -106,19 +106,26 @@ class Migration:
         if size > self._settings.record_max_bytes:
             return "its members are too many for one batch of the log"
         taken: set[tuple[UUID, int]] = set()
+        known: dict[bytes, MemberSubscription | None] = {}
         converted = []
         for member in group.members.values():
-            found = self._converted(group, member, taken)
+            metadata = member.metadata(group.protocol or next(iter(member.offer.names.names)))
+            if metadata not in known:
+                known[metadata] = decode_subscription(metadata)
+            found = self._converted(group, member, known[metadata], taken)
             if isinstance(found, str):
                 return found
             converted.append((member.member_id, *found))
         return list(_in_order(group.group_id, group.generation, converted))
 
     def _converted(
-        self, group: ClassicGroup, member: Member, taken: set[tuple[UUID, int]]
+        self,
+        group: ClassicGroup,
+        member: Member,
+        subscription: MemberSubscription | None,
+        taken: set[tuple[UUID, int]],
     ) -> tuple[ConsumerMemberRecord, Assignment] | str:
-        protocol = group.protocol or next(iter(member.offer.names.names))
-        subscription = decode_subscription(member.metadata(protocol))
+        """`taken` has the partitions of the members before, and gets those of this one."""
         assignment = read_assignment(member.assignment)
         if subscription is None or assignment is None:
             return f"the data of member {member.member_id} can't be decoded"

@@ -109,6 +109,7 @@ class ClassicMembers:
         session.join_by_ms = None
         session.sync_by_ms = event.at.now_ms + event.rebalance_timeout_ms
         self._membership.touch(group, member_id, event.at)
+        self._membership.plan(group, member_id)
         answer = Joined(
             request=event.request,
             member_id=member_id,
@@ -174,7 +175,7 @@ class ClassicMembers:
         if isinstance(found, ErrorCode):
             self._log.refuse(event.request, found)
             return
-        member_id, _, classic = found
+        member_id, classic = found.member_id, found.classic
         protocol, metadata = classic.protocols[0]
         session = group.sessions[member_id]
         if event.protocol_type not in (None, CONSUMER) or event.protocol not in (None, protocol):
@@ -194,13 +195,17 @@ class ClassicMembers:
             request=event.request,
             protocol_type=CONSUMER,
             protocol=protocol,
-            assignment=write_assignment(version, self._names(group, current.assigned)),
+            assignment=write_assignment(version, self._names(found.record, current.assigned)),
         )
         self._log.answer(answer, after=session.number)
 
-    def _names(self, group: ConsumerGroup, assigned: Assignment) -> dict[str, frozenset[int]]:
-        names = {shape.topic_id: name for name, shape in self._topics.of(group.subscribers).items()}
-        return {names[each]: numbers for each, numbers in assigned.items() if each in names}
+    def _names(
+        self, record: ConsumerMemberRecord, assigned: Assignment
+    ) -> dict[str, frozenset[int]]:
+        """Return the partitions by name of the topic; without those of topics that are gone."""
+        shapes = self._topics.of(record.topics)
+        found = ((name, assigned.get(topic_id)) for name, (topic_id, _) in shapes.items())
+        return {name: numbers for name, numbers in found if numbers}
 
     def heartbeat(self, group: ConsumerGroup, event: MemberHeartbeat) -> None:
         found = self._present(group, event.caller)

@@ -32,7 +32,7 @@ from storage_engine.core.groups.consumer.records import (
     PatternRecord,
     TargetKey,
 )
-from storage_engine.core.groups.consumer.topics import Topics, hash_of
+from storage_engine.core.groups.consumer.topics import SeenTopics, Topics, seen
 from storage_engine.core.groups.events import CommitOffsets, RequestingMember
 from storage_engine.core.groups.group import CONSUMER, RESTORED, Group, GroupType
 from storage_engine.core.groups.records import GroupEntry
@@ -128,8 +128,8 @@ class ConsumerGroup(Group):
     """The patterns that were asked for, by pattern; no others than those of members."""
     computing: int | None = None
     """The epoch whose targets are computed, or written in pieces."""
-    _topics_seen: tuple[int, int] | None = None
-    """The hash and the partitions of the topics; None: they have to be looked up."""
+    _topics_seen: SeenTopics | None = None
+    """None: they have to be looked up."""
 
     # --- what the records say ---
 
@@ -166,6 +166,11 @@ class ConsumerGroup(Group):
             return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
 
+    def is_reconciled(self, member_id: str) -> bool:
+        """Return True when the member has its target of the newest target epoch."""
+        current = self.current(member_id)
+        return current.state is MemberState.STABLE and current.member_epoch == self.target_epoch
+
     def is_free_for(self, member_id: str, topic_id: UUID, partition: int) -> bool:
         """Return True when no other member holds the partition."""
         return self.owners.get(topic_id, {}).get(partition, member_id) == member_id
@@ -180,11 +185,9 @@ class ConsumerGroup(Group):
         """Have the topics looked up anew."""
         self._topics_seen = None
 
-    def topics_seen(self) -> tuple[int, int]:
-        """Return the hash of all subscribed topics, and how many partitions they have."""
+    def topics_seen(self) -> SeenTopics:
         if self._topics_seen is None:
-            shapes = self.topics.of(self.subscribers).values()
-            self._topics_seen = hash_of(shapes), sum(each.partitions for each in shapes)
+            self._topics_seen = seen(self.topics.of(self.subscribers).values())
         return self._topics_seen
 
     # --- changes ---

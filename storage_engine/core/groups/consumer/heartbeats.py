@@ -72,7 +72,9 @@ class ConsumerHeartbeats:
     def heartbeat(self, event: ConsumerHeartbeat) -> None:
         refusal = check_request(event, self._settings.assignors)
         if refusal is None:
-            if event.member_epoch == JOINING_EPOCH:
+            if not event.may_append:
+                refusal = self._stay(event)
+            elif event.member_epoch == JOINING_EPOCH:
                 refusal = self._join(event)
             elif event.member_epoch > JOINING_EPOCH:
                 refusal = self._go_on(event)
@@ -101,7 +103,8 @@ class ConsumerHeartbeats:
             refusal = check_bounds(group, member_id, event)
         if refusal is not None:
             return refusal
-        self._beat(group, member_id, event, is_lost=is_lost_answer(group, member_id, event))
+        is_lost = event.member_epoch != group.current(member_id).member_epoch
+        self._beat(group, member_id, event, is_lost=is_lost)
         return None
 
     def _beat(
@@ -143,6 +146,31 @@ class ConsumerHeartbeats:
         if record.pattern is not None:
             now_ms = event.at.now_ms
             self._patterns.ask_where_due(group, record.pattern, event.client, now_ms)
+
+    def _stay(self, event: ConsumerHeartbeat) -> Refusal | None:
+        """Keep the session of a member while nothing can be appended."""
+        group, member_id = self._groups.get(event.group_id), event.member_id
+        if not isinstance(group, ConsumerGroup):
+            return no_consumer_group(event.group_id)
+        refusal = check_member(group, event)
+        if refusal is not None:
+            return refusal
+        current, known = group.current(member_id), group.members[member_id]
+        is_present = event.member_epoch == current.member_epoch
+        if is_present:
+            self._membership.touch(group, member_id, event.at)
+        if not (is_present and group.is_reconciled(member_id) and updated(known, event) == known):
+            return Refusal(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas are in sync: ask again"
+            )
+        answer = HeartbeatAnswer(
+            request=event.request,
+            member_id=member_id,
+            member_epoch=current.member_epoch,
+            interval_ms=self._times.heartbeat_interval_ms(group.group_id),
+        )
+        self._log.answer(answer, after=group.sessions[member_id].number)
+        return None
 
     # --- members that come ---
 
