@@ -4,6 +4,7 @@ patterns, settings of groups, targets, and the next coordinator. All in simulate
 import pytest
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis import consumer_group_heartbeat
 from storage_engine.protocol.messages import (
     create_partitions,
     join_group,
@@ -167,3 +168,23 @@ def test_a_conversion_that_does_not_fit_into_one_batch_is_refused_and_changes_no
     topic.loop.run_for(1_000)
     assert ConsumerMember(topic, "m1", ["b"]).beat() is ErrorCode.INVALID_REQUEST
     assert listed(topic, client) == [("g", "classic")]
+
+
+def test_no_session_ends_while_replicas_are_missing(topic):
+    member = ConsumerMember(topic, "m1", ["b"])
+    settle(member)
+    owned = member.partitions
+    coordinator = member.client.coordinator()
+    for other in topic.brokers:
+        if other.id != coordinator:
+            topic.network.cut(coordinator, other.id)
+    # Some 100 s: the session is 45.
+    for _ in range(20):
+        request = member.request(topic_partitions=None)
+        asked = topic.ask(coordinator, consumer_group_heartbeat.API, 1, request)
+        topic.loop.run_for(5_000)
+        assert asked, "a heartbeat is answered"
+    topic.network.heal()
+    topic.loop.run_for(5_000)
+    assert member.beat() is ErrorCode.NONE
+    assert member.partitions == owned
