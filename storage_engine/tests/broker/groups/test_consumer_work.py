@@ -180,7 +180,9 @@ def test_no_session_ends_while_replicas_are_missing(topic):
         if other.id != coordinator:
             topic.network.cut(coordinator, other.id)
     # A record that is not replicated takes the others out of the set of in-sync replicas.
-    topic.ask(coordinator, offset_commit.API, 8, GroupClient(topic).commit_request(1))
+    commit = member.client.commit_request(1)
+    commit.member_id, commit.generation_id_or_member_epoch = "m1", member.epoch
+    topic.ask(coordinator, offset_commit.API, 9, commit)
     topic.loop.run_for(30_000)
     codes = []
     # The session is 45 s.
