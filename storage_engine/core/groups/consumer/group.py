@@ -12,7 +12,7 @@ that both end in the same state. Sessions and the work under way are in no recor
 
 import enum
 from collections.abc import Collection, Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from uuid import UUID
 
@@ -95,6 +95,12 @@ class AskedPattern:
     """True while no answer has come."""
 
 
+@dataclass(slots=True)
+class SharedTopics:
+    names: frozenset[str]
+    members: int = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroup(Group):
     """Invariant: `instances`, `owners` and all counts are those of `content`, and of its members
@@ -108,8 +114,11 @@ class ConsumerGroup(Group):
     """The member id of each static member, by instance id."""
     owners: dict[UUID, dict[int, str]] = field(default_factory=dict)
     """The member that holds a partition or has yet to give it up."""
+    subscriptions: dict[frozenset[str], SharedTopics] = field(default_factory=dict)
+    """The different lists of topics of members. Those with the same list share it, so that it is
+    kept and counted once, however many they are."""
     subscribers: dict[str, int] = field(default_factory=dict)
-    """How many members and patterns name a topic."""
+    """How many of these lists, and of the patterns, name a topic."""
     with_pattern: dict[str, int] = field(default_factory=dict)
     """How many members have a pattern."""
     with_assignor: dict[str, int] = field(default_factory=dict)
@@ -119,7 +128,7 @@ class ConsumerGroup(Group):
     classic_count: int = 0
     """The members that speak the classic protocol."""
     named_count: int = 0
-    """The names in the subscriptions of all members."""
+    """The names in all lists of topics."""
     reconciled_count: int = 0
     """The members that have their target of the newest target epoch."""
     sessions: dict[str, MemberSession] = field(default_factory=dict)
@@ -197,6 +206,8 @@ class ConsumerGroup(Group):
         content = self.content
         if isinstance(key, ConsumerMemberKey):
             assert record is None or isinstance(record, ConsumerMemberRecord)
+            if record is not None:
+                record = self._sharing(record)
             self._count_member(key.member_id, content.members.get(key.member_id), record)
         elif isinstance(key, CurrentAssignmentKey):
             assert record is None or isinstance(record, CurrentAssignmentRecord)
@@ -228,8 +239,7 @@ class ConsumerGroup(Group):
                 del self.instances[instance]
 
     def _count_one(self, member_id: str, record: ConsumerMemberRecord, sign: int) -> None:
-        self._count_names(record.topics, sign)
-        self.named_count += sign * len(record.topics)
+        self._count_topics(record.topics, sign)
         if record.pattern is not None:
             _count(self.with_pattern, record.pattern, sign)
         if record.assignor is not None:
@@ -240,6 +250,26 @@ class ConsumerGroup(Group):
                 _count(self.with_protocol, name, sign)
         if sign > 0 and record.instance_id is not None:
             self.instances[record.instance_id] = member_id
+
+    def _sharing(self, record: ConsumerMemberRecord) -> ConsumerMemberRecord:
+        """Return the same record with the list of topics that other members have."""
+        shared = self.subscriptions.get(record.topics)
+        if shared is None or shared.names is record.topics:
+            return record
+        return replace(record, topics=shared.names)
+
+    def _count_topics(self, topics: frozenset[str], sign: int) -> None:
+        shared = self.subscriptions.get(topics)
+        if shared is None:
+            shared = self.subscriptions[topics] = SharedTopics(topics)
+        is_other = not shared.members
+        shared.members += sign
+        if not shared.members:
+            del self.subscriptions[topics]
+            is_other = True
+        if is_other:
+            self.named_count += sign * len(topics)
+            self._count_names(topics, sign)
 
     def _count_names(self, names: Set[str], sign: int) -> None:
         for name in names:

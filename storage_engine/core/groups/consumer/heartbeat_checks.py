@@ -21,8 +21,8 @@ TOPICS_MAX = 10_000
 """Topics that a member may subscribe to by name: each is looked up when the member comes or
 goes."""
 
-NAMED_MAX = 4_000_000
-"""Names in the subscriptions of all members of a group, which stay in memory."""
+NAMED_MAX = 1_000_000
+"""Names in the different subscriptions of a group, which stay in memory."""
 
 
 class Refusal(NamedTuple):
@@ -148,14 +148,15 @@ def check_bounds(
         return _invalid(
             f"group {group.group_id} has {PATTERNS_MAX} different patterns, which is the most"
         )
-    if topics is not None:
+    if topics is not None and topics not in group.subscriptions:
         before = group.members.get(member_id)
-        others = group.named_count - (0 if before is None else len(before.topics))
+        is_alone = before is not None and group.subscriptions[before.topics].members == 1
+        others = group.named_count - (len(before.topics) if before and is_alone else 0)
         if others + len(topics) > NAMED_MAX:
             return Refusal(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"the members of group {group.group_id} subscribe to {others} names, and may to "
-                f"{NAMED_MAX}: subscribe to a pattern instead",
+                f"the subscriptions in group {group.group_id} name {others} topics, and may name "
+                f"{NAMED_MAX}: use the list of another member, or a pattern",
             )
     return None
 

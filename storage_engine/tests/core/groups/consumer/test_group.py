@@ -129,11 +129,25 @@ def test_a_restored_group_is_the_same_as_the_live_one():
     bench.fail_over()
     after = bench.consumer_group()
     for name in (
-        "content", "instances", "owners", "subscribers", "with_pattern", "with_assignor",
-        "with_protocol", "classic_count", "named_count", "reconciled_count", "state",
+        "content", "instances", "owners", "subscriptions", "subscribers", "with_pattern",
+        "with_assignor", "with_protocol", "classic_count", "named_count", "reconciled_count",
+        "state",
     ):  # fmt: skip
         assert getattr(after, name) == getattr(before, name), name
     assert {*after.sessions} == {*before.sessions}
+
+
+def test_members_with_the_same_topics_share_one_list():
+    bench = ConsumerBench()
+    for name in "abc":
+        bench.enter_group(name, *map(str, range(100)))
+    bench.fail_over()
+    group = bench.consumer_group()
+    assert len({id(member.topics) for member in group.members.values()}) == 1
+    assert group.named_count == 100 and set(group.subscribers.values()) == {1}
+    for name in "abc":
+        bench.beat(name, -1)
+    assert not group.subscriptions and not group.subscribers and not group.named_count
 
 
 def test_a_large_group_is_restored_in_pieces():
