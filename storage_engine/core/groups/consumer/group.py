@@ -11,7 +11,7 @@ that both end in the same state. Sessions and the work under way are in no recor
 """
 
 import enum
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from uuid import UUID
@@ -127,6 +127,8 @@ class ConsumerGroup(Group):
     """How many members of the classic protocol offer an assignor of theirs."""
     classic_count: int = 0
     """The members that speak the classic protocol."""
+    protocols_bytes: int = 0
+    """All protocols of those members, with their names."""
     named_count: int = 0
     """The names in all lists of topics."""
     reconciled_count: int = 0
@@ -246,6 +248,7 @@ class ConsumerGroup(Group):
             _count(self.with_assignor, record.assignor, sign)
         if record.classic is not None:
             self.classic_count += sign
+            self.protocols_bytes += sign * protocols_bytes(record.classic.protocols)
             for name in {name for name, _ in record.classic.protocols}:
                 _count(self.with_protocol, name, sign)
         if sign > 0 and record.instance_id is not None:
@@ -376,6 +379,10 @@ class ConsumerGroup(Group):
     def tombstones(self) -> Iterator[GroupEntry]:
         for key, _ in list(self.content.entries(self.group_id)):
             yield key, None
+
+
+def protocols_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def _count(counts: dict[str, int], name: str, sign: int) -> None:

@@ -45,6 +45,11 @@ def test_a_classic_member_joins_a_consumer_group_with_the_id_that_it_is_given():
         ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": (("range", b"\0"),)}, ErrorCode.INVALID_REQUEST),
         ({"protocols": (("range", struct.pack(">hi", 0, 10_001)),)}, ErrorCode.INVALID_REQUEST),
+        ({"protocols": (("range", bytes(2 << 20)),)}, ErrorCode.INVALID_REQUEST),
+        (
+            {"protocols": (("range", subscription("t")), ("own", bytes(5 << 20)))},
+            ErrorCode.INVALID_REQUEST,
+        ),
         ({"session_timeout_ms": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
         ({"member_id": "x", "instance_id": "s"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
@@ -53,6 +58,16 @@ def test_what_can_not_join_is_told_why(how, code):
     bench, _ = with_consumer()
     assert bench.error(bench.join(how.pop("member_id", ""), **how)) is code
     assert bench.consumer_group().classic_count == 0
+
+
+def test_the_protocols_of_all_classic_members_are_bounded():
+    bench, _ = with_consumer()
+    large = (("range", subscription("t")), ("own", bytes(4_000_000)))
+    codes = [bench.error(bench.join(instance_id=f"s{n}", protocols=large)) for n in range(20)]
+    assert codes.count(ErrorCode.NONE) == (64 << 20) // 4_000_100
+    assert codes[-1] is ErrorCode.INVALID_REQUEST
+    again = bench.join(instance_id="s0", protocols=large)
+    assert bench.error(again) is ErrorCode.NONE, "its own place is free"
 
 
 def test_classic_members_need_a_protocol_in_common():

@@ -22,6 +22,7 @@ INVALID = ErrorCode.INVALID_REQUEST
         (0, {"topics": frozenset()}, INVALID),
         (0, {"topics": None}, INVALID),
         (0, {"topics": frozenset(map(str, range(10_001)))}, INVALID),
+        (0, {"topics": frozenset({"t" * (4 << 20), "u"})}, INVALID),
         (0, {"member_id": ""}, INVALID),
         (-2, {}, INVALID),
         (-3, {"instance_id": "s"}, INVALID),
