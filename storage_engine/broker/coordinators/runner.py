@@ -210,6 +210,11 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             queue.append(_Due(0, lambda: event))
         self._drain()
 
+    @property
+    def may_append(self) -> bool:
+        """Whether a step could append now."""
+        return self._refusal_where(writes=True) is ErrorCode.NONE
+
     def tick(self) -> None:
         """Do the periodic work; at the next tick, if it is not possible now."""
         event = self._kind.tick(now(self._ports.clock))

@@ -28,6 +28,7 @@ Source: the schemas of Kafka's group coordinator of 4.1; KIP-848.
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TypeVar, assert_never
 from uuid import UUID
 
@@ -110,7 +111,7 @@ _TOPIC_LEAST_BYTES = 18
 
 def _write_assignment(writer: Writer, assignment: Assignment) -> None:
     writer.count(len(assignment))
-    for topic_id in sorted(assignment):
+    for topic_id in sorted(assignment, key=attrgetter("int")):
         writer.uuid(topic_id)
         writer.int32s(sorted(assignment[topic_id]))
         writer.tags()

@@ -1,4 +1,4 @@
-"""What an assignor works on: the members of a group, the topics that each subscribes to, and the
+"""The input and output of an assignor: the members of a group with what they subscribe to, and the
 partitions of each topic. Names of topics are resolved before."""
 
 from collections.abc import Callable, Mapping

@@ -68,11 +68,11 @@ class _Topic:
         """The kinds of members that subscribe to it."""
         self.subscribers = 0
         self.kept: Held = {}
-        """What has not moved."""
+        """By owner the partitions that have not moved."""
         self.fresh: Held = {}
-        """What was free, or has moved."""
+        """By owner the partitions that were free, or have moved."""
         self.former: dict[int, int] = {}
-        """The members that those in `fresh` have moved from."""
+        """By partition the member that it has moved from."""
 
     def all_held(self) -> Iterator[tuple[int, frozenset[int]]]:
         for owner in {**self.kept, **self.fresh}:

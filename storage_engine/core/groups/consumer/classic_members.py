@@ -14,7 +14,9 @@ from typing import NamedTuple
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.assignors.assignment import Assignment
-from storage_engine.core.groups.consumer.group import ConsumerGroup
+from storage_engine.core.groups.busy_groups import BusyGroups
+from storage_engine.core.groups.classic.offers import OFFERED_MAX_BYTES
+from storage_engine.core.groups.consumer.group import ConsumerGroup, protocols_bytes
 from storage_engine.core.groups.consumer.heartbeat_checks import TOPICS_MAX
 from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import (
@@ -49,7 +51,10 @@ from storage_engine.core.groups.settings import GroupSettings
 METADATA_MAX_BYTES = 1 << 20
 """The bytes of a subscription that is decoded."""
 
-Remove = Callable[[ConsumerGroup, list[str], Moment], None]
+PROTOCOLS_MAX_BYTES = 4 << 20
+"""All protocols of a member, which are in its record."""
+
+Remove = Callable[[ConsumerGroup, list[str], Moment, Callable[[], None]], None]
 
 
 class ClassicCaller(NamedTuple):
@@ -69,6 +74,7 @@ class ClassicMembers:
         membership: GroupMembership,
         targets: Targets,
         migration: Migration,
+        busy: BusyGroups,
         remove: Remove,
     ) -> None:
         self._log = log
@@ -77,6 +83,7 @@ class ClassicMembers:
         self._membership = membership
         self._targets = targets
         self._migration = migration
+        self._busy = busy
         self._remove = remove
 
     # --- JoinGroup ---
@@ -95,8 +102,10 @@ class ClassicMembers:
         replaced = group.instances.get(event.instance_id or NO_MEMBER)
         if replaced is not None and replaced != member_id:
             if self._migration.downgrades_without(group, [replaced]):
-                self._migration.downgrade(group, [replaced], event.at)
-                return False
+                if self._migration.downgrade(group, [replaced], event.at, lambda: None):
+                    return False
+                self._busy.put_first(event)
+                return True
             self._membership.replace(group, replaced, member_id, event.at)
         self._take_up(group, member_id, event, subscription)
         self._targets.advance(group)
@@ -109,6 +118,7 @@ class ClassicMembers:
         session.join_by_ms = None
         session.sync_by_ms = event.at.now_ms + event.rebalance_timeout_ms
         self._membership.touch(group, member_id, event.at)
+        self._membership.plan(group, member_id)
         answer = Joined(
             request=event.request,
             member_id=member_id,
@@ -134,10 +144,16 @@ class ClassicMembers:
                 return None, ErrorCode.UNKNOWN_MEMBER_ID
             if known != member_id:
                 return None, ErrorCode.FENCED_INSTANCE_ID
-        if not _supports(group, member_id, event):
+        if not _supports(group, event):
             return None, ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        metadata = event.protocols[0][1]
-        if len(metadata) > METADATA_MAX_BYTES or topic_count(metadata) > TOPICS_MAX:
+        metadata, size = event.protocols[0][1], protocols_bytes(event.protocols)
+        is_too_long = (
+            len(metadata) > METADATA_MAX_BYTES
+            or topic_count(metadata) > TOPICS_MAX
+            or size > PROTOCOLS_MAX_BYTES
+            or group.protocols_bytes - _bytes_before(group, event) + size > OFFERED_MAX_BYTES
+        )
+        if is_too_long:
             return None, ErrorCode.INVALID_REQUEST
         subscription = decode_subscription(metadata)
         code = ErrorCode.INVALID_REQUEST if subscription is None else ErrorCode.NONE
@@ -174,7 +190,7 @@ class ClassicMembers:
         if isinstance(found, ErrorCode):
             self._log.refuse(event.request, found)
             return
-        member_id, _, classic = found
+        member_id, classic = found.member_id, found.classic
         protocol, metadata = classic.protocols[0]
         session = group.sessions[member_id]
         if event.protocol_type not in (None, CONSUMER) or event.protocol not in (None, protocol):
@@ -194,13 +210,17 @@ class ClassicMembers:
             request=event.request,
             protocol_type=CONSUMER,
             protocol=protocol,
-            assignment=write_assignment(version, self._names(group, current.assigned)),
+            assignment=write_assignment(version, self._names(found.record, current.assigned)),
         )
         self._log.answer(answer, after=session.number)
 
-    def _names(self, group: ConsumerGroup, assigned: Assignment) -> dict[str, frozenset[int]]:
-        names = {shape.topic_id: name for name, shape in self._topics.of(group.subscribers).items()}
-        return {names[each]: numbers for each, numbers in assigned.items() if each in names}
+    def _names(
+        self, record: ConsumerMemberRecord, assigned: Assignment
+    ) -> dict[str, frozenset[int]]:
+        """Return the partitions by name of the topic; without those of topics that are gone."""
+        shapes = self._topics.of(record.topics)
+        found = ((name, assigned.get(topic_id)) for name, (topic_id, _) in shapes.items())
+        return {name: numbers for name, numbers in found if numbers}
 
     def heartbeat(self, group: ConsumerGroup, event: MemberHeartbeat) -> None:
         found = self._present(group, event.caller)
@@ -263,10 +283,15 @@ class ClassicMembers:
             else:
                 leaving[found.member_id] = None
                 codes.append(ErrorCode.NONE)
-        if leaving:
-            self._remove(group, list(leaving), event.at)
         answer = Left(request=event.request, codes=tuple(codes))
-        self._log.answer(answer, after=self._log.appended if leaving else group.number)
+
+        def left() -> None:
+            self._log.answer(answer, after=self._log.appended if leaving else group.number)
+
+        if leaving:
+            self._remove(group, list(leaving), event.at, left)
+        else:
+            left()
 
 
 def _found(group: ConsumerGroup, caller: RequestingMember) -> ClassicCaller | ErrorCode:
@@ -286,17 +311,26 @@ def _found(group: ConsumerGroup, caller: RequestingMember) -> ClassicCaller | Er
     return ClassicCaller(member_id, record, record.classic)
 
 
-def _supports(group: ConsumerGroup, member_id: str, event: Join) -> bool:
+def _before(group: ConsumerGroup, event: Join) -> ClassicMemberRecord | None:
+    """Return what the member was that joins again, or whose instance id it has."""
+    place = group.instances.get(event.instance_id or NO_MEMBER, NO_MEMBER)
+    record = group.members.get(event.member_id) or group.members.get(place)
+    return None if record is None else record.classic
+
+
+def _bytes_before(group: ConsumerGroup, event: Join) -> int:
+    before = _before(group, event)
+    return 0 if before is None else protocols_bytes(before.protocols)
+
+
+def _supports(group: ConsumerGroup, event: Join) -> bool:
     """Return True when all members of the classic protocol have a protocol in common with this."""
     names = {name for name, _ in event.protocols}
     if event.protocol_type != CONSUMER or not names:
         return False
-    before = group.members.get(member_id) or group.members.get(
-        group.instances.get(event.instance_id or "", NO_MEMBER)
-    )
+    before, others = _before(group, event), group.classic_count
     own: set[str] = set()
-    others = group.classic_count
-    if before is not None and before.classic is not None:
-        own = {name for name, _ in before.classic.protocols}
+    if before is not None:
+        own = {name for name, _ in before.protocols}
         others -= 1
     return any(group.with_protocol.get(name, 0) - (name in own) == others for name in names)

@@ -71,16 +71,13 @@ class ConsumerHeartbeat:
     client: RequestingClient = UNKNOWN_CLIENT
     at: Moment
 
+    may_append: bool = True
+    """False while too few replicas are in sync: the session of the member goes on nevertheless, and
+    it is answered where it has nothing new to say."""
+
     @property
     def writes(self) -> bool:
-        """True when the heartbeat must wait for enough replicas. Others go on without, so that no
-        session ends while replicas are missing; if one of those appends nevertheless, its answer
-        waits."""
-        return (
-            self.member_epoch <= JOINING_EPOCH
-            or self.topics is not None
-            or self.pattern is not None
-        )
+        return self.may_append
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ that both end in the same state. Sessions and the work under way are in no recor
 """
 
 import enum
-from collections.abc import Collection, Iterator, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Set
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from uuid import UUID
 
@@ -32,7 +32,7 @@ from storage_engine.core.groups.consumer.records import (
     PatternRecord,
     TargetKey,
 )
-from storage_engine.core.groups.consumer.topics import Topics, hash_of
+from storage_engine.core.groups.consumer.topics import SeenTopics, Topics, seen
 from storage_engine.core.groups.events import CommitOffsets, RequestingMember
 from storage_engine.core.groups.group import CONSUMER, RESTORED, Group, GroupType
 from storage_engine.core.groups.records import GroupEntry
@@ -95,6 +95,12 @@ class AskedPattern:
     """True while no answer has come."""
 
 
+@dataclass(slots=True)
+class SharedTopics:
+    names: frozenset[str]
+    members: int = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroup(Group):
     """Invariant: `instances`, `owners` and all counts are those of `content`, and of its members
@@ -108,8 +114,11 @@ class ConsumerGroup(Group):
     """The member id of each static member, by instance id."""
     owners: dict[UUID, dict[int, str]] = field(default_factory=dict)
     """The member that holds a partition or has yet to give it up."""
+    subscriptions: dict[frozenset[str], SharedTopics] = field(default_factory=dict)
+    """The different lists of topics of members. Those with the same list share it, so that it is
+    kept and counted once, however many they are."""
     subscribers: dict[str, int] = field(default_factory=dict)
-    """How many members and patterns name a topic."""
+    """How many of these lists, and of the patterns, name a topic."""
     with_pattern: dict[str, int] = field(default_factory=dict)
     """How many members have a pattern."""
     with_assignor: dict[str, int] = field(default_factory=dict)
@@ -118,8 +127,10 @@ class ConsumerGroup(Group):
     """How many members of the classic protocol offer an assignor of theirs."""
     classic_count: int = 0
     """The members that speak the classic protocol."""
+    protocols_bytes: int = 0
+    """All protocols of those members, with their names."""
     named_count: int = 0
-    """The names in the subscriptions of all members."""
+    """The names in all lists of topics."""
     reconciled_count: int = 0
     """The members that have their target of the newest target epoch."""
     sessions: dict[str, MemberSession] = field(default_factory=dict)
@@ -128,8 +139,8 @@ class ConsumerGroup(Group):
     """The patterns that were asked for, by pattern; no others than those of members."""
     computing: int | None = None
     """The epoch whose targets are computed, or written in pieces."""
-    _topics_seen: tuple[int, int] | None = None
-    """The hash and the partitions of the topics; None: they have to be looked up."""
+    _topics_seen: SeenTopics | None = None
+    """None: they have to be looked up."""
 
     # --- what the records say ---
 
@@ -166,6 +177,11 @@ class ConsumerGroup(Group):
             return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
 
+    def is_reconciled(self, member_id: str) -> bool:
+        """Return True when the member has its target of the newest target epoch."""
+        current = self.current(member_id)
+        return current.state is MemberState.STABLE and current.member_epoch == self.target_epoch
+
     def is_free_for(self, member_id: str, topic_id: UUID, partition: int) -> bool:
         """Return True when no other member holds the partition."""
         return self.owners.get(topic_id, {}).get(partition, member_id) == member_id
@@ -180,11 +196,9 @@ class ConsumerGroup(Group):
         """Have the topics looked up anew."""
         self._topics_seen = None
 
-    def topics_seen(self) -> tuple[int, int]:
-        """Return the hash of all subscribed topics, and how many partitions they have."""
+    def topics_seen(self) -> SeenTopics:
         if self._topics_seen is None:
-            shapes = self.topics.of(self.subscribers).values()
-            self._topics_seen = hash_of(shapes), sum(each.partitions for each in shapes)
+            self._topics_seen = seen(self.topics.of(self.subscribers).values())
         return self._topics_seen
 
     # --- changes ---
@@ -194,6 +208,8 @@ class ConsumerGroup(Group):
         content = self.content
         if isinstance(key, ConsumerMemberKey):
             assert record is None or isinstance(record, ConsumerMemberRecord)
+            if record is not None:
+                record = self._sharing(record)
             self._count_member(key.member_id, content.members.get(key.member_id), record)
         elif isinstance(key, CurrentAssignmentKey):
             assert record is None or isinstance(record, CurrentAssignmentRecord)
@@ -225,18 +241,38 @@ class ConsumerGroup(Group):
                 del self.instances[instance]
 
     def _count_one(self, member_id: str, record: ConsumerMemberRecord, sign: int) -> None:
-        self._count_names(record.topics, sign)
-        self.named_count += sign * len(record.topics)
+        self._count_topics(record.topics, sign)
         if record.pattern is not None:
             _count(self.with_pattern, record.pattern, sign)
         if record.assignor is not None:
             _count(self.with_assignor, record.assignor, sign)
         if record.classic is not None:
             self.classic_count += sign
+            self.protocols_bytes += sign * protocols_bytes(record.classic.protocols)
             for name in {name for name, _ in record.classic.protocols}:
                 _count(self.with_protocol, name, sign)
         if sign > 0 and record.instance_id is not None:
             self.instances[record.instance_id] = member_id
+
+    def _sharing(self, record: ConsumerMemberRecord) -> ConsumerMemberRecord:
+        """Return the same record with the list of topics that other members have."""
+        shared = self.subscriptions.get(record.topics)
+        if shared is None or shared.names is record.topics:
+            return record
+        return replace(record, topics=shared.names)
+
+    def _count_topics(self, topics: frozenset[str], sign: int) -> None:
+        shared = self.subscriptions.get(topics)
+        if shared is None:
+            shared = self.subscriptions[topics] = SharedTopics(topics)
+        is_other = not shared.members
+        shared.members += sign
+        if not shared.members:
+            del self.subscriptions[topics]
+            is_other = True
+        if is_other:
+            self.named_count += sign * len(topics)
+            self._count_names(topics, sign)
 
     def _count_names(self, names: Set[str], sign: int) -> None:
         for name in names:
@@ -343,6 +379,10 @@ class ConsumerGroup(Group):
     def tombstones(self) -> Iterator[GroupEntry]:
         for key, _ in list(self.content.entries(self.group_id)):
             yield key, None
+
+
+def protocols_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def _count(counts: dict[str, int], name: str, sign: int) -> None:

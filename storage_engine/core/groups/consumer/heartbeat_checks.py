@@ -11,6 +11,7 @@ from storage_engine.core.groups.consumer.events import (
     LEAVING_FOR_A_MOMENT_EPOCH,
     NO_TIMEOUT,
     ConsumerHeartbeat,
+    HeartbeatAnswer,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.patterns import PATTERNS_MAX
@@ -21,13 +22,26 @@ TOPICS_MAX = 10_000
 """Topics that a member may subscribe to by name: each is looked up when the member comes or
 goes."""
 
-NAMED_MAX = 4_000_000
-"""Names in the subscriptions of all members of a group, which stay in memory."""
+TOPICS_MAX_BYTES = 4 << 20
+"""The names of those topics, which are in the member's record."""
+
+NAMED_MAX = 1_000_000
+"""Names in the different subscriptions of a group, which stay in memory."""
 
 
 class Refusal(NamedTuple):
     code: ErrorCode
     message: str
+
+
+def refused(event: ConsumerHeartbeat, refusal: Refusal) -> HeartbeatAnswer:
+    return HeartbeatAnswer(
+        request=event.request,
+        error=refusal.code,
+        member_id=event.member_id,
+        member_epoch=event.member_epoch,
+        message=refusal.message,
+    )
 
 
 def no_consumer_group(group_id: str) -> Refusal:
@@ -70,9 +84,10 @@ def _missing_to_join(event: ConsumerHeartbeat) -> str | None:
 
 
 def _check_names(event: ConsumerHeartbeat, assignors: Collection[str]) -> Refusal | None:
-    if event.topics is not None and len(event.topics) > TOPICS_MAX:
+    topics = event.topics or frozenset()
+    if len(topics) > TOPICS_MAX or sum(map(len, topics)) > TOPICS_MAX_BYTES:
         return _invalid(
-            f"a subscription of {len(event.topics)} topics is too long: subscribe to {TOPICS_MAX} "
+            f"a subscription of {len(topics)} topics is too long: subscribe to {TOPICS_MAX} "
             "at most, or to a pattern"
         )
     if event.assignor is not None and event.assignor not in assignors:
@@ -148,14 +163,15 @@ def check_bounds(
         return _invalid(
             f"group {group.group_id} has {PATTERNS_MAX} different patterns, which is the most"
         )
-    if topics is not None:
+    if topics is not None and topics not in group.subscriptions:
         before = group.members.get(member_id)
-        others = group.named_count - (0 if before is None else len(before.topics))
+        is_alone = before is not None and group.subscriptions[before.topics].members == 1
+        others = group.named_count - (len(before.topics) if before and is_alone else 0)
         if others + len(topics) > NAMED_MAX:
             return Refusal(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"the members of group {group.group_id} subscribe to {others} names, and may to "
-                f"{NAMED_MAX}: subscribe to a pattern instead",
+                f"the subscriptions in group {group.group_id} name {others} topics, and may name "
+                f"{NAMED_MAX}: use the list of another member, or a pattern",
             )
     return None
 

@@ -84,8 +84,7 @@ class GroupMembership:
         """Begin another epoch, for which a target has to be computed."""
         self.rebalances += 1
         epoch = max(group.epoch, group.target_epoch) + 1
-        topics_hash, _ = group.topics_seen()
-        record = ConsumerGroupRecord(epoch=epoch, metadata_hash=topics_hash)
+        record = ConsumerGroupRecord(epoch=epoch, metadata_hash=group.topics_seen().hash)
         self.write(group, ConsumerGroupKey(group.group_id), record, with_last=with_last)
         if group.content.has_partition_metadata:
             # The hash says the same.
@@ -106,6 +105,7 @@ class GroupMembership:
             group.sessions[member_id] = session
         session.number = group.number
         self.touch(group, member_id, at)
+        self.plan(group, member_id)
 
     def _timeout_ms(self, group: ConsumerGroup, record: ConsumerMemberRecord) -> int:
         if record.classic is not None:
@@ -115,9 +115,12 @@ class GroupMembership:
     def touch(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
         """Begin the member's session anew."""
         session = group.sessions[member_id]
-        session.timeout_ms = self._timeout_ms(group, group.members[member_id])
-        session.touch(at.now_ms)
-        self.plan(group, member_id)
+        timeout_ms = self._timeout_ms(group, group.members[member_id])
+        session.deadline_ms = at.now_ms + timeout_ms
+        if timeout_ms < session.timeout_ms:
+            # Only what ends earlier than before has to be planned.
+            self.plan(group, member_id)
+        session.timeout_ms = timeout_ms
 
     def plan(self, group: ConsumerGroup, member_id: str) -> None:
         """Have the member's time checked when the first of it is over."""
@@ -139,6 +142,8 @@ class GroupMembership:
         self, group: ConsumerGroup, member_id: str, owned: Assignment | None, at: Moment
     ) -> None:
         """Take the member one step further to its target."""
+        if group.is_reconciled(member_id):
+            return
         step = next_assignment(
             group.current(member_id),
             group.target_epoch,

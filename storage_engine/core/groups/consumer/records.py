@@ -90,7 +90,7 @@ class PartitionMetadataRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMemberRecord:
-    """What a consumer group keeps of a member that speaks the classic protocol."""
+    """The part that only members of the classic protocol have."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -99,7 +99,7 @@ class ClassicMemberRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMemberRecord:
-    """What a member has said of itself."""
+    """A member as its heartbeats describe it."""
 
     instance_id: str | None = None
     rack_id: str | None = None

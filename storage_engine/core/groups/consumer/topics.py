@@ -3,7 +3,8 @@
 The hash of a group's topics is the sum of the hashes of their ids and sizes, so that it does not
 depend on an order and is the same in every process."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from storage_engine.core.groups.consumer.events import TopicShape
 
@@ -41,18 +42,27 @@ class Topics:
         if not groups:
             del self._groups[name]
 
-    def of(self, names: Iterable[str] | Set[str]) -> dict[str, TopicShape]:
+    def of(self, names: Iterable[str]) -> dict[str, TopicShape]:
         """Return those of the topics that exist."""
         shapes = self.shapes or {}
         found = ((name, shapes.get(name)) for name in names)
         return {name: shape for name, shape in found if shape is not None}
 
 
-def hash_of(shapes: Iterable[TopicShape]) -> int:
-    """Return a number of 64 bits, with sign; 0 for no topics."""
+class SeenTopics(NamedTuple):
+    """The existing topics that a group subscribes to, in three numbers."""
+
+    hash: int
+    """A number of 64 bits, with sign; 0 for no topics."""
+    topics: int
+    partitions: int
+
+
+def seen(shapes: Collection[TopicShape]) -> SeenTopics:
     total = 0
     for topic_id, partitions in shapes:
         number = topic_id.int
         total += (number ^ number >> _BITS) * (partitions * _SPREAD | 1)
     total &= _MASK
-    return total - (1 << _BITS) if total >> (_BITS - 1) else total
+    signed = total - (1 << _BITS) if total >> (_BITS - 1) else total
+    return SeenTopics(signed, len(shapes), sum(each.partitions for each in shapes))

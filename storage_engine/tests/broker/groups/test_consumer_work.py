@@ -4,10 +4,12 @@ patterns, settings of groups, targets, and the next coordinator. All in simulate
 import pytest
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.protocol.apis import consumer_group_heartbeat
 from storage_engine.protocol.messages import (
     create_partitions,
     join_group,
     list_groups,
+    offset_commit,
     sync_group,
 )
 from storage_engine.tests.broker.groups.consumer_member import ConsumerMember, settle
@@ -167,3 +169,30 @@ def test_a_conversion_that_does_not_fit_into_one_batch_is_refused_and_changes_no
     topic.loop.run_for(1_000)
     assert ConsumerMember(topic, "m1", ["b"]).beat() is ErrorCode.INVALID_REQUEST
     assert listed(topic, client) == [("g", "classic")]
+
+
+def test_no_session_ends_while_replicas_are_missing(topic):
+    member = ConsumerMember(topic, "m1", ["b"])
+    settle(member)
+    owned = member.partitions
+    coordinator = member.client.coordinator()
+    for other in topic.brokers:
+        if other.id != coordinator:
+            topic.network.cut(coordinator, other.id)
+    # A record that is not replicated takes the others out of the set of in-sync replicas.
+    commit = member.client.commit_request(1)
+    commit.member_id, commit.generation_id_or_member_epoch = "m1", member.epoch
+    topic.ask(coordinator, offset_commit.API, 9, commit)
+    topic.loop.run_for(30_000)
+    codes = []
+    # The session is 45 s.
+    for _ in range(20):
+        request = member.request(topic_partitions=None)
+        asked = topic.ask(coordinator, consumer_group_heartbeat.API, 1, request)
+        topic.loop.run_for(5_000)
+        codes.append(ErrorCode.of(asked[0].error_code))
+    assert set(codes) == {ErrorCode.NONE}
+    topic.network.heal()
+    topic.loop.run_for(5_000)
+    assert member.beat() is ErrorCode.NONE
+    assert member.partitions == owned

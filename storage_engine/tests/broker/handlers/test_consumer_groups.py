@@ -1,12 +1,21 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe at brokers in simulated time: what members are
 told, what is refused before it reaches the coordinator, and what is shown of a group."""
 
+from typing import Any
+
 import pytest
 
+from simulation.tests.world.simulated_producer import SimulatedProducer
 from storage_engine.broker.settings.group_config import NOT_ENABLED
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis import api_versions
 from storage_engine.protocol.apis.consumer_group_heartbeat import OwnedPartitions
+from storage_engine.protocol.messages import (
+    delete_groups,
+    describe_groups,
+    offset_delete,
+    txn_offset_commit,
+)
 from storage_engine.tests.broker.groups.consumer_member import ConsumerMember, settle
 from storage_engine.tests.broker.handlers.test_features import lower
 from storage_engine.tests.broker.settings.settings_requests import SET, alter
@@ -182,3 +191,75 @@ def test_below_group_version_1_groups_have_no_settings(topic):
         ErrorCode.UNSUPPORTED_VERSION,
         NOT_ENABLED,
     )
+
+
+def in_transaction(producer: SimulatedProducer, member: ConsumerMember, epoch: int) -> ErrorCode:
+    """TxnOffsetCommit 5 of a member, with an epoch."""
+    item = txn_offset_commit.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    row = item.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_metadata=None
+    )
+    request = txn_offset_commit.TxnOffsetCommitRequest(
+        transactional_id="p",
+        group_id=member.client.group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        generation_id=epoch,
+        member_id=member.member_id,
+        topics=[item(name="a", partitions=[row])],
+    )
+
+    def code_of(answer: Any) -> int:
+        return int(answer.topics[0].partitions[0].error_code)
+
+    return ErrorCode.of(code_of(member.client.ask(txn_offset_commit.API, 5, request, code_of)))
+
+
+def test_offsets_in_a_transaction_need_the_members_epoch(topic):
+    member = ConsumerMember(topic, "m1", ["a"])
+    settle(member)
+    producer = SimulatedProducer(topic, "p")
+    producer.init()
+    assert in_transaction(producer, member, member.epoch - 1) is ErrorCode.ILLEGAL_GENERATION
+    assert in_transaction(producer, member, member.epoch) is ErrorCode.NONE
+    producer.end(commits=True)
+    topic.loop.run_for(2_000)
+    assert member.client.offset(require_stable=True) == 5
+
+
+def test_a_group_is_deleted_once_it_has_no_members(topic):
+    member = ConsumerMember(topic, "m1", ["a"])
+    settle(member)
+    request = delete_groups.DeleteGroupsRequest(groups_names=["g"])
+
+    def deleted() -> ErrorCode:
+        answer = member.client.ask(delete_groups.API, 2, request, lambda a: a.results[0].error_code)
+        return ErrorCode.of(answer.results[0].error_code)
+
+    assert deleted() is ErrorCode.NON_EMPTY_GROUP
+    assert member.leave() is ErrorCode.NONE
+    assert deleted() is ErrorCode.NONE
+    assert ErrorCode.of(member.described().error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_a_topic_that_a_member_reads_are_not_deleted(topic):
+    member = ConsumerMember(topic, "m1", ["a"])
+    settle(member)
+    assert member.commit(1) is ErrorCode.NONE
+    item = offset_delete.OffsetDeleteRequest.OffsetDeleteRequestTopic
+    row = item.OffsetDeleteRequestPartition(partition_index=0)
+    request = offset_delete.OffsetDeleteRequest(
+        group_id="g", topics=[item(name="a", partitions=[row])]
+    )
+    answer = member.client.ask(offset_delete.API, 0, request)
+    ((told,),) = [each.partitions for each in answer.topics]
+    assert ErrorCode.of(told.error_code) is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+def test_a_consumer_group_is_dead_to_those_who_describe_classic_groups(topic):
+    member = ConsumerMember(topic, "m1", ["a"])
+    settle(member)
+    request = describe_groups.DescribeGroupsRequest(groups=["g"])
+    answer = member.client.ask(describe_groups.API, 5, request, lambda a: a.groups[0].error_code)
+    (told,) = answer.groups
+    assert (told.error_code, told.group_state, told.members) == (0, "Dead", [])

@@ -20,7 +20,7 @@ Owners = dict[tuple[UUID, int], str]
 
 
 class Case(NamedTuple):
-    members: Mapping[str, SubscribedMember]
+    members: dict[str, SubscribedMember]
     partitions: Mapping[UUID, int]
 
 
@@ -126,8 +126,8 @@ def check_order(assign: Assignor, case: Case, shuffle: Callable[[list[str]], Non
     members = {
         name: case.members[name]._replace(
             topics=frozenset(reversed(list(case.members[name].topics))),
-            current=dict(reversed(case.members[name].current.items())),
+            current=dict(reversed(list(case.members[name].current.items()))),
         )
         for name in names
     }
-    assert assign(members, dict(reversed(case.partitions.items()))) == assign(*case)
+    assert assign(members, dict(reversed(list(case.partitions.items())))) == assign(*case)
