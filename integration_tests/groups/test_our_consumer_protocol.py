@@ -307,6 +307,16 @@ def test_a_group_is_listed_described_reset_and_deleted(
         assert len(member["assignment"]) == PARTITIONS
         shown = headrace("describe", topic, "--members")
         assert f"{topic} 0-{PARTITIONS - 1}" in shown.splitlines()[-1]
+        headrace("settings", topic, "--config", "consumer.session.timeout.ms=7000")
+
+        def session() -> tuple[str, str]:
+            rows = json.loads(headrace("settings", topic, "--json"))
+            row = next(r for r in rows if r["setting"] == "consumer.session.timeout.ms")
+            return row["value"], row["source"]
+
+        wait_until(lambda: session() == ("7000", "group"), "the setting is told")
+        headrace("settings", topic, "--remove-config", "consumer.session.timeout.ms")
+        wait_until(lambda: session() == ("6000", "brokers"), "the setting is the brokers'")
         assert topic in headrace("list", "--type", "consumer", "--state", "stable")
         assert topic not in headrace("list", "--type", "classic")
         with (
