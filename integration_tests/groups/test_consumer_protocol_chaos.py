@@ -1,6 +1,7 @@
 """One group of members of both protocols, librdkafka's and Java's, that come and go at random while
 its coordinator is killed again and again: each record is read once."""
 
+import contextlib
 import random
 import time
 from collections import Counter
@@ -63,6 +64,11 @@ class Group:
     def leave_java(self) -> None:
         self.seen.update(self._javas.pop(0).close())
 
+    def kill_java(self) -> None:
+        """Kill what is left after a failure."""
+        for member in self._javas:
+            member.kill()
+
     def change(self) -> None:
         """Have one member come or go."""
         possible: list[Callable[[], None]] = []
@@ -122,9 +128,13 @@ def test_each_record_is_read_once_whatever_happens_to_a_group_of_both_protocols(
     chance = random.Random(seed)
     source = Path(__file__).with_name("JavaMember.java")
     classes = compiled(source, NEWEST, tmp_path)
-    with running_cluster(tmp_path / "cluster", settings=SETTINGS) as cluster:
+    with (
+        running_cluster(tmp_path / "cluster", settings=SETTINGS) as cluster,
+        contextlib.ExitStack() as stack,
+    ):
         create_topic(cluster, TOPIC, partitions=PARTITIONS)
         group, coordinator = Group(cluster, classes, chance), Coordinator(cluster, chance)
+        stack.callback(group.kill_java)
         written = 0
         next_write = next_change = begun = time.monotonic()
         while time.monotonic() < begun + LASTS_S:
