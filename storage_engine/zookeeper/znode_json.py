@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from storage_engine.core.errors import StorageError
 from storage_engine.core.ids import topic_name_problem
-from storage_engine.core.printable import is_text
+from storage_engine.core.printable import is_text, printable
 
 JsonValue: TypeAlias = (
     "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
@@ -154,8 +154,9 @@ def object_field(path: str, fields: Fields, key: str) -> dict[str, JsonValue]:
     """Return an object, which must be there; its reader checks the values one by one."""
     value = required_value(path, fields, key)
     if not isinstance(value, dict):
+        name = printable(key[:MAX_KEY])
         raise ZnodeFormatError(
-            f"znode {path}: '{key[:MAX_KEY]}' is {_kind(value)} where an object is expected"
+            f"znode {path}: '{name}' is {_kind(value)} where an object is expected"
         )
     return value
 

@@ -76,6 +76,8 @@ class ForeignZNodes:
             lambda: (f"/brokers/ids/{self._name()}", self._broker()),
             lambda: (f"/brokers/ids/{self.random.randint(1, self.brokers)}", self._broker()),
             lambda: ("/controller", {"version": 1, "brokerid": self._number()}),
+            # No level that is sound in its form is among the values: brokers would end.
+            lambda: ("/feature", {"version": 2, "status": 1, "features": self._value()}),
             lambda: ("/admin/delete_topics", {"topics": [self._name(), self._value()]}),
             lambda: (f"/admin/delete_topics/{self._name()}", {}),
             lambda: ("/admin/preferred_replica_election", self._partitions()),
@@ -163,6 +165,7 @@ class ForeignZNodes:
             "rack": self._value(),
             "endpoints": self._value(),
             "tail_lost_epoch": self._number(),
+            "features": self._value(),
         }
 
     def _partitions(self) -> dict[str, Any]:

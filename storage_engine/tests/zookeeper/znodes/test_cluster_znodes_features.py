@@ -51,6 +51,7 @@ def test_a_node_that_is_switched_off_has_no_levels():
         {"status": None},
         {"features": []},
         {"features": {"f": 1}},
+        {"features": {"a\nb": 1}},
         {"features": {"f": {}}},
         {"features": {"f": {"max_version_level": 0}}},
         {"features": {"f": {"max_version_level": 2**15}}},
@@ -97,6 +98,7 @@ def test_further_keys_of_kafkas_brokers_are_ignored():
     [
         [1],
         {"f": 1},
+        {"a\nb": 1},
         {"f": {"min_version": 0}},
         {"f": {"min_version": -1, "max_version": 1}},
         {"f": {"min_version": 0, "max_version": 2**15}},

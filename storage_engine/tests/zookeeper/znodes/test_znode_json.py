@@ -25,6 +25,7 @@ from storage_engine.zookeeper.znodes.cluster_znodes import (
     ConfigZNode,
     ControllerEpochZNode,
     ControllerZNode,
+    FeatureZNode,
     ProducerIdBlockZNode,
 )
 from storage_engine.zookeeper.znodes.topic_znodes import PartitionStateZNode, TopicZNode
@@ -140,6 +141,7 @@ def test_json_that_python_can_not_take_is_refused_in_one_short_line(data):
         lambda: TopicZNode.decode("t", data),
         lambda: PreferredReplicaElectionZNode.decode(data),
         lambda: ConfigZNode.decode("/config/topics/t", data),
+        lambda: FeatureZNode.decode(data),
     ):
         with pytest.raises(ZnodeFormatError, match=r"^znode /") as caught:
             decode()
@@ -195,6 +197,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         lambda: DeleteTopicsZNode.decode(data),
         lambda: ProducerIdBlockZNode.decode(data),
         lambda: ConfigZNode.decode("/config/topics/t", data),
+        lambda: FeatureZNode.decode(data),
     ):
         try:
             decode()
