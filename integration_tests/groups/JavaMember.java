@@ -37,7 +37,7 @@ public class JavaMember {
                     continue;
                 }
                 consumer.commitSync();
-                records.forEach(each -> System.out.println(each.partition() + " " + each.offset()));
+                records.forEach(each -> System.out.println("read " + each.partition() + " " + each.offset()));
                 System.out.flush();
             }
         }
