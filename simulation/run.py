@@ -13,12 +13,14 @@ place.
 """
 
 import gc
+import os
 import random
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 from simulation.checks.checkers import Checker
 from simulation.checks.convergence import Convergence
@@ -35,6 +37,8 @@ from simulation.faults.faults import (
 )
 from simulation.faults.injection import RESTART_PAUSE_MS, Injector
 from simulation.faults.placement import Placement, placement_of
+from simulation.groups.workload import Groups
+from simulation.groups.workload import settings_of as group_settings_of
 from simulation.records import SAFE, UNCLEAN, DeletedRecords, PlainRecords
 from simulation.shared import Profile, Run, profile_of
 from simulation.transactions.group_ledger import GROUP_STATE
@@ -116,6 +120,8 @@ class With:
     """True when a broker's death may be known before its session ends."""
     disks: bool = False
     """True when brokers have two log dirs, which fail."""
+    groups: bool = False
+    """True with the members of a group."""
 
 
 class SeedRun:
@@ -140,14 +146,18 @@ class SeedRun:
             self.checker.may_be_mistaken = placement.proof == BY_PORT
             self.trace.note(str(placement))
         self.run = run = Run(seed, profile, self.cluster, self.trace, self.checker)
-        self.transactions = Transactions(run, SAFE) if what.transactions else None
+        self.transactions = (
+            Transactions(run, SAFE, has_members=what.groups) if what.transactions else None
+        )
         self.workloads: list[Workload] = [
             PlainRecords(run, self._choose),
             *([self.transactions] if self.transactions else ()),
             *([TypedWorkload(run)] if what.typed else ()),
             *([DeletedRecords(run)] if what.disks else ()),
+            *([Groups(run)] if what.groups else ()),
         ]
-        partitions = SAFE + (STATE_PARTITIONS if what.transactions else [])
+        states = STATE_PARTITIONS if what.transactions else [GROUP_STATE] if what.groups else []
+        partitions = SAFE + states
         self.injector = Injector(run, growing_topic=UNCLEAN.topic, partitions=partitions)
 
     @property
@@ -212,11 +222,9 @@ class SeedRun:
         self._converge()
         since_ms = self.cluster.loop.now_ms
         self._wait("every producer is acknowledged", lambda: self._unacknowledged(since_ms))
-        if self.transactions is not None:
-            # Open transactions end, if need be by their timeout; then everything is read.
-            self.transactions.finish()
-            rule = "every transaction ends, and readers come to its end"
-            self._wait(rule, self.transactions.left)
+        for workload in self.workloads:
+            workload.finish()
+            self._wait(workload.ends, workload.left)
         self.checker.check_everything()
         for workload in self.workloads:
             workload.check_end()
@@ -334,6 +342,8 @@ def _make_cluster(
         settings |= settings_of(profile)
     if what.typed:
         settings |= BROKER_SETTINGS
+    if what.groups:
+        settings |= group_settings_of(profile)
     if what.disks:
         rate = random.Random(f"rate of moves {seed}").choice(MOVE_RATES)
         settings |= DISK_SETTINGS
@@ -358,8 +368,10 @@ def run_seed(
 ) -> SeedOutcome:
     """Run one seed, with what `With` says. All objects of the run are freed, also where no garbage
     collection runs."""
-    run = SeedRun(seed, With(**what), seconds=seconds, only=only)
-    outcome = run.outcome()
+    # Ids of topics and members, by whose order partitions are assigned, follow from the seed, too.
+    with patch.object(os, "urandom", random.Random(f"ids {seed}").randbytes):
+        run = SeedRun(seed, With(**what), seconds=seconds, only=only)
+        outcome = run.outcome()
     del run
     if not gc.isenabled():
         gc.collect()

@@ -10,7 +10,9 @@ The clients are producers, consumers, transactional producers, micro-batches of 
 sink, a consumer group that commits offsets, and read_committed readers; the coordinators' logs are
 compacted meanwhile. --no-transactions leaves out all transactional clients, and a seed then takes a
 third of the time. Further clients write rows to typed topics, as columns and as JSON, and compare
-what they read; --no-typed leaves these clients out.
+what they read; --no-typed leaves these clients out. In every third seed the members of one more
+group join, leave, hang and change their protocol, while topics that they read grow, are deleted and
+made anew; --no-groups leaves these out.
 
 examples:
   headrace simulate --seeds 1000 --jobs 2
@@ -47,10 +49,15 @@ WITH = {
     "typed": "write and read typed topics too, or leave them out (default: write and read them)",
     "proof": "let brokers close the ZooKeeper session of a dead broker by a proof of its death, or "
     "let every session expire (default: close it)",
+    "groups": "in every third seed run members of a group by both protocols too, or leave them out "
+    "(default: run them)",
     "disks": "give brokers two log dirs that fail and that replicas move between, delete records "
     "and set clocks, or leave these faults out (default: inject them)",
 }
 """The fields of `With`, each with the help text of its option."""
+WITH_GROUPS = 3
+"""Every third seed has members of a group, which take a quarter of its time: so all seeds together
+take about as long as without."""
 AHEAD = 4
 """Seeds queued for each process, enough to keep it busy."""
 
@@ -189,12 +196,13 @@ def _outcomes(
 def _submit(
     pool: ProcessPoolExecutor, seed: int, args: argparse.Namespace, only: list[int] | None
 ) -> Future[SeedOutcome]:
+    what = {name: getattr(args, name) for name in WITH}
     return pool.submit(
         run_seed,
         seed,
         seconds=args.seconds,
         only=only,
-        **{name: getattr(args, name) for name in WITH},
+        **(what | {"groups": what["groups"] and seed % WITH_GROUPS == 0}),
     )
 
 

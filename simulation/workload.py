@@ -255,6 +255,9 @@ class Workload:
     chooses from generators of its own: a seed without it is the same run as before, unless its
     topics change what brokers do."""
 
+    ends = "clients come to an end"
+    """The promise that nothing is left within a bound."""
+
     def __init__(self, run: Run) -> None:
         self.run = run
         self.producers: list[WorkloadProducer] = []
@@ -264,6 +267,13 @@ class Workload:
 
     def start(self) -> None:
         """Start the clients."""
+
+    def finish(self) -> None:
+        """Have clients begin nothing new."""
+
+    def left(self) -> list[str]:
+        """Return what is still to come after `finish`."""
+        return []
 
     def check_end(self) -> None:
         """Check what must be true when all clients have done what they can."""

@@ -44,6 +44,9 @@ class Checker:
         self._trace = trace
         self.records: dict[TopicPartition, PartitionRecord] = {}
         self._topics: dict[str, ExpectedTopic] = {}
+        self.unwatched: set[str] = set()
+        """Topics without records, of which nothing is checked: they may be deleted and made anew
+        under the same name, so that their epochs begin anew."""
         self._registered_since: dict[int, int] = {}
         """For brokers that lost their power and have registered since, the first incarnation."""
         self._knows_registration: set[int] = set()
@@ -154,6 +157,8 @@ class Checker:
             self._check_deletions(life, logs)
         replicas = life.replicas
         for partition in broker.replicas:
+            if partition.topic_partition.topic in self.unwatched:
+                continue
             seen = replicas.get(partition.topic_partition)
             if seen is None:
                 seen = replicas[partition.topic_partition] = ReplicaSeen()
@@ -202,6 +207,8 @@ class Checker:
         controller."""
         metadata = life.broker.metadata
         for topic in metadata.topics():
+            if topic in self.unwatched:
+                continue
             for number, item in (metadata.partitions(topic) or {}).items():
                 before = life.announced_epochs.get((topic, number), -1)
                 if item.leader_epoch < before:
@@ -467,6 +474,8 @@ class Checker:
             if not life.broker.serving:
                 continue
             for partition in life.broker.replicas:
+                if partition.topic_partition.topic in self.unwatched:
+                    continue
                 record = self.record(partition.topic_partition)
                 copy = record.copies.get(life.broker.id)
                 if copy is None or not _is_known(record):

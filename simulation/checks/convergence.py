@@ -37,7 +37,9 @@ class Convergence:
             topics[topic] = {TopicPartition(topic, p): each for p, each in assignment.items()}
         found = self._open_ends_of_brokers(sorted(topics))
         ends: dict[TopicPartition, int] = {}
-        for partitions in topics.values():
+        for topic, partitions in topics.items():
+            if topic in self._checker.unwatched:
+                continue
             for tp, assigned in partitions.items():
                 found += self._open_ends_of(tp, assigned)
                 of_replicas = [
@@ -72,6 +74,8 @@ class Convergence:
             for tp in broker.logs.logs:
                 if tp.topic not in topics:
                     found.append(f"broker {broker.id} still has {tp}, which was deleted")
+                elif tp.topic in self._checker.unwatched:
+                    continue
                 elif broker.id not in self._checker.record(tp).assigned:
                     found.append(f"broker {broker.id} still has {tp}, which is on others")
             known = sorted(broker.metadata.topics())

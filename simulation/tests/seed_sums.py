@@ -42,10 +42,17 @@ def sum_of(
     typed: bool = False,
     proof: bool = False,
     disks: bool = False,
+    groups: bool = False,
 ) -> SeedSum:
     """Of seeds that run in the process of the file: those of the command take as long to start as
     six seeds."""
-    which = {"transactions": transactions, "typed": typed, "proof": proof, "disks": disks}
+    which = {
+        "transactions": transactions,
+        "typed": typed,
+        "proof": proof,
+        "disks": disks,
+        "groups": groups,
+    }
     total = SeedSum()
     for run in [pool.submit(run_seed, seed, seconds=seconds, **which) for seed in seeds]:
         seed = run.result()

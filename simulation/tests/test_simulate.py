@@ -20,7 +20,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_seeds_run_the_same_in_every_process_of_the_command(pool):
     # With transactions and typed topics, which take three times as long, in full.
-    plain = () if ALL_FAULTS else ("--no-transactions", "--no-typed")
+    plain = ("--no-groups", *(() if ALL_FAULTS else ("--no-transactions", "--no-typed")))
     of_seeds = ("--start", "6", "--seeds", "2", "--jobs", "2", "--seconds", "1")
     done = simulate(*of_seeds, *plain, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -37,7 +37,7 @@ def test_seeds_run_the_same_in_every_process_of_the_command(pool):
 
 def test_only_the_faults_that_were_asked_for_take_place(capsys):
     more = ("--faults", "1,2", "--json")
-    plain = ("--no-transactions", "--no-typed", "--no-proof", "--no-disks")
+    plain = ("--no-transactions", "--no-typed", "--no-proof", "--no-disks", "--no-groups")
     assert main(["simulate", *plain, "--seed", "7", "--seconds", "5", *more]) == 0
     assert sum(json.loads(capsys.readouterr().out)["faults"].values()) <= 2
 

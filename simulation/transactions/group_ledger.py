@@ -90,7 +90,7 @@ class GroupLedger:
         found: ObservedTransaction | None = None
         for _, raw_key, raw in iter_raw(batch, FIELDS.log):
             key = decode_key(raw_key)
-            if not isinstance(key, OffsetKey) or raw is None:
+            if not isinstance(key, OffsetKey) or key.group_id != GROUP or raw is None:
                 continue
             record = decode_record(key, raw)
             assert isinstance(record, OffsetRecord)

@@ -138,7 +138,7 @@ def _state_of(content: StateContent | GroupContent) -> dict[Any, Any]:
     that are gone have none."""
     if isinstance(content, dict):
         return content
-    said: dict[Any, Any] = {**content.groups}
+    said: dict[Any, Any] = {**content.groups, **content.consumer_groups}
     said |= {key: placed.record for key, placed in content.offsets.items()}
     for group_id, group in content.consumer_groups.items():
         said |= dict(group.entries(group_id))

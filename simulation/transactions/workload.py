@@ -40,6 +40,11 @@ COMPACTED = {
 altered afterwards. Tombstones stay: a replica that is away while they go keeps what they deleted,
 in Kafka too."""
 
+WITH_MEMBERS = {
+    GROUP_STATE.topic: {"segment.bytes": "12000", "min.cleanable.dirty.ratio": "0.1"},
+}
+"""The same where a batch of members' records may be longer than a small segment."""
+
 
 def settings_of(profile: Profile) -> dict[str, str]:
     """Return the settings of the brokers."""
@@ -59,8 +64,14 @@ def settings_of(profile: Profile) -> dict[str, str]:
 class Transactions(World):
     """The transactional clients of one run, and their checks."""
 
-    def __init__(self, run: Run, partitions: Sequence[TopicPartition]) -> None:
+    ends = "every transaction ends, and readers come to its end"
+
+    def __init__(
+        self, run: Run, partitions: Sequence[TopicPartition], *, has_members: bool = False
+    ) -> None:
+        """`has_members`: the groups' log has records of members, too, some thousand bytes each."""
         super().__init__(run, partitions)
+        self._compacted = COMPACTED | (WITH_MEMBERS if has_members else {})
         self.history = StateHistory(run, STATE_PARTITIONS)
         self.offset_reader = OffsetReader(self)
         self.copied = CopiedRows(lambda: self.checker.record(state_partition_of(SINK)).unclean)
@@ -83,7 +94,7 @@ class Transactions(World):
             self.later(query.run, within_ms=BEGIN_MS)
         self.reader.run()
         self.later(self.offset_reader.run, within_ms=BEGIN_MS)
-        for topic in COMPACTED:
+        for topic in self._compacted:
             self.later(partial(self._make_segments_small, topic))
         self.history.start()
 
@@ -182,7 +193,7 @@ class Transactions(World):
         resource = incremental_alter_configs.IncrementalAlterConfigsRequest.AlterConfigsResource
         settings = [
             resource.AlterableConfig(name=name, config_operation=0, value=value)
-            for name, value in COMPACTED[topic].items()
+            for name, value in self._compacted[topic].items()
         ]
         request = incremental_alter_configs.IncrementalAlterConfigsRequest(
             resources=[resource(resource_type=TOPIC_CONFIG, resource_name=topic, configs=settings)],

@@ -201,8 +201,13 @@ def check_place(group: ConsumerGroup, member_id: str, event: ConsumerHeartbeat) 
 
 
 def updated(before: ConsumerMemberRecord | None, event: ConsumerHeartbeat) -> ConsumerMemberRecord:
-    """Return what the member says of itself now; `before` itself where it says nothing new."""
+    """Return what the member says of itself now; `before` itself where it says nothing new. One
+    that joins says everything: nothing of the member that it replaces is left."""
     record = before or ConsumerMemberRecord(client_id="", client_host="")
+    if event.member_epoch == JOINING_EPOCH:
+        record = ConsumerMemberRecord(
+            instance_id=record.instance_id, client_id="", client_host="", classic=record.classic
+        )
     changes_nothing = (
         event.topics is None
         and event.pattern is None

@@ -203,6 +203,15 @@ def test_a_static_member_that_leaves_for_a_moment_keeps_its_partitions():
     assert second.name not in bench.consumer_group().members
 
 
+def test_a_member_that_comes_back_has_nothing_of_the_subscription_that_it_had():
+    bench = ConsumerBench()
+    bench.enter_group("s1", instance_id="s", topics=None, pattern="t.*", assignor="range")
+    bench.beat("s1", -2, instance_id="s")
+    bench.enter_group("s2", instance_id="s")
+    member = bench.consumer_group().members["s2"]
+    assert (member.topics, member.pattern, member.assignor) == (frozenset({"t"}), None, None)
+
+
 def test_an_instance_id_that_is_in_use_is_not_given_to_another():
     bench = ConsumerBench()
     bench.members("s1", instance_id="s")
