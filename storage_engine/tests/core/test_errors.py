@@ -8,8 +8,9 @@ from storage_engine.core.errors import ErrorCode, KafkaError, OffsetOutOfRangeEr
 OURS_FROM = 10_000
 """Headrace's own codes begin here."""
 
-OTHER_NAMES = {-1, 0, 6, 10, 17, 39}
-"""kafka-python has older names for these, such as NOT_LEADER_FOR_PARTITION for 6."""
+OTHER_NAMES = {-1, 0, 6, 10, 17, 39, 128}
+"""kafka-python has older names for these, such as NOT_LEADER_FOR_PARTITION for 6, and does not know
+INVALID_REGULAR_EXPRESSION (KIP-848)."""
 
 
 def test_numbers_and_names_are_those_of_kafka_python():
