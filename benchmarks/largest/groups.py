@@ -10,7 +10,9 @@ from storage_engine.core.coordinator_log import (
     Replicated,
     TickAgain,
 )
+from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
 from storage_engine.core.groups.coordinator import GroupCoordinator
+from storage_engine.core.groups.deadlines import DUE_MAX
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     CommitOffsets,
@@ -23,9 +25,8 @@ from storage_engine.core.groups.events import (
     Sync,
     TopicsDeleted,
 )
-from storage_engine.core.groups.group import Group, GroupState
-from storage_engine.core.groups.rebalances import DUE_MAX, GroupSettings
 from storage_engine.core.groups.records import GroupContent, GroupRecord, OffsetRecord
+from storage_engine.core.groups.settings import GroupSettings
 from storage_engine.core.ids import TopicPartition
 
 SESSION_MS, REBALANCE_MS = 10_000, 60_000
@@ -79,8 +80,10 @@ class Members:
         return Moment(self.now_ms, self.now_ms)
 
     @property
-    def group(self) -> Group:
-        return self.core.groups[G]
+    def group(self) -> ClassicGroup:
+        group = self.core.groups[G]
+        assert isinstance(group, ClassicGroup)
+        return group
 
     def join(self, number: int, member_id: str = "") -> list[Effect]:
         event = Join(

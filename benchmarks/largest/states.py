@@ -23,7 +23,7 @@ from storage_engine.broker.requests import fetch_sessions
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
 from storage_engine.core.coordinator_log import AppendRecord, Moment, Replicated, TickAgain
 from storage_engine.core.errors import TooManyProducersError
-from storage_engine.core.groups import group, joins, offers
+from storage_engine.core.groups.classic import group, joins, offers
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained import producer_state
 from storage_engine.core.retained.producer_state import IDLE_MS, ProducerStates, SequencedBatch

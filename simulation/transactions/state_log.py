@@ -140,6 +140,8 @@ def _state_of(content: StateContent | GroupContent) -> dict[Any, Any]:
         return content
     said: dict[Any, Any] = {**content.groups}
     said |= {key: placed.record for key, placed in content.offsets.items()}
+    for group_id, group in content.consumer_groups.items():
+        said |= dict(group.entries(group_id))
     for producer_id, pending in content.pending.items():
         said |= {(producer_id, key): placed.record for key, placed in pending.items()}
     return said

@@ -81,6 +81,9 @@ class AppendRecord(Generic[EntryT]):
     producer: tuple[int, int] | None = None
     """Id and epoch of the producer whose transaction the record is part of; the same for all
     records of a step."""
+    with_last: bool = False
+    """True when the record must be in one batch with the one before it in the step, so that a
+    failover finds both or neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +124,17 @@ class StateLog(Generic[EntryT, EffectT]):
         self._waiting: dict[int, list[Callable[[], None]]] = {}
         self._effects: list[AppendRecord[EntryT] | CountAppended | EffectT] = []
 
-    def append(self, entry: EntryT, *, producer: tuple[int, int] | None = None) -> int:
+    def append(
+        self,
+        entry: EntryT,
+        *,
+        producer: tuple[int, int] | None = None,
+        with_last: bool = False,
+    ) -> int:
         self.appended += 1
-        self._effects.append(AppendRecord(number=self.appended, entry=entry, producer=producer))
+        self._effects.append(
+            AppendRecord(number=self.appended, entry=entry, producer=producer, with_last=with_last)
+        )
         return self.appended
 
     def count_appended(self) -> int:

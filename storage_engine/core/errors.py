@@ -126,7 +126,12 @@ class ErrorCode(enum.IntEnum):
     FETCH_SESSION_TOPIC_ID_ERROR = (106, True, "the fetch session has topics by their names")
     UNKNOWN_TOPIC_ID = (100, True, "this broker does not know that topic id")
     INCONSISTENT_TOPIC_ID = (103, True, "the topic id is that of another topic")
+    FENCED_MEMBER_EPOCH = (110, False, "the member epoch is not the member's: join anew")
+    UNRELEASED_INSTANCE_ID = (111, False, "another member has that instance id and is still there")
+    UNSUPPORTED_ASSIGNOR = (112, False, "the broker has no such assignor")
+    STALE_MEMBER_EPOCH = (113, False, "the member has another epoch by now")
     TRANSACTION_ABORTABLE = (120, False, "the transaction must be aborted")
+    INVALID_REGULAR_EXPRESSION = (128, False, "the regular expression is not valid")
     # ---- of Headrace's own requests, far above Kafka's ----
     ALREADY_COMMITTED = (10_001, False, "the micro-batch was committed before")
     MEMBER_LOST = (

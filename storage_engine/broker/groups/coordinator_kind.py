@@ -29,9 +29,10 @@ from storage_engine.core.groups.events import (
     GroupEffect,
     TopicsDeleted,
     TransactionEnded,
+    WakeAt,
 )
-from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupContent, GroupEntry
+from storage_engine.core.groups.settings import GroupSettings
 from storage_engine.core.ids import GROUP_OFFSETS_TOPIC
 from storage_engine.core.ports import Clock, Scheduler, Timer
 
@@ -171,6 +172,8 @@ class _GroupCarrier:
         if isinstance(effect, CheckDeletedTopics):
             self._deleted.look_for(effect.topics)
             return
+        if not isinstance(effect, WakeAt):
+            raise NotImplementedError(f"{effect}")
         self._stop_timer()
         delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
         self._timer = self._scheduler.call_later(delay_ms, self._ring)

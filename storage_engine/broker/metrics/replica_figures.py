@@ -23,8 +23,9 @@ from storage_engine.broker.replicas.fetcher_manager import FetcherManager
 from storage_engine.broker.replicas.hosted_partition import HostedPartition, Role
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.control.controller import Controller
+from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
 from storage_engine.core.groups.coordinator import GroupCoordinator
-from storage_engine.core.groups.group import Group, GroupState
+from storage_engine.core.groups.group import Group
 from storage_engine.core.ids import NO_LEADER, TopicPartition
 from storage_engine.core.metrics import CODECS, TopicFigures
 from storage_engine.core.ports import Clock, MetadataStore, SessionState
@@ -337,14 +338,14 @@ class GroupFigures:
                 # The coordinator is loading: its groups are not known yet.
                 continue
             for group in list(coordinator.groups.values()):
-                states[group.state] += 1
+                if isinstance(group, ClassicGroup):
+                    states[group.state] += 1
                 count += 1
                 if count % GROUPS_PER_STEP == 0:
                     yield
                 if count > GROUPS_MAX:
                     continue
-                members = len(group.members)
-                samples.add("kafka_consumergroup_members", members, group.group_id)
+                samples.add("kafka_consumergroup_members", group.size, group.group_id)
                 for done in self._read_offsets(samples, group, times, now_ms, left):
                     left -= done
                     yield

@@ -48,7 +48,7 @@ from storage_engine.core.errors import (
     HeadraceError,
     KafkaError,
 )
-from storage_engine.core.groups.group import subscribed_topics
+from storage_engine.core.groups.consumer_protocol import subscribed_topics
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline, monotonic_ms

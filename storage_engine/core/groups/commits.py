@@ -5,12 +5,12 @@ back.
 Source: KIP-98, KIP-211 (expiry), KIP-229, KIP-447 (transactions of members), KIP-496.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 
 from storage_engine.core.coordinator_log import PIECE, Answer, Moment, pieces
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import ClassicGroup
 from storage_engine.core.groups.events import (
-    NO_MEMBER,
     CheckDeletedTopics,
     CommitOffsets,
     DeleteGroup,
@@ -20,9 +20,9 @@ from storage_engine.core.groups.events import (
     OffsetsRead,
     ReadOffsets,
 )
-from storage_engine.core.groups.group import CONSUMER, Group, GroupState
-from storage_engine.core.groups.rebalances import GroupSettings
-from storage_engine.core.groups.records import GroupContent, GroupKey, OffsetKey, PlacedOffset
+from storage_engine.core.groups.group import Group
+from storage_engine.core.groups.records import GroupContent, OffsetKey, PlacedOffset
+from storage_engine.core.groups.settings import GroupSettings
 from storage_engine.core.ids import TopicPartition
 
 
@@ -63,7 +63,7 @@ class Commits:
     def _group(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
-            group = self._groups[group_id] = Group(group_id=group_id)
+            group = self._groups[group_id] = ClassicGroup(group_id=group_id)
         return group
 
     def commit(self, event: CommitOffsets) -> None:
@@ -72,9 +72,7 @@ class Commits:
             self._log.refuse(event.request, code)
             return
         group = self._group(event.group_id)
-        member = group.members.get(event.caller.member_id)
-        if member is not None:
-            member.touch(event.at.now_ms)
+        group.note_commit(event.caller, event.at.now_ms)
         for tp, record in event.offsets.items():
             key = OffsetKey(event.group_id, tp)
             group.number = self._log.append((key, record), producer=event.producer)
@@ -87,29 +85,23 @@ class Commits:
         self._log.answer(Answer(request=event.request), after=group.number)
 
     def _refusal(self, event: CommitOffsets) -> ErrorCode:
-        caller = event.caller
         if not event.group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._groups.get(event.group_id)
-        is_anonymous = (
-            caller.generation < 0 and caller.member_id == NO_MEMBER and caller.instance_id is None
-        )
-        if group is None or group.state is GroupState.EMPTY:
-            if caller.generation < 0:
-                return ErrorCode.NONE
-            if group is None:
-                return ErrorCode.ILLEGAL_GENERATION
-        if event.producer is not None and is_anonymous:
-            # Clients from before KIP-447 name no member: their transactional id alone fences them.
+        if group is not None:
+            return group.check_commit(event)
+        if event.caller.generation < 0:
             return ErrorCode.NONE
-        code = group.check_generation(caller)
-        is_joining = group.state is GroupState.COMPLETING and event.producer is None
-        return ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.NONE and is_joining else code
+        return ErrorCode.GROUP_ID_NOT_FOUND if event.knows_epochs else ErrorCode.ILLEGAL_GENERATION
 
     def read(self, event: ReadOffsets) -> None:
         group = self._groups.get(event.group_id)
         if group is None:
             self._log.emit(OffsetsRead(request=event.request))
+            return
+        code = group.check_read(event.caller)
+        if code is not ErrorCode.NONE:
+            self._log.refuse(event.request, code)
             return
         committed = group.offsets.committed
         unstable = group.offsets.unstable() if event.require_stable else set()
@@ -140,13 +132,13 @@ class Commits:
     def delete_offsets(self, event: DeleteOffsets) -> None:
         group = self._groups.get(event.group_id)
         code = ErrorCode.NONE
-        subscribed: frozenset[str] = frozenset()
+        subscribed: Set[str] = frozenset()
         if not event.group_id:
             code = ErrorCode.INVALID_GROUP_ID
         elif group is None:
             code = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not GroupState.EMPTY:
-            known = group.subscribed() if group.protocol_type == CONSUMER else None
+        elif not group.is_empty:
+            known = group.subscribed()
             if known is None:
                 code = ErrorCode.NON_EMPTY_GROUP
             else:
@@ -165,7 +157,7 @@ class Commits:
             self._log.refuse(event.request, ErrorCode.INVALID_GROUP_ID)
         elif group is None:
             self._log.refuse(event.request, ErrorCode.GROUP_ID_NOT_FOUND)
-        elif group.state is not GroupState.EMPTY:
+        elif not group.is_empty:
             self._log.refuse(event.request, ErrorCode.NON_EMPTY_GROUP)
         else:
             self._remove(group, group.offsets.partitions())
@@ -209,9 +201,10 @@ class Commits:
                 if self._groups.get(group_id) is not group:
                     break
                 looked_at += len(piece)
-                self._remove(group, self._expired(group, piece, at.wall_ms))
+                retention_ms = self._settings.retention_ms
+                self._remove(group, group.expired(piece, at.wall_ms, retention_ms))
                 topics.update(tp.topic for tp in piece)
-            if self._groups.get(group_id) is group and _is_unused(group):
+            if self._groups.get(group_id) is group and group.is_unused:
                 self._forget(group)
         self._check_deleted(topics)
 
@@ -220,28 +213,11 @@ class Commits:
         if topics:
             self._log.emit(CheckDeletedTopics(topics=frozenset(topics)))
 
-    def _expired(
-        self, group: Group, among: Collection[TopicPartition], wall_ms: int
-    ) -> list[TopicPartition]:
-        retention_ms = self._settings.retention_ms
-        if group.state is GroupState.EMPTY:
-            since_ms = group.state_ms
-            return group.offsets.expired(among, wall_ms, retention_ms, unused_since_ms=since_ms)
-        if group.state is GroupState.STABLE and group.protocol_type == CONSUMER:
-            subscribed = group.subscribed()
-            if subscribed is not None:
-                return group.offsets.expired(among, wall_ms, retention_ms, but_for=subscribed)
-        return []
-
     def _remove(self, group: Group, partitions: Collection[TopicPartition]) -> None:
         for tp in sorted(group.offsets.remove(partitions)):
             group.number = self._log.append((OffsetKey(group.group_id, tp), None))
 
     def _forget(self, group: Group) -> None:
         del self._groups[group.group_id]
-        if group.generation > 0:
-            group.number = self._log.append((GroupKey(group.group_id), None))
-
-
-def _is_unused(group: Group) -> bool:
-    return group.state is GroupState.EMPTY and not group.offsets and not group.promised
+        for entry in group.tombstones():
+            group.number = self._log.append(entry)

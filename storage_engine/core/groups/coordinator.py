@@ -2,8 +2,9 @@
 the next. `step(event)` returns effects, touches nothing else, and promises nothing that the next
 coordinator would not find in the log.
 
-    who is in a group      joins.py, rebalances.py   KIP-62, KIP-345, KIP-394
-    what it has committed  commits.py                KIP-98, KIP-211, KIP-496
+    members of classic groups     classic/    KIP-62, KIP-345, KIP-394
+    members of consumer groups    consumer/   KIP-848; from one kind to the other: migration.py
+    what a group has committed    commits.py  KIP-98, KIP-211, KIP-496
     what waits for which record   core/coordinator_log.py
 
 The driver appends the records in order, reports when they are replicated, sends CheckDeadlines when
@@ -23,7 +24,21 @@ from storage_engine.core.coordinator_log import (
     TickAgain,
 )
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import ClassicGroup
+from storage_engine.core.groups.classic.rebalances import Rebalances
+from storage_engine.core.groups.classic.requests import ClassicRequests
 from storage_engine.core.groups.commits import Commits
+from storage_engine.core.groups.consumer.consumer_groups import ConsumerGroups
+from storage_engine.core.groups.consumer.events import (
+    AssignmentComputed,
+    ConsumerHeartbeat,
+    GroupSettingsChanged,
+    PatternResolved,
+    PatternsStale,
+    TopicShapesChanged,
+)
+from storage_engine.core.groups.consumer.group import ConsumerGroup
+from storage_engine.core.groups.deadlines import Deadlines
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     CommitOffsets,
@@ -34,25 +49,25 @@ from storage_engine.core.groups.events import (
     ExpireOffsets,
     GroupLog,
     Join,
-    Joined,
     Leave,
-    Left,
     MemberHeartbeat,
     ReadOffsets,
-    RequestingMember,
     Sync,
     TopicsDeleted,
     TransactionEnded,
     WakeAt,
 )
-from storage_engine.core.groups.group import Group, GroupState, Member
-from storage_engine.core.groups.joins import Joins
-from storage_engine.core.groups.rebalances import Deadlines, GroupSettings, Rebalances
+from storage_engine.core.groups.group import Group
 from storage_engine.core.groups.records import GroupContent
+from storage_engine.core.groups.settings import GroupSettings
 
 
 def refusal(request: int, error: ErrorCode) -> Answer:
     return Answer(request=request, error=error)
+
+
+AT_ONCE_MS = 0
+"""A time that is over."""
 
 
 class GroupCoordinator:
@@ -65,7 +80,10 @@ class GroupCoordinator:
         """The groups by id; for reading only."""
         self._deadlines = Deadlines()
         self._rebalances = Rebalances(self._log, settings, self._deadlines)
-        self._joins = Joins(self._log, settings, self._rebalances)
+        self._consumer = ConsumerGroups(
+            self._log, settings, self.groups, self._deadlines, self._rebalances
+        )
+        self._classic = ClassicRequests(self._log, settings, self._rebalances, self.groups)
         self._commits = Commits(self._log, self.groups, settings)
         self._expiry: Iterator[None] | None = None
         """The round of expiry that is under way."""
@@ -79,7 +97,7 @@ class GroupCoordinator:
         looked_at = 0
         for group_id, record in list(content.groups.items()):
             # Many groups have few members, and one may have many.
-            group = self.groups[group_id] = Group.of_record(group_id, record)
+            group = self.groups[group_id] = ClassicGroup.of_record(group_id, record)
             looked_at += 1
             for each in record.members:
                 if looked_at >= PIECE:
@@ -87,23 +105,21 @@ class GroupCoordinator:
                     looked_at = 0
                 looked_at += 1
                 self._rebalances.plan_end(group, group.restore(each, at.now_ms), at)
+            if record.members and record.leader is None:
+                # It was a consumer group, and its members have not joined anew yet.
+                self._rebalances.prepare(group, at)
             if looked_at >= PIECE:
                 yield
                 looked_at = 0
         yield
+        yield from self._consumer.restore(content, at)
         yield from self._commits.restore(content)
         return self._effects()
 
     def step(self, event: Event) -> list[Effect]:
         match event:
-            case Join():
-                self._join(event)
-            case Sync():
-                self._sync(event)
-            case MemberHeartbeat():
-                self._heartbeat(event)
-            case Leave():
-                self._leave(event)
+            case Join() | Sync() | MemberHeartbeat() | Leave():
+                self._step_classic(event)
             case CommitOffsets():
                 self._commits.commit(event)
             case ReadOffsets():
@@ -112,9 +128,34 @@ class GroupCoordinator:
                 self._tick(event.at)
             case Replicated():
                 self._log.note_replicated(event.number)
+            case (
+                ConsumerHeartbeat()
+                | TopicShapesChanged()
+                | PatternsStale()
+                | PatternResolved()
+                | AssignmentComputed()
+                | GroupSettingsChanged()
+            ):
+                self._consumer.step(event)
             case _:
                 self._step_commits(event)
         return self._effects()
+
+    def _step_classic(self, event: Join | Sync | MemberHeartbeat | Leave) -> None:
+        is_possible = not isinstance(event, Join) or self._classic.check(event) is ErrorCode.NONE
+        if is_possible and self._consumer.step_classic(event):
+            return
+        match event:
+            case Join():
+                self._classic.join(event)
+            case Sync():
+                self._classic.sync(event)
+            case MemberHeartbeat():
+                self._classic.heartbeat(event)
+            case Leave():
+                self._classic.leave(event)
+            case _:
+                assert_never(event)
 
     def _step_commits(
         self,
@@ -134,108 +175,6 @@ class GroupCoordinator:
                 self._forget()
             case _:
                 assert_never(event)
-
-    def _join(self, event: Join) -> None:
-        code = self._joins.check(event)
-        group = self.groups.get(event.group_id)
-        if code is ErrorCode.NONE and group is None and event.member_id:
-            code = ErrorCode.UNKNOWN_MEMBER_ID
-        if code is not ErrorCode.NONE:
-            self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))
-            return
-        if group is None:
-            group = Group(group_id=event.group_id)
-        self._joins.join(group, event)
-        if group.members or group.promised:
-            self.groups[event.group_id] = group
-
-    def _sync(self, event: Sync) -> None:
-        group, code = self._group_of(event.group_id, event.caller)
-        if group is None:
-            self._log.refuse(event.request, code)
-            return
-        member = group.members[event.caller.member_id]
-        if group.state is GroupState.PREPARING:
-            code = ErrorCode.REBALANCE_IN_PROGRESS
-        elif not _fits(event.protocol_type, group.protocol_type) or not _fits(
-            event.protocol, group.protocol
-        ):
-            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        elif group.state is GroupState.COMPLETING and group.leader == member.member_id:
-            code = self._take_assignments(group, event)
-        if code is not ErrorCode.NONE:
-            self._log.refuse(event.request, code)
-            return
-        self._rebalances.note_synced(group, member)
-        member.touch(event.at.now_ms)
-        if group.state is GroupState.STABLE:
-            answer = self._rebalances.synced(group, member, event.request)
-            self._rebalances.answer(group, member, answer)
-        else:
-            given_up = group.syncing.get(member.member_id)
-            if given_up is not None:
-                # The client has given up waiting for that request.
-                self._log.refuse(given_up, ErrorCode.REBALANCE_IN_PROGRESS)
-            group.syncing[member.member_id] = event.request
-            if group.leader == member.member_id:
-                self._rebalances.assign(group, event.at)
-
-    def _take_assignments(self, group: Group, event: Sync) -> ErrorCode:
-        if group.bytes_with(event.assignments) > self._settings.record_max_bytes:
-            return ErrorCode.INVALID_REQUEST
-        for member in group.members.values():
-            member.assignment = event.assignments.get(member.member_id, b"")
-        return ErrorCode.NONE
-
-    def _heartbeat(self, event: MemberHeartbeat) -> None:
-        group, code = self._group_of(event.group_id, event.caller)
-        if group is not None:
-            group.members[event.caller.member_id].touch(event.at.now_ms)
-            if group.state is GroupState.PREPARING:
-                code = ErrorCode.REBALANCE_IN_PROGRESS
-        self._log.refuse(event.request, code)
-
-    def _leave(self, event: Leave) -> None:
-        group = self.groups.get(event.group_id)
-        if group is None:
-            unknown = (ErrorCode.UNKNOWN_MEMBER_ID,) * len(event.members)
-            self._log.emit(Left(request=event.request, codes=unknown))
-            return
-        codes = []
-        changed = False
-        for caller in event.members:
-            if group.promised.pop(caller.member_id, None) is not None:
-                self._rebalances.forget(group, caller.member_id)
-                changed = changed or group.state is GroupState.PREPARING
-                codes.append(ErrorCode.NONE)
-                continue
-            found = self._member_that_leaves(group, caller)
-            if isinstance(found, Member):
-                self._rebalances.remove(group, found)
-                changed = True
-                found = ErrorCode.NONE
-            codes.append(found)
-        if changed:
-            self._rebalances.prepare_unless_preparing(group, event.at)
-        self._log.answer(Left(request=event.request, codes=tuple(codes)), after=group.number)
-
-    def _member_that_leaves(self, group: Group, caller: RequestingMember) -> Member | ErrorCode:
-        if not caller.member_id and caller.instance_id is not None:
-            # An operator removes a static member by its instance id, whatever its member id is.
-            member_id = group.instances.get(caller.instance_id)
-            return ErrorCode.UNKNOWN_MEMBER_ID if member_id is None else group.members[member_id]
-        code = group.check(caller)
-        return group.members[caller.member_id] if code is ErrorCode.NONE else code
-
-    def _group_of(self, group_id: str, caller: RequestingMember) -> tuple[Group | None, ErrorCode]:
-        """Return the group whose present generation the caller is in, or why there is none."""
-        if not group_id:
-            return None, ErrorCode.INVALID_GROUP_ID
-        group = self.groups.get(group_id)
-        if group is None:
-            return None, ErrorCode.UNKNOWN_MEMBER_ID
-        code = group.check_generation(caller)
-        return (group, code) if code is ErrorCode.NONE else (None, code)
 
     def _expire(self, at: Moment) -> None:
         """Go on with the round that is under way, or begin one."""
@@ -265,18 +204,15 @@ class GroupCoordinator:
             due.setdefault(key.group_id, []).append(key.member_id)
         for group_id, member_ids in due.items():
             group = self.groups.get(group_id)
-            if group is not None:
+            if isinstance(group, ClassicGroup):
                 self._rebalances.check_due(group, member_ids, at)
+            elif isinstance(group, ConsumerGroup):
+                self._consumer.check_due(group, member_ids, at)
+        self._consumer.work()
 
     def _effects(self) -> list[Effect]:
-        first_ms = self._deadlines.first_ms
+        first_ms = AT_ONCE_MS if self._consumer.has_work else self._deadlines.first_ms
         if first_ms is not None and (self._wake_ms is None or first_ms < self._wake_ms):
             self._wake_ms = first_ms
             self._log.emit(WakeAt(now_ms=first_ms))
         return self._log.take_effects()
-
-
-def _fits(given: str | None, known: str | None) -> bool:
-    """Return True when a client names the same value as the group has, or none, as old versions
-    do."""
-    return given is None or given == known

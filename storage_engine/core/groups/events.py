@@ -3,8 +3,8 @@
 A request carries a number that the driver has given it, and gets exactly one answer with that
 number, at once, when a record is replicated, or when the group's rebalance is complete. `writes`
 says whether an event may append records: the others are stepped also while too few replicas are in
-sync. Source: the group APIs of the Kafka protocol; KIP-62, KIP-98, KIP-345, KIP-394, KIP-496,
-KIP-511.
+sync. `consumer/events` has those of consumer groups alone. Source: the group APIs of the Kafka
+protocol; KIP-62, KIP-98, KIP-345, KIP-394, KIP-496, KIP-511.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ from storage_engine.core.coordinator_log import (
     TickAgain,
 )
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.consumer.events import ConsumerEffect, ConsumerEvent
 from storage_engine.core.groups.records import GroupEntry, OffsetRecord
 from storage_engine.core.ids import TopicPartition
 
@@ -103,6 +104,9 @@ class CommitOffsets:
     offsets: Mapping[TopicPartition, OffsetRecord]
     producer: tuple[int, int] | None = None
     """The id and epoch of a transactional producer."""
+    knows_epochs: bool = False
+    """True for OffsetCommit from version 9 on, whose clients understand STALE_MEMBER_EPOCH and
+    GROUP_ID_NOT_FOUND."""
     at: Moment
 
 
@@ -116,6 +120,9 @@ class ReadOffsets:
     partitions: Sequence[TopicPartition] | None
     """The requested partitions; None asks for all offsets of the group."""
     require_stable: bool = False
+    caller: RequestingMember = RequestingMember()
+    """The member that asks and its epoch, as OffsetFetch has them from version 9 on; only consumer
+    groups check them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +190,7 @@ Event = (
     | CheckDeadlines
     | ExpireOffsets
     | TopicsDeleted
+    | ConsumerEvent
     | Replicated
 )
 
@@ -204,7 +212,7 @@ class CheckDeletedTopics:
     topics: frozenset[str]
 
 
-GroupEffect = WakeAt | CheckDeletedTopics
+GroupEffect = WakeAt | CheckDeletedTopics | ConsumerEffect
 Effect = (
     AppendRecord[GroupEntry] | CountAppended | Answer | AnswerEach[Answer] | TickAgain | GroupEffect
 )

@@ -5,16 +5,23 @@ of open transactions, are all that a new coordinator needs.
     GroupKey    GroupRecord    the group is empty and has no offsets left (tombstone)
     OffsetKey   OffsetRecord   it expires, its topic goes, or somebody deletes it (tombstone)
 
+The keys of consumer groups (KIP-848) stand in `consumer.records`.
+
 An offset in a transaction counts once the transaction's marker commits it; of two for one partition
 the one that was written later counts, even if the marker of the other comes later. Source: KIP-98,
 KIP-211, KIP-345, KIP-447.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storage_engine.core.coordinator_log import UnreadableRecord
+from storage_engine.core.groups.consumer.records import (
+    ConsumerGroupContent,
+    ConsumerRecord,
+    ConsumerRecordKey,
+)
 from storage_engine.core.ids import TopicPartition
 
 NO_EXPIRY = -1
@@ -33,7 +40,7 @@ class OffsetKey:
     partition: TopicPartition
 
 
-RecordKey = GroupKey | OffsetKey
+RecordKey = GroupKey | OffsetKey | ConsumerRecordKey
 
 
 class GroupMemberRecord(NamedTuple):
@@ -74,7 +81,7 @@ class OffsetRecord:
     """The wall time of expiry that the client chose, as versions 2 to 4 of OffsetCommit allow."""
 
 
-Record = GroupRecord | OffsetRecord
+Record = GroupRecord | OffsetRecord | ConsumerRecord
 
 GroupEntry = tuple[RecordKey, Record | None]
 """A key with its new record; None: a tombstone."""
@@ -92,13 +99,16 @@ class GroupContent:
     """The content of the log up to some offset."""
 
     groups: dict[str, GroupRecord] = field(default_factory=dict)
+    consumer_groups: dict[str, ConsumerGroupContent] = field(default_factory=dict)
+    """The records of consumer groups by group id; no group is without any."""
     offsets: dict[OffsetKey, PlacedOffset] = field(default_factory=dict)
     pending: dict[int, dict[OffsetKey, PlacedOffset]] = field(default_factory=dict)
     """The offsets in open transactions, by producer id."""
     next_order: int = 0
 
     def __len__(self) -> int:
-        return len(self.groups) + len(self.offsets)
+        of_consumer_groups = sum(len(group) for group in self.consumer_groups.values())
+        return len(self.groups) + len(self.offsets) + of_consumer_groups
 
     def put(
         self, key: RecordKey, record: Record | UnreadableRecord | None, producer_id: int | None
@@ -106,6 +116,9 @@ class GroupContent:
         """Apply the next record of the log; `producer_id` is given when the record is part of a
         transaction."""
         order, self.next_order = self.next_order, self.next_order + 1
+        if isinstance(key, ConsumerRecordKey):
+            self._put_consumer(key, record)
+            return
         match key, record:
             case GroupKey(), None | UnreadableRecord():
                 # The record can't be decoded: the group has no members, which join anew.
@@ -124,6 +137,15 @@ class GroupContent:
                     self.pending.setdefault(producer_id, {})[key] = placed
             case _:
                 raise AssertionError(f"the record of {key} is of another kind: {record}")
+
+    def _put_consumer(
+        self, key: ConsumerRecordKey, record: Record | UnreadableRecord | None
+    ) -> None:
+        assert not isinstance(record, GroupRecord | OffsetRecord), f"{key} has {record}"
+        group = self.consumer_groups.setdefault(key.group_id, ConsumerGroupContent())
+        group.put(key, record)
+        if not len(group):
+            del self.consumer_groups[key.group_id]
 
     def end_transaction(self, producer_id: int, *, commits: bool) -> None:
         """Apply a transaction marker, the next record of the log."""
@@ -227,7 +249,7 @@ class CommittedOffsets:
         retention_ms: int,
         *,
         unused_since_ms: int = NO_TIME,
-        but_for: frozenset[str] = frozenset(),
+        but_for: Set[str] = frozenset(),
     ) -> list[TopicPartition]:
         """Return the partitions `among` these whose offset was committed longer ago than
         `retention_ms`, and,

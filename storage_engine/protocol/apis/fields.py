@@ -130,8 +130,10 @@ def binary(first: int = 0, last: int = NEWEST) -> bytes:
     return field(default=b"", repr=False, metadata={WIRE: Wire("bytes", first, last)})
 
 
-def nullable_struct(of: type[Struct], first: int = 0, last: int = NEWEST) -> Struct | None:
-    return _value(None, Wire(of, first, last, None, 0))
+def nullable_struct(
+    of: type[Struct], first: int = 0, last: int = NEWEST, *, tag: int | None = None
+) -> Struct | None:
+    return _value(None, Wire(of, first, last, tag, 0))
 
 
 def int8s(first: int = 0, last: int = NEWEST) -> Sequence[int]:

@@ -7,11 +7,24 @@ Batches of transactions wait for their markers. Keys of later versions are skipp
 from functools import partial
 
 from storage_engine.core.coordinator_log import UnreadableRecord
+from storage_engine.core.groups.assignors.assignment import Assignment
+from storage_engine.core.groups.consumer.records import (
+    ConsumerGroupKey,
+    ConsumerMemberRecord,
+    CurrentAssignmentRecord,
+    PartitionMetadataKey,
+    PatternKey,
+    PatternRecord,
+    TargetKey,
+    TargetMemberRecord,
+)
 from storage_engine.core.groups.records import (
     GroupContent,
     GroupEntry,
     GroupKey,
     GroupRecord,
+    OffsetKey,
+    RecordKey,
 )
 from storage_engine.protocol.records.control_record import read_marker
 from storage_engine.protocol.records.record_batch import BatchHeader, BytesLike, iter_headers
@@ -31,11 +44,31 @@ def new_content() -> GroupContent:
 
 LONG_MEMBERS = 500
 """The members above which a group's record is encoded in the background, at 2 µs each."""
+LONG_TOPICS = 3_000
+"""The same for names of topics, at 0.3 µs each."""
+LONG_PARTITIONS = 20_000
+"""The same for partitions in assignments, at 0.05 µs each, and 1 µs for each topic."""
+TOPIC_COSTS = 20
+"""In the time of one partition."""
 
 
 def is_long(entry: GroupEntry) -> bool:
-    record = entry[1]
-    return isinstance(record, GroupRecord) and len(record.members) > LONG_MEMBERS
+    match entry[1]:
+        case GroupRecord() as group:
+            return len(group.members) > LONG_MEMBERS
+        case ConsumerMemberRecord() | PatternRecord() as named:
+            return len(named.topics) > LONG_TOPICS
+        case TargetMemberRecord() as target:
+            return _cost(target.assignment) > LONG_PARTITIONS
+        case CurrentAssignmentRecord() as current:
+            both = _cost(current.assigned) + _cost(current.pending_revocation)
+            return both > LONG_PARTITIONS
+        case _:
+            return False
+
+
+def _cost(assignment: Assignment) -> int:
+    return sum(map(len, assignment.values())) + TOPIC_COSTS * len(assignment)
 
 
 encode_entries = partial(encode_records, encode_key, encode_record)
@@ -50,13 +83,25 @@ def replay(batches: BytesLike, content: GroupContent) -> list[str]:
     for offset, key, record in read_records(batches, FIELDS, decode_record, troubles):
         of_transactions.end_before(offset, content)
         if isinstance(record, UnreadableRecord):
-            what = "it begins anew" if isinstance(key, GroupKey) else "commit another offset"
             troubles.append(
-                f"the record of {key} at offset {offset} is lost, {what}: {record.reason}"
+                f"the record of {key} at offset {offset} is lost, {_follows(key)}: {record.reason}"
             )
         content.put(key, record, of_transactions.producer_at(offset))
     of_transactions.end_before(None, content)
     return troubles
+
+
+def _follows(key: RecordKey) -> str:
+    """Return what follows from a record that can't be decoded, or what to do about it."""
+    match key:
+        case OffsetKey():
+            return "commit another offset"
+        case GroupKey() | ConsumerGroupKey():
+            return "it begins anew"
+        case PatternKey() | PartitionMetadataKey() | TargetKey():
+            return "it is found anew"
+        case _:
+            return "the member joins anew"
 
 
 class _OfTransactions:

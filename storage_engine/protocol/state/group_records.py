@@ -4,9 +4,10 @@ trusted no further than they can be read; anything else is a CorruptRecordError.
     key version  fields                                value
     0, 1         group, topic string; partition int32  OffsetCommitValue
     2            group string                          GroupMetadataValue
+    3 to 8, 16   those of consumer groups              see `consumer_group_records`
 
-Big endian; key and value begin with their version as int16. Up to version 3, which is written, they
-are plain; version 4 is flexible (KIP-482):
+Big endian; key and value begin with their version as int16. Values of keys 0 to 2 are plain up to
+version 3, which is written; version 4 is flexible (KIP-482):
 
     OffsetCommitValue    offset int64; leader_epoch int32 (3+); metadata string; commit_ms int64;
                          expire_ms int64 (1, written when a client chose it)
@@ -23,6 +24,7 @@ GroupMetadataValue.json.
 from dataclasses import replace
 
 from storage_engine.core.errors import InvalidRequestError
+from storage_engine.core.groups.consumer.records import ConsumerRecordKey
 from storage_engine.core.groups.records import (
     NO_EXPIRY,
     NO_LEADER_EPOCH,
@@ -47,6 +49,12 @@ from storage_engine.protocol.apis.fields import (
 )
 from storage_engine.protocol.apis.struct_codec import lay_out, read_struct
 from storage_engine.protocol.apis.wire import Reader, Writer
+from storage_engine.protocol.state.consumer_group_records import (
+    CONSUMER_KEYS,
+    CONSUMER_VALUE,
+    encode_consumer_value,
+    read_consumer_value,
+)
 from storage_engine.protocol.state.state_fields import StateFields
 
 OFFSET_KEY = 1
@@ -109,32 +117,43 @@ lay_out(
 lay_out(GroupKey, group_id=name())
 
 FIELDS: StateFields[RecordKey] = StateFields(
-    "log of group offsets", {0: OffsetKey, OFFSET_KEY: OffsetKey, GROUP_KEY: GroupKey}
+    "log of group offsets",
+    {0: OffsetKey, OFFSET_KEY: OffsetKey, GROUP_KEY: GroupKey, **CONSUMER_KEYS},
 )
 encode_key = FIELDS.encode_key
 decode_key = FIELDS.decode_key
 
 
 def encode_record(record: Record) -> bytes:
-    if isinstance(record, GroupRecord):
-        return FIELDS.encode(_GROUP_VALUE, record, flexible=False)
-    expires = record.expire_ms != NO_EXPIRY
-    version = _OFFSET_VALUE_WITH_EXPIRY if expires else _OFFSET_VALUE
-    return FIELDS.encode(version, record, flexible=False)
+    match record:
+        case GroupRecord():
+            return FIELDS.encode(_GROUP_VALUE, record, flexible=False)
+        case OffsetRecord():
+            expires = record.expire_ms != NO_EXPIRY
+            version = _OFFSET_VALUE_WITH_EXPIRY if expires else _OFFSET_VALUE
+            return FIELDS.encode(version, record, flexible=False)
+        case _:
+            return encode_consumer_value(record)
 
 
 def decode_record(key: RecordKey, data: bytes) -> Record:
     """Decode the value under a key of that kind."""
     version = FIELDS.version(data, "value")
-    if not 0 <= version <= _NEWEST_VALUE:
+    newest = CONSUMER_VALUE if isinstance(key, ConsumerRecordKey) else _NEWEST_VALUE
+    if not 0 <= version <= newest:
         raise FIELDS.corrupt(f"the value of {key}", f"its version {version} is not known")
 
     def read(reader: Reader) -> Record:
-        if isinstance(key, GroupKey):
-            return _checked(read_struct(GroupRecord, version, reader), version)
-        return read_struct(OffsetRecord, version, reader)
+        match key:
+            case GroupKey():
+                return _checked(read_struct(GroupRecord, version, reader), version)
+            case OffsetKey():
+                return read_struct(OffsetRecord, version, reader)
+            case _:
+                return read_consumer_value(key, reader)
 
-    return FIELDS.decoded(f"the value of {key}", data, version >= _FIRST_FLEXIBLE, read)
+    is_flexible = version >= _FIRST_FLEXIBLE or isinstance(key, ConsumerRecordKey)
+    return FIELDS.decoded(f"the value of {key}", data, is_flexible, read)
 
 
 def _checked(record: GroupRecord, version: int) -> GroupRecord:

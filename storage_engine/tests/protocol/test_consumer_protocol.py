@@ -11,7 +11,7 @@ from kafka.protocol.consumer.metadata import (
 )
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.groups.group import subscribed_topics
+from storage_engine.core.groups.consumer_protocol import subscribed_topics
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.consumer_protocol import (
     decode_assignment,

@@ -25,9 +25,9 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import DeleteGroup, Event
-from storage_engine.core.groups.group import Group, GroupState
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
 from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, BrokerId, TopicPartition
 from storage_engine.core.ports import Clock, Scheduler
@@ -244,13 +244,14 @@ class GroupAdminHandlers:
 
     def _described(self, group_id: str) -> Generator[None, None, _Described]:
         found = self.requests.coordinators.coordinator_of(group_id)
-        group: Group | None = None
+        group: ClassicGroup | None = None
         code = ErrorCode.NONE
         if isinstance(found, ErrorCode):
             code = found
         else:
             assert isinstance(found, GroupCoordinator)
-            group = found.groups.get(group_id)
+            found_group = found.groups.get(group_id)
+            group = found_group if isinstance(found_group, ClassicGroup) else None
         if group is None:
             return _Described(
                 error_code=int(code),
@@ -303,6 +304,7 @@ class GroupAdminHandlers:
             for coordinator in coordinators
             if isinstance(coordinator, GroupCoordinator)
             for group in coordinator.groups.values()
+            if isinstance(group, ClassicGroup)
         ]
         groups = []
         for group in found:

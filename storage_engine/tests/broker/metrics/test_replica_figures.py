@@ -7,8 +7,8 @@ import pytest
 from storage_engine.broker.metrics.exposition import Samples
 from storage_engine.broker.metrics.replica_figures import GROUPS_MAX, GROUPS_PER_STEP, GroupFigures
 from storage_engine.broker.metrics.scrapes import Scrapes
+from storage_engine.core.groups.classic.group import ClassicGroup
 from storage_engine.core.groups.coordinator import GroupCoordinator
-from storage_engine.core.groups.group import Group
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.broker.metrics.scraped import sources, values
 
@@ -51,7 +51,7 @@ def test_what_is_out_of_sync_is_told_by_the_leader(topic, killed):
 def test_groups_beyond_a_number_are_counted_only_and_many_do_not_hold_the_loop():
     coordinator = object.__new__(GroupCoordinator)
     count = GROUPS_MAX + 5_000
-    coordinator.groups = {str(each): Group(group_id=str(each)) for each in range(count)}
+    coordinator.groups = {str(each): ClassicGroup(group_id=str(each)) for each in range(count)}
     ends = SimpleNamespace(ask=lambda: None)
     clock = SimpleNamespace(wall_ms=lambda: 0)
     samples = Samples()

@@ -31,8 +31,8 @@ from storage_engine.core.groups.events import (
     TransactionEnded,
     WakeAt,
 )
-from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupContent, OffsetRecord, Record, RecordKey
+from storage_engine.core.groups.settings import GroupSettings
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.core.outcome import outcome
 

@@ -35,8 +35,8 @@ from storage_engine.core.groups.events import (
     Synced,
     WakeAt,
 )
-from storage_engine.core.groups.rebalances import GroupSettings
 from storage_engine.core.groups.records import GroupRecord, OffsetKey, OffsetRecord
+from storage_engine.core.groups.settings import GroupSettings
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.core.groups.group_bench import G, content_of, subscription
 from storage_engine.tests.core.outcome import outcome

@@ -1,8 +1,8 @@
 """Groups from one coordinator to the next, and requests that end a membership."""
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import GroupState
 from storage_engine.core.groups.events import RequestingMember
-from storage_engine.core.groups.group import GroupState
 from storage_engine.tests.core.groups.group_bench import (
     AT_ONCE,
     SESSION_MS,

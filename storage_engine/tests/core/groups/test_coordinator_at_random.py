@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.coordinator_log import StateLog
+from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
 from storage_engine.core.groups.coordinator import GroupCoordinator
-from storage_engine.core.groups.group import Group, GroupState
 from storage_engine.tests.core.groups.group_world import Violation, World
 
 HAPPENINGS = 3_000
@@ -49,14 +49,14 @@ def answers_at_once(*how) -> GroupCoordinator:
     return coordinator
 
 
-class _TrustsGenerations(Group):
+class _TrustsGenerations(ClassicGroup):
     __slots__ = ()
 
     def check_generation(self, caller):
         return self.check(caller)
 
 
-def with_groups(kind: type[Group]):
+def with_groups(kind: type[ClassicGroup]):
     def make(*how) -> GroupCoordinator:
         coordinator = GroupCoordinator(*how)
         step = coordinator.step

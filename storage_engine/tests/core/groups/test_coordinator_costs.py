@@ -7,7 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from storage_engine.core.coordinator_log import PIECE, AnswerEach, Moment, Replicated, TickAgain
+from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
 from storage_engine.core.groups.coordinator import GroupCoordinator
+from storage_engine.core.groups.deadlines import DUE_MAX
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     ExpireOffsets,
@@ -15,8 +17,7 @@ from storage_engine.core.groups.events import (
     Joined,
     TopicsDeleted,
 )
-from storage_engine.core.groups.group import Group, GroupState
-from storage_engine.core.groups.rebalances import DUE_MAX, GroupSettings
+from storage_engine.core.groups.settings import GroupSettings
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.state.group_batches import is_long
 from storage_engine.tests.core.groups.group_bench import G, GroupBench
@@ -60,12 +61,18 @@ def join(number: int, *, protocols=NAMES, member_id: str = "", static: bool = Tr
     )
 
 
-def group_of(count: int, **how: Any) -> tuple[GroupCoordinator, Group]:
+def classic(coordinator: GroupCoordinator) -> ClassicGroup:
+    group = coordinator.groups[G]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
+def group_of(count: int, **how: Any) -> tuple[GroupCoordinator, ClassicGroup]:
     coordinator = GroupCoordinator(GroupSettings())
     coordinator.step(Replicated(number=0))
     for number in range(count):
         coordinator.step(join(number, **how))
-    return coordinator, coordinator.groups[G]
+    return coordinator, classic(coordinator)
 
 
 def test_a_join_costs_the_same_in_a_large_group():
@@ -84,7 +91,7 @@ def complete(coordinator: GroupCoordinator) -> list[Any]:
     for minutes in range(1, 10):
         at = Moment(minutes * REBALANCE_MS, 0)
         effects = coordinator.step(CheckDeadlines(at=at))
-        if coordinator.groups[G].state is GroupState.COMPLETING:
+        if classic(coordinator).state is GroupState.COMPLETING:
             return effects
     raise AssertionError("no generation began")
 

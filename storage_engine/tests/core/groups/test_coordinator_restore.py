@@ -40,7 +40,7 @@ def test_each_step_restores_some_members_however_many_groups_have_them(groups, m
     known, most, steps = 0, 0, 0
     for _ in coordinator.restore(content, AT):
         steps += 1
-        found = sum(1 + len(each.members) for each in coordinator.groups.values())
+        found = sum(1 + each.size for each in coordinator.groups.values())
         known, most = found, max(most, found - known)
     assert known == groups * (1 + members)
     assert most <= PIECE

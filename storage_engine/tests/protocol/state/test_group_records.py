@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
-from storage_engine.core.groups.group import subscribed_topics
+from storage_engine.core.groups.consumer_protocol import subscribed_topics
 from storage_engine.core.groups.records import (
     GroupKey,
     GroupMemberRecord,
@@ -156,7 +156,7 @@ def test_a_group_that_a_coordinator_could_not_go_on_from_begins_anew(generation,
 
 
 def test_keys_of_later_versions_are_skipped():
-    assert decode_key(b"\x00\x03abc") is None
+    assert decode_key(b"\x00\x09abc") is None
 
 
 def test_topics_of_a_subscription_that_is_damaged_are_not_known():

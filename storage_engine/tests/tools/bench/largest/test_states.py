@@ -11,7 +11,7 @@ import pytest
 from benchmarks.largest.groups import Subscriptions
 from benchmarks.largest.states import LARGEST, Largest, built, costs_of_steps
 from storage_engine.core.coordinator_log import PIECE
-from storage_engine.core.groups.rebalances import DUE_MAX
+from storage_engine.core.groups.deadlines import DUE_MAX
 from storage_engine.tests.sampling import ALL_FAULTS
 
 pytestmark = pytest.mark.slow

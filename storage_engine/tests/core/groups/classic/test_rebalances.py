@@ -2,8 +2,8 @@
 protocol; KIP-62, KIP-134, KIP-394."""
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import GroupState
 from storage_engine.core.groups.events import CheckDeadlines, RequestingMember, Sync
-from storage_engine.core.groups.group import GroupState
 from storage_engine.tests.core.groups.group_bench import (
     AT_ONCE,
     REBALANCE_MS,

@@ -2,81 +2,19 @@
 or when the rebalance timeout of the others is over; and no member gets its assignment before the
 group's record is replicated.
 
-A check of deadlines may come too early, which is harmless, but never too late. A heartbeat only
-moves the deadline of its member; the entry in `Deadlines` stays, and is corrected when it is due,
-so that heartbeats cost nothing there. Source: Kafka's classic group protocol, KIP-62 (rebalance
-timeout), KIP-134 (the first members are gathered), KIP-345, KIP-394, KIP-447.
+Source: Kafka's classic group protocol, KIP-62 (rebalance timeout), KIP-134 (the first members are
+gathered), KIP-345, KIP-394, KIP-447.
 """
 
-import heapq
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from storage_engine.core.coordinator_log import Answer, AnswerEach, Moment
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import ClassicGroup, GroupState, Member
+from storage_engine.core.groups.deadlines import DUE_MAX, DeadlineKey, Deadlines
 from storage_engine.core.groups.events import GroupLog, Joined, JoinedMember, Synced
-from storage_engine.core.groups.group import Group, GroupState, Member
 from storage_engine.core.groups.records import GroupKey
-
-DUE_MAX = 500
-"""Deadlines that are checked in one step: all sessions begin anew with a new coordinator, and may
-end at once."""
-
-STALE_MIN = 1_000
-"""Stale entries that are not worth the work of dropping them."""
-
-NO_MEMBER = ""
-
-
-class DeadlineKey(NamedTuple):
-    """A member, or an id that was promised; without a member id the group as a whole."""
-
-    group_id: str
-    member_id: str = NO_MEMBER
-
-
-class Deadlines:
-    """The next deadline of each key, on the monotonic clock."""
-
-    __slots__ = ("_heap", "_planned")
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, DeadlineKey]] = []
-        self._planned: dict[DeadlineKey, int] = {}
-
-    def plan(self, key: DeadlineKey, when_ms: int) -> None:
-        """Have the key checked at that time or earlier."""
-        planned = self._planned.get(key)
-        if planned is None or when_ms < planned:
-            self._planned[key] = when_ms
-            heapq.heappush(self._heap, (when_ms, key))
-
-    def forget(self, key: DeadlineKey) -> None:
-        """The key has no deadline any more. Stale entries of the heap are dropped when they are the
-        larger part of it."""
-        self._planned.pop(key, None)
-        if len(self._heap) > 2 * len(self._planned) + STALE_MIN:
-            self._heap = [(when_ms, each) for each, when_ms in self._planned.items()]
-            heapq.heapify(self._heap)
-
-    @property
-    def first_ms(self) -> int | None:
-        """Return when the next key is due; None when none is planned."""
-        heap = self._heap
-        while heap and self._planned.get(heap[0][1]) != heap[0][0]:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
-
-    def take_due(self, now_ms: int) -> list[DeadlineKey]:
-        """Return keys to check now, DUE_MAX at most; the caller plans each of them again."""
-        due: list[DeadlineKey] = []
-        while len(due) < DUE_MAX and (first := self.first_ms) is not None and first <= now_ms:
-            _, key = heapq.heappop(self._heap)
-            del self._planned[key]
-            due.append(key)
-        return due
-
+from storage_engine.core.groups.settings import GroupSettings
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 """How long a member that has never been in a generation may wait for one. Kafka has the same
@@ -87,26 +25,13 @@ AWAY_MS = 1_000
 own rebalance timeout may be 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
-    """The settings of the broker that a coordinator uses."""
-
-    initial_delay_ms: int = 3_000
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    max_size: int = 2**31 - 1
-    retention_ms: int = 7 * 24 * 60 * 60 * 1000
-    record_max_bytes: int = 8 << 20
-    """The limit of a group's record."""
-
-
 class Rebalances:
     def __init__(self, log: GroupLog, settings: GroupSettings, deadlines: Deadlines) -> None:
         self._log = log
         self._settings = settings
         self._deadlines = deadlines
 
-    def prepare(self, group: Group, at: Moment) -> None:
+    def prepare(self, group: ClassicGroup, at: Moment) -> None:
         """Begin a rebalance: all members have to join anew."""
         assert group.state is not GroupState.PREPARING, "that is under way"
         syncing, group.syncing = group.syncing, {}
@@ -126,14 +51,14 @@ class Rebalances:
             self._wait_for_members(group, at.now_ms + group.rebalance_timeout_ms)
         self.complete_if_ready(group, at)
 
-    def prepare_unless_preparing(self, group: Group, at: Moment) -> None:
+    def prepare_unless_preparing(self, group: ClassicGroup, at: Moment) -> None:
         """Begin a rebalance after a member has come or gone, unless one is under way."""
         if group.state is GroupState.PREPARING:
             self.complete_if_ready(group, at)
         else:
             self.prepare(group, at)
 
-    def _wait_for_members(self, group: Group, until_ms: int) -> None:
+    def _wait_for_members(self, group: ClassicGroup, until_ms: int) -> None:
         group.join_deadline_ms = until_ms
         self._deadlines.plan(DeadlineKey(group.group_id), until_ms)
 
@@ -142,11 +67,11 @@ class Rebalances:
             refusals = (Answer(request=request, error=code) for request in requests)
             self._log.emit(AnswerEach(refusals))
 
-    def complete_if_ready(self, group: Group, at: Moment) -> None:
+    def complete_if_ready(self, group: ClassicGroup, at: Moment) -> None:
         if group.state is GroupState.PREPARING and not group.is_gathering and group.all_joined:
             self._complete(group, at)
 
-    def _complete(self, group: Group, at: Moment) -> None:
+    def _complete(self, group: ClassicGroup, at: Moment) -> None:
         group.is_gathering = False
         self.remove_all(group, self._away(group))
         self._refuse_newcomers_that_do_not_fit(group)
@@ -174,12 +99,12 @@ class Rebalances:
             member.touch(at.now_ms)
         self._log.emit(AnswerEach(_each_joined(group, joined)))
 
-    def _wait_for_syncs(self, group: Group, at: Moment) -> None:
+    def _wait_for_syncs(self, group: ClassicGroup, at: Moment) -> None:
         until_ms = at.now_ms + group.rebalance_timeout_ms
         group.sync_deadline_ms = until_ms
         self._deadlines.plan(DeadlineKey(group.group_id), until_ms)
 
-    def _refuse_newcomers_that_do_not_fit(self, group: Group) -> None:
+    def _refuse_newcomers_that_do_not_fit(self, group: ClassicGroup) -> None:
         """Refuse the last newcomers, as many as make the record too large. When they came it was
         open which members would be in this generation; those of the last generation stay, even if
         the record is too large with them."""
@@ -195,21 +120,21 @@ class Rebalances:
             refused.append(last)
         self.remove_all(group, refused, ErrorCode.INVALID_REQUEST)
 
-    def joined(self, group: Group, member: Member, request: int) -> Joined:
+    def joined(self, group: ClassicGroup, member: Member, request: int) -> Joined:
         """Return the answer to a member's JoinGroup in the present generation."""
         (answer,) = _each_joined(group, {member.member_id: request})
         return answer
 
-    def synced(self, group: Group, member: Member, request: int) -> Synced:
+    def synced(self, group: ClassicGroup, member: Member, request: int) -> Synced:
         (answer,) = _each_synced(group, [(request, member.assignment)])
         return answer
 
-    def answer(self, group: Group, member: Member, answer: Answer) -> None:
+    def answer(self, group: ClassicGroup, member: Member, answer: Answer) -> None:
         """Answer a member once the group's last record is replicated."""
         member.answer_number = group.number
         self._log.answer(answer, after=group.number)
 
-    def assign(self, group: Group, at: Moment) -> None:
+    def assign(self, group: ClassicGroup, at: Moment) -> None:
         """Take the leader's assignments as made: record them and answer the members that wait."""
         group.state = GroupState.STABLE
         self.record(group, at)
@@ -222,18 +147,18 @@ class Rebalances:
             parts.append((request, member.assignment))
         self._log.answer(AnswerEach(_each_synced(group, parts)), after=group.number)
 
-    def note_synced(self, group: Group, member: Member) -> None:
+    def note_synced(self, group: ClassicGroup, member: Member) -> None:
         group.unsynced.discard(member.member_id)
         if not group.unsynced:
             group.sync_deadline_ms = None
 
-    def remove(self, group: Group, member: Member) -> None:
+    def remove(self, group: ClassicGroup, member: Member) -> None:
         """Remove a member; its open requests are answered."""
         self.remove_all(group, [member])
 
     def remove_all(
         self,
-        group: Group,
+        group: ClassicGroup,
         members: Iterable[Member],
         code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID,
     ) -> None:
@@ -252,7 +177,7 @@ class Rebalances:
             group.sync_deadline_ms = None
         group.has_left(leader=leader)
 
-    def plan_end(self, group: Group, member: Member, at: Moment) -> None:
+    def plan_end(self, group: ClassicGroup, member: Member, at: Moment) -> None:
         """Have the end of the member's session checked: of one that begins now, or later, as with
         the answer that it waits for, so that no other time has to be planned when it is touched."""
         until_ms = min(member.deadline_ms, at.now_ms + member.session_timeout_ms)
@@ -260,16 +185,16 @@ class Rebalances:
             until_ms = at.now_ms + member.session_timeout_ms
         self._deadlines.plan(DeadlineKey(group.group_id, member.member_id), until_ms)
 
-    def promise(self, group: Group, member_id: str, until_ms: int) -> None:
+    def promise(self, group: ClassicGroup, member_id: str, until_ms: int) -> None:
         """Keep a member id for the JoinGroup that comes with it (KIP-394)."""
         group.promised[member_id] = until_ms
         self._deadlines.plan(DeadlineKey(group.group_id, member_id), until_ms)
 
-    def forget(self, group: Group, member_id: str) -> None:
+    def forget(self, group: ClassicGroup, member_id: str) -> None:
         """Check nothing more of a member or a promised id that is gone."""
         self._deadlines.forget(DeadlineKey(group.group_id, member_id))
 
-    def check_due(self, group: Group, member_ids: Iterable[str], at: Moment) -> None:
+    def check_due(self, group: ClassicGroup, member_ids: Iterable[str], at: Moment) -> None:
         """Expire these promised ids and sessions, and the time to join or sync, as far as they are
         due."""
         changed = self._end_due(group, member_ids, at)
@@ -291,7 +216,7 @@ class Rebalances:
             if until_ms is not None:
                 self._deadlines.plan(DeadlineKey(group.group_id), until_ms)
 
-    def _end_due(self, group: Group, member_ids: Iterable[str], at: Moment) -> bool:
+    def _end_due(self, group: ClassicGroup, member_ids: Iterable[str], at: Moment) -> bool:
         """Return True when a rebalance has to begin, or may be complete."""
         now_ms = at.now_ms
         changed = False
@@ -315,7 +240,7 @@ class Rebalances:
         self.remove_all(group, ended)
         return changed or bool(ended)
 
-    def _end_waiting(self, group: Group, at: Moment) -> None:
+    def _end_waiting(self, group: ClassicGroup, at: Moment) -> None:
         if group.is_gathering and group.newcomer and group.gathering_left_ms:
             group.newcomer = False
             delay_ms = min(self._settings.initial_delay_ms, group.gathering_left_ms)
@@ -327,7 +252,7 @@ class Rebalances:
         else:
             self._complete(group, at)
 
-    def _away(self, group: Group) -> list[Member]:
+    def _away(self, group: ClassicGroup) -> list[Member]:
         """Return the members that have not joined, without static ones."""
         return [
             member
@@ -335,12 +260,14 @@ class Rebalances:
             if member_id not in group.joining and member.instance_id is None
         ]
 
-    def record(self, group: Group, at: Moment) -> None:
+    def record(self, group: ClassicGroup, at: Moment, *, with_last: bool = False) -> None:
+        """Append the group's record, in one batch with the last of the step where that is asked."""
         group.state_ms = at.wall_ms
-        group.number = self._log.append((GroupKey(group.group_id), group.to_record()))
+        entry = GroupKey(group.group_id), group.to_record()
+        group.number = self._log.append(entry, with_last=with_last)
 
 
-def _each_joined(group: Group, requests: dict[str, int]) -> Iterator[Joined]:
+def _each_joined(group: ClassicGroup, requests: dict[str, int]) -> Iterator[Joined]:
     """Return the answers to JoinGroup requests in the present generation, as it is now; they may be
     drawn later."""
     generation, leader = group.generation, group.leader or ""
@@ -360,7 +287,7 @@ def _each_joined(group: Group, requests: dict[str, int]) -> Iterator[Joined]:
     )
 
 
-def _each_synced(group: Group, parts: list[tuple[int, bytes]]) -> Iterator[Synced]:
+def _each_synced(group: ClassicGroup, parts: list[tuple[int, bytes]]) -> Iterator[Synced]:
     """Return the answers to SyncGroup requests, each with its assignment, in the present
     generation; they may be drawn later."""
     protocol_type, protocol = group.protocol_type, group.protocol

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import ClassicGroup, GroupState, Member
+from storage_engine.core.groups.classic.offers import Offer
 from storage_engine.core.groups.events import Joined
-from storage_engine.core.groups.group import Group, GroupState, Member
-from storage_engine.core.groups.offers import Offer
 from storage_engine.core.groups.records import GroupKey, GroupRecord
 from storage_engine.protocol.state.group_records import encode_key, encode_record
 from storage_engine.tests.core.groups.group_bench import SESSION_MS, G, GroupBench, subscription
@@ -67,7 +67,7 @@ def test_the_size_told_is_that_of_the_record(seed):
             deadline_ms=0,
             assignment=chance.randbytes(chance.randrange(50)),
         )
-    group = Group(
+    group = ClassicGroup(
         group_id=G,
         protocol_type=chance.choice([None, "consumer"]),
         protocol=chance.choice(["range", "sticky", None]),

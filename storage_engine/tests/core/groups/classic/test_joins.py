@@ -4,9 +4,9 @@ KIP-345, KIP-394, KIP-814."""
 import pytest
 
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import GroupState
+from storage_engine.core.groups.classic.rebalances import NEW_MEMBER_TIMEOUT_MS
 from storage_engine.core.groups.events import CheckDeadlines
-from storage_engine.core.groups.group import GroupState
-from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS
 from storage_engine.tests.core.groups.group_bench import (
     AT_ONCE,
     SESSION_MS,

@@ -3,7 +3,7 @@
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.groups import offers
+from storage_engine.core.groups.classic import offers
 from storage_engine.tests.core.groups.group_bench import GroupBench
 
 

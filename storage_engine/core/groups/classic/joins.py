@@ -12,10 +12,12 @@ from dataclasses import replace
 
 from storage_engine.core.coordinator_log import Answer
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.classic.group import ClassicGroup, GroupState, Member
+from storage_engine.core.groups.classic.offers import Offer
+from storage_engine.core.groups.classic.rebalances import NEW_MEMBER_TIMEOUT_MS, Rebalances
+from storage_engine.core.groups.consumer_protocol import subscribed_topics
 from storage_engine.core.groups.events import NO_MEMBER, GroupLog, Join, Joined, RequestingMember
-from storage_engine.core.groups.group import Group, GroupState, Member, subscribed_topics
-from storage_engine.core.groups.offers import Offer
-from storage_engine.core.groups.rebalances import NEW_MEMBER_TIMEOUT_MS, GroupSettings, Rebalances
+from storage_engine.core.groups.settings import GroupSettings
 
 PROMISED_MAX = 5_000
 """Ids of one group that were given out and not come back: a client that only asks for ids must not
@@ -48,7 +50,7 @@ class Joins:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
-    def join(self, group: Group, event: Join) -> None:
+    def join(self, group: ClassicGroup, event: Join) -> None:
         member_id = event.member_id
         offer = Offer(event.protocols)
         promised = member_id in group.promised
@@ -75,7 +77,9 @@ class Joins:
             else:
                 self._join_again(group, group.members[member_id], event, offer)
 
-    def _outgrows(self, group: Group, event: Join, joining: Member, before: Member | None) -> bool:
+    def _outgrows(
+        self, group: ClassicGroup, event: Join, joining: Member, before: Member | None
+    ) -> bool:
         """Return True when the joining member would make the group's record too large, or the
         protocols of all members together. `before` is the same member as it was, or the member
         whose place it takes; the record always has room for one that is no larger than `before`.
@@ -103,7 +107,7 @@ class Joins:
         return group.bytes_after(joining, others) > self._settings.record_max_bytes
 
     def _join_newly(
-        self, group: Group, event: Join, joining: Member, static_id: str | None
+        self, group: ClassicGroup, event: Join, joining: Member, static_id: str | None
     ) -> None:
         if static_id is not None:
             self._replace_static(group, group.members[static_id], event, joining)
@@ -119,7 +123,7 @@ class Joins:
         else:
             self._add(group, joining, event)
 
-    def _add(self, group: Group, member: Member, event: Join) -> None:
+    def _add(self, group: ClassicGroup, member: Member, event: Join) -> None:
         group.promised.pop(member.member_id, None)
         if not group.members:
             group.protocol_type = event.protocol_type
@@ -132,7 +136,7 @@ class Joins:
             group.newcomer = True
         self._rebalances.prepare_unless_preparing(group, event.at)
 
-    def _join_again(self, group: Group, member: Member, event: Join, offer: Offer) -> None:
+    def _join_again(self, group: ClassicGroup, member: Member, event: Join, offer: Offer) -> None:
         if group.state in (GroupState.COMPLETING, GroupState.STABLE):
             is_same = member.offer == offer
             leads_stable = group.state is GroupState.STABLE and group.leader == member.member_id
@@ -150,13 +154,13 @@ class Joins:
         group.wait_to_join(member, event.request)
         self._rebalances.prepare_unless_preparing(group, event.at)
 
-    def _end_requests(self, group: Group, member: Member, code: ErrorCode) -> None:
+    def _end_requests(self, group: ClassicGroup, member: Member, code: ErrorCode) -> None:
         joining = group.no_longer_joins(member)
         for request in (joining, group.syncing.pop(member.member_id, None)):
             if request is not None:
                 self._log.emit(Answer(request=request, error=code))
 
-    def _update(self, group: Group, member: Member, event: Join, offer: Offer) -> None:
+    def _update(self, group: ClassicGroup, member: Member, event: Join, offer: Offer) -> None:
         def change(member: Member) -> None:
             member.offer = offer
             member.client_id = event.client_id
@@ -170,7 +174,9 @@ class Joins:
             member.deadline_ms = event.at.now_ms + NEW_MEMBER_TIMEOUT_MS
         self._rebalances.plan_end(group, member, event.at)
 
-    def _replace_static(self, group: Group, old: Member, event: Join, member: Member) -> None:
+    def _replace_static(
+        self, group: ClassicGroup, old: Member, event: Join, member: Member
+    ) -> None:
         leader = group.leader
         keeps_part = _keeps_part(group, old, member)
         self._end_requests(group, old, ErrorCode.FENCED_INSTANCE_ID)
@@ -195,7 +201,9 @@ class Joins:
         group.wait_to_join(member, event.request)
         self._rebalances.prepare_unless_preparing(group, event.at)
 
-    def _keep_part(self, group: Group, member: Member, event: Join, leader: str | None) -> None:
+    def _keep_part(
+        self, group: ClassicGroup, member: Member, event: Join, leader: str | None
+    ) -> None:
         """Give the member the assignment of the one whose place it takes; nothing changes for the
         others."""
         self._rebalances.record(group, event.at)
@@ -209,7 +217,7 @@ class Joins:
                 answer = replace(answer, leader=leader or NO_MEMBER, members=())
         self._rebalances.answer(group, member, answer)
 
-    def _refuse(self, group: Group, event: Join, code: ErrorCode) -> None:
+    def _refuse(self, group: ClassicGroup, event: Join, code: ErrorCode) -> None:
         self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))
         if group.promised.pop(event.member_id, None) is not None:
             self._rebalances.forget(group, event.member_id)
@@ -218,7 +226,7 @@ class Joins:
             self._rebalances.complete_if_ready(group, event.at)
 
 
-def _keeps_part(group: Group, old: Member, new: Member) -> bool:
+def _keeps_part(group: ClassicGroup, old: Member, new: Member) -> bool:
     """Return True when a member that takes another's place changes nothing for the others, so that
     no rebalance is needed."""
     if group.state is not GroupState.STABLE:

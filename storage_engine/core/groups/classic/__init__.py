@@ -1,0 +1,1 @@
+"""Classic groups: their members join together, and one of them assigns the partitions."""

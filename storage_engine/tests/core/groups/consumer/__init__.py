@@ -1,0 +1,1 @@
+"""The rules of consumer groups of KIP-848."""
