@@ -59,6 +59,7 @@ MEASURED_S = {
     "integration_tests/spark/test_spark_batch.py": 60,
     "integration_tests/security/test_our_clients.py": 55,
     "integration_tests/security/test_one_command_secures_a_cluster.py": 45,
+    "integration_tests/features/test_half_upgraded_clusters.py": 70,
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 48,
     "integration_tests/exactly_once/test_spark_exactly_once.py": 45,
     "simulation/tests/test_run_seeds.py": 42,

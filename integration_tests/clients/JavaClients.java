@@ -9,6 +9,7 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
@@ -283,6 +284,13 @@ public class JavaClients {
                     new FeatureUpdate(level, FeatureUpdate.UpgradeType.UPGRADE)),
                     new UpdateFeaturesOptions()).all().get();
             say("feature " + level);
+            setGroups(admin, 0, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
+            setGroups(admin, 1, FeatureUpdate.UpgradeType.UPGRADE);
+            try {
+                setGroups(admin, 9, FeatureUpdate.UpgradeType.UPGRADE);
+            } catch (ExecutionException refused) {
+                say(refused.getCause().getClass().getSimpleName());
+            }
             ConfigResource loggers = new ConfigResource(ConfigResource.Type.BROKER_LOGGER, "1");
             admin.incrementalAlterConfigs(Map.of(loggers, List.of(new AlterConfigOp(
                     new ConfigEntry("root", "ERROR"), AlterConfigOp.OpType.SET)))).all().get();
@@ -291,5 +299,13 @@ public class JavaClients {
             admin.deleteTopics(List.of(topic)).all().get();
             say("deleted");
         }
+    }
+
+    /** Sets the level of groups, and says which one is told afterwards. */
+    static void setGroups(Admin admin, int level, FeatureUpdate.UpgradeType type) throws Exception {
+        admin.updateFeatures(Map.of("group.version", new FeatureUpdate((short) level, type)),
+                new UpdateFeaturesOptions()).all().get();
+        var told = admin.describeFeatures().featureMetadata().get().finalizedFeatures().get("group.version");
+        say("groups " + (told == null ? 0 : told.maxVersionLevel()));
     }
 }

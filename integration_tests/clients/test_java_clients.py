@@ -84,6 +84,9 @@ def test_java_creates_describes_and_deletes_topics(said):
         "latest 0",
         "local 0",
         "feature 2",
+        "groups 0",
+        "groups 1",
+        "InvalidUpdateVersionException",
         "logger ERROR",
         "deleted",
     ]

@@ -25,7 +25,7 @@ REPLICAS = {str: INTS}
 SCHEMAS: Mapping[str, tuple[dict[str, Any], set[str]]] = {
     "/brokers/ids/": (
         {"version": int, "host": str, "port": int, "jmx_port": int},
-        {"endpoints", "rack", "tail_lost_epoch"},
+        {"endpoints", "rack", "tail_lost_epoch", "features"},
     ),
     "/brokers/topics/t": (
         {"version": int, "partitions": REPLICAS},

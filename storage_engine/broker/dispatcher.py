@@ -16,7 +16,6 @@ Source: R-NET1, R-NET3.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -27,6 +26,7 @@ from storage_engine.broker.handlers.api_call import (
     HandlerTable,
     ServedApi,
 )
+from storage_engine.broker.handlers.api_versions import ApiVersionsHandler
 from storage_engine.broker.quotas.client_usage import RequestQuotas
 from storage_engine.broker.requests.long_work import (
     INLINE_BYTES,
@@ -37,7 +37,7 @@ from storage_engine.broker.requests.long_work import (
 )
 from storage_engine.core.errors import ErrorCode, InvalidRequestError
 from storage_engine.core.fair_queue import FIRST
-from storage_engine.core.features import FEATURES
+from storage_engine.core.features import FIRST_FEATURES, FinalizedFeatures
 from storage_engine.core.metrics import RequestFigures
 from storage_engine.net.connection import Connection
 from storage_engine.net.limits import SCRATCH_BYTES
@@ -60,15 +60,6 @@ from storage_engine.protocol.apis.spec import (
     VersionRange,
 )
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
-
-_SUPPORTED = [
-    api_versions.Feature(name=name, min_version=levels.lowest, max_version=levels.highest)
-    for name, levels in FEATURES.items()
-]
-_FINALIZED = [
-    api_versions.FinalizedFeature(name=name, min_version=levels.highest, max_version=levels.highest)
-    for name, levels in FEATURES.items()
-]
 
 
 class BrokerRights(Protocol):
@@ -96,22 +87,22 @@ class Dispatcher:
         long_work: LongWork,
         quotas: RequestQuotas,
         rights: BrokerRights | None = None,
+        finalized: Callable[[], FinalizedFeatures] = lambda: FIRST_FEATURES,
     ) -> None:
         """`table`: the APIs to serve; ApiVersions is added. `rights`: None where everybody may act
-        as a broker."""
-        table.add(api_versions.API, self._answer_versions)
+        as a broker. `finalized`: the levels of features that the cluster uses."""
+        self._versions = ApiVersionsHandler(table, finalized)
+        table.add(api_versions.API, self._versions.handle)
         assert set(table) <= set(SERVED_RANGES) | set(INTERNAL_RANGES) | set(OWN_RANGES)
         self._table = table
         self._long_work = long_work
         self._quotas = quotas
         self._rights = rights
-        self.advertised = {
-            key: versions
-            for key, versions in {**SERVED_RANGES, **OWN_RANGES}.items()
-            if key in set(table)
-        }
+
+    @property
+    def advertised(self) -> Mapping[int, VersionRange]:
         """The APIs that ApiVersions names to clients, with their versions."""
-        self._versions = _versions_response(self.advertised)
+        return self._versions.advertised
 
     def __call__(self, connection: Connection, frame: memoryview) -> None:
         begun_ns = self._long_work.work_ns() if self._quotas.usage.bounds_requests else None
@@ -229,13 +220,6 @@ class Dispatcher:
                 call.time(figures)
         return call
 
-    def _answer_versions(
-        self,
-        call: ApiCall[api_versions.ApiVersionsResponse],
-        _request: api_versions.ApiVersionsRequest,
-    ) -> None:
-        call.respond(self._versions)
-
     def _answer_unknown_version(
         self, connection: Connection, spec: AnyApi, correlation_id: int
     ) -> None:
@@ -257,15 +241,6 @@ def _work(
     steps = handler(call, request)
     if steps is not None:
         yield from steps
-
-
-def _versions_response(advertised: Mapping[int, VersionRange]) -> api_versions.ApiVersionsResponse:
-    return replace(
-        api_versions.ApiVersionsResponse.of(advertised),
-        supported_features=_SUPPORTED,
-        finalized_features=_FINALIZED,
-        finalized_features_epoch=0,
-    )
 
 
 def _says_it_is_of_a_broker(spec: AnyApi, version: int, body: memoryview) -> bool:

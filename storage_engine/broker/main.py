@@ -199,7 +199,11 @@ class Broker:
         session: ZooKeeperSession,
     ) -> None:
         """Listen, join the cluster, and stop in order after a signal or a refusal."""
-        await self._until_access_is_known(parts)
+        await self._until(parts.when_access_is_known)
+        await self._until(partial(parts.cluster.features.when_known, on_refused=self._on_refused))
+        if self._failure is not None:
+            parts.close()
+            return
         server = Server(self._loop, served_listeners(parts, tls), _limits(self._config))
         metrics = self._metrics(parts, server, tls, session)
         await server.start()
@@ -235,11 +239,12 @@ class Broker:
 
         return build_metrics(parts, server, tls, session, self._config.metrics)
 
-    async def _until_access_is_known(self, parts: BrokerParts) -> None:
-        """Wait for the access rules, or for the signal to stop: an earlier client would be refused
-        for good what it may do."""
+    async def _until(self, when_known: Callable[[Callable[[], None]], None]) -> None:
+        """Wait for what must be known before the first client, or for the signal to stop. An
+        earlier one would be refused for good what it may do, and told levels of features that the
+        cluster does not use."""
         known = asyncio.Event()
-        parts.when_access_is_known(known.set)
+        when_known(known.set)
         if known.is_set():
             return
         waits = [self._loop.create_task(each.wait()) for each in (known, self._stop)]

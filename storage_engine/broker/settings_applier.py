@@ -13,6 +13,7 @@ from storage_engine.broker.quotas.client_usage import ClientUsage
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.settings.config_store import OF_CLIENTS, ConfigEntity, EntityKind
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.group_config import GroupConfigs
 from storage_engine.broker.settings.topic_config import TopicConfigs
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.settings.config_source import ConfigSource
@@ -32,6 +33,7 @@ class SettingsApplier:
         *,
         config: DynamicConfig,
         topics: TopicConfigs,
+        groups: GroupConfigs,
         replicas: ReplicaManager,
         controller: ControllerRunner,
         scram_users: ScramUsers,
@@ -45,6 +47,7 @@ class SettingsApplier:
         }
         self._config = config
         self._topics = topics
+        self._groups = groups
         self._replicas = replicas
         self._controller = controller
         self._scram_users = scram_users
@@ -56,6 +59,8 @@ class SettingsApplier:
         yield from self._sources
         for topic in self._topics.known():
             yield ConfigEntity.topic(topic)
+        for group_id in self._groups.names():
+            yield ConfigEntity.group(group_id)
         for user in self._scram_users:
             yield ConfigEntity.user(user)
         yield from self._clients.known()
@@ -64,6 +69,8 @@ class SettingsApplier:
         """Apply the present settings of an entity."""
         if entity.kind is EntityKind.TOPIC:
             self._take_topic(entity.name, settings)
+        elif entity.kind is EntityKind.GROUP:
+            self._groups.take(entity.name, settings)
         elif entity in self._sources:
             self._take_broker(entity, settings)
         elif entity.kind in OF_CLIENTS:

@@ -23,7 +23,7 @@ from storage_engine.net.blocking import BlockingConnection, ConnectionEndedError
 from storage_engine.net.deadline import Deadline, monotonic_ms
 from storage_engine.net.limits import BufferPool
 from storage_engine.protocol.apis.api_versions import API as API_VERSIONS
-from storage_engine.protocol.apis.api_versions import ApiVersionsRequest
+from storage_engine.protocol.apis.api_versions import FIRST_ASKED, ApiVersionsRequest
 from storage_engine.protocol.apis.spec import (
     AnyApi,
     ApiSpec,
@@ -46,6 +46,12 @@ _UNSUPPORTED_VERSION = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2)
 
 
 _PLAIN_SOCKETS = ClientSockets(None)
+
+
+def versions_request() -> ApiVersionsRequest:
+    """Return the request for the versions and features of a broker. Kafka's brokers refuse one that
+    does not name the client's software."""
+    return ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=__version__)
 
 
 class NotServedError(UnsupportedVersionError):
@@ -126,10 +132,8 @@ class BrokerConnection:
             )
 
     def _agree_on_versions(self, deadline: Deadline) -> None:
-        request = ApiVersionsRequest(
-            client_software_name=_SOFTWARE, client_software_version=__version__
-        )
-        self.send(API_VERSIONS, request, deadline, version=API_VERSIONS.max_version)
+        request = versions_request()
+        self.send(API_VERSIONS, request, deadline, version=FIRST_ASKED)
         frame = self.socket.receive(deadline)
         if bytes(frame[4:6]) == _UNSUPPORTED_VERSION:
             # What follows this error differs from server to server: ask as the oldest clients do.

@@ -122,6 +122,7 @@ class ErrorCode(enum.IntEnum):
     DUPLICATE_RESOURCE = (92, False, "the request names a resource twice")
     UNACCEPTABLE_CREDENTIAL = (93, False, "the credential is not acceptable")
     INVALID_UPDATE_VERSION = (95, False, "the feature can't be set to that level")
+    FEATURE_UPDATE_FAILED = (96, False, "the levels of features were not written")
     TRANSACTIONAL_ID_NOT_FOUND = (105, False, "the transactional id is unknown")
     FETCH_SESSION_TOPIC_ID_ERROR = (106, True, "the fetch session has topics by their names")
     UNKNOWN_TOPIC_ID = (100, True, "this broker does not know that topic id")

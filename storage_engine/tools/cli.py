@@ -76,6 +76,7 @@ COMMANDS = (
     ),
     Command("get-offsets", "show the earliest and latest offsets of partitions"),
     Command("reassign", "move partitions to other brokers"),
+    Command("features", "show the features of a cluster, and raise or lower their levels"),
     Command("elect-preferred", "make the preferred replicas of partitions their leaders"),
     Command("produce", "write each line of stdin to a topic as a record"),
     Command("consume", "print the records of a topic"),

@@ -150,6 +150,20 @@ def entries(path: str, fields: Fields, key: str) -> list[JsonValue]:
     return value
 
 
+def object_field(path: str, fields: Fields, key: str) -> dict[str, JsonValue]:
+    """Return an object, which must be there; its reader checks the values one by one."""
+    value = required_value(path, fields, key)
+    if not isinstance(value, dict):
+        raise ZnodeFormatError(
+            f"znode {path}: '{key[:MAX_KEY]}' is {_kind(value)} where an object is expected"
+        )
+    return value
+
+
+MAX_KEY = 100
+"""The most characters of a key that an error names."""
+
+
 def str_map(path: str, fields: Fields, key: str) -> dict[str, str]:
     """Return an object of strings, which must be there."""
     value = required_value(path, fields, key)

@@ -14,6 +14,7 @@ from integration_tests.security.scan.scanned_request import WAIT_MS, same, scann
 from storage_engine.protocol.apis.metadata import MetadataRequest
 from storage_engine.tests.broker.guards.api_cases import (
     O,
+    group,
     to_cluster,
     topic,
 )
@@ -29,7 +30,8 @@ def _deletes_by_id(planted: Planted) -> Any:
 
 _DESCRIBE_T = topic(O.DESCRIBE)
 _ALTER, _DESCRIBE = to_cluster(O.ALTER), to_cluster(O.DESCRIBE)
-_TOPIC_KIND, _BROKER_KIND = 2, 4
+_TOPIC_KIND, _BROKER_KIND, _GROUP_KIND = 2, 4, 32
+_SESSION = "consumer.session.timeout.ms"
 _NEWS = [{"name": "retention.ms", "value": "86400123"}]
 _ROOM = [{"name": "made", "num_partitions": 1, "replication_factor": 1, "assignments": []}]
 _ANY_RULE = {
@@ -80,6 +82,26 @@ REQUESTS = [
         _settings(32, _BROKER_KIND, "1"),
         to_cluster(O.DESCRIBE_CONFIGS),
         note="broker",
+    ),
+    scanned(32, _settings(32, _GROUP_KIND, "g"), group(O.DESCRIBE_CONFIGS), note="group"),
+    scanned(
+        33,
+        _settings(33, _GROUP_KIND, "g", configs=[{"name": _SESSION, "value": "50000"}]),
+        group(O.ALTER_CONFIGS),
+        note="group",
+        changes=True,
+    ),
+    scanned(
+        44,
+        _settings(
+            44,
+            _GROUP_KIND,
+            "g",
+            configs=[{"name": _SESSION, "config_operation": 0, "value": "50001"}],
+        ),
+        group(O.ALTER_CONFIGS),
+        note="group",
+        changes=True,
     ),
     scanned(
         33,

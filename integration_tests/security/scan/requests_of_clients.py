@@ -78,6 +78,11 @@ _WRITE_T, _READ_T, _DESCRIBE_T = topic(O.WRITE), topic(O.READ), topic(O.DESCRIBE
 _READ_G, _DESCRIBE_G = group(O.READ), group(O.DESCRIBE)
 _ACTION = to_cluster(O.CLUSTER_ACTION)
 _COMMIT = {"generation_id_or_member_epoch": -1, "member_id": ""}
+_JOINS = {
+    "rebalance_timeout_ms": WAIT_MS,
+    "subscribed_topic_names": ["t"],
+    "topic_partitions": [],
+}
 _WITH_T = [{"name": "t", "partition_indexes": [0]}]
 
 _RECORDS = [
@@ -179,6 +184,24 @@ _GROUPS = [
     ),
     scanned(12, same(12, group_id="g", generation_id=1, member_id="m"), _READ_G),
     scanned(14, same(14, group_id="g", generation_id=1, member_id="m", assignments=[]), _READ_G),
+    scanned(
+        68,
+        same(68, group_id="consumers-0", member_id="", **_JOINS),
+        group(O.READ, "consumers-0"),
+        _DESCRIBE_T,
+        last=0,
+        note="first",
+        changes=True,
+    ),
+    scanned(
+        68,
+        same(68, group_id="consumers", member_id="m", **_JOINS),
+        group(O.READ, "consumers"),
+        _DESCRIBE_T,
+        first=1,
+        changes=True,
+    ),
+    scanned(69, same(69, group_ids=["g"]), _DESCRIBE_G),
     scanned(15, same(15, groups=["live"]), group(O.DESCRIBE, "live"), shows=True),
     scanned(16, same(16, states_filter=[]), shows=True),
     scanned(

@@ -5,7 +5,7 @@ Only UpdateMetadata changes it. Source: R-CTL5.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from uuid import UUID
 
 from storage_engine.broker import unexpected
@@ -66,6 +66,8 @@ class MetadataCache:
         self.on_leader_replaced: Callable[[TopicPartition, BrokerId], None] = lambda _tp, _id: None
         """Called after `on_departed` with each partition whose leader is gone, whether or not it
         has a successor, and with that leader."""
+        self.on_topics_named: Callable[[Collection[str] | None], None] = lambda _names: None
+        """Called with the topics that an update names, which may be as they were; None: all."""
         self._inter_broker_listener = inter_broker_listener
         self._known = _Topics()
         self._full_order = FullOrder()
@@ -114,19 +116,25 @@ class MetadataCache:
             self._known, self._coming = known, _Topics()
         replaced, known.replaced = known.replaced, []
         self._preferred_counts = None
-        self.controller_id = request.controller_id
-        before = self.brokers
-        self.brokers = {b.broker_id: self._broker(b) for b in request.brokers}
-        for broker_id in before.keys() - self.brokers.keys():
-            self.on_departed(before[broker_id])
+        self._take_brokers(request)
         for partition, former in replaced:
             self.on_leader_replaced(partition, former)
+        if request.full or request.removed_topics or request.partitions:
+            named = {*request.removed_topics, *(item.topic for item in request.partitions)}
+            self.on_topics_named(None if request.full else named)
         waiting, self._waiting = self._waiting, {}
         for act in waiting:
             try:
                 act()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are answered
                 unexpected.report("request that waited for metadata", error)
+
+    def _take_brokers(self, request: UpdateMetadataRequest) -> None:
+        self.controller_id = request.controller_id
+        before = self.brokers
+        self.brokers = {b.broker_id: self._broker(b) for b in request.brokers}
+        for broker_id in before.keys() - self.brokers.keys():
+            self.on_departed(before[broker_id])
 
     def _former_leader(self, item: UpdateMetadataPartition) -> BrokerId | None:
         """The leader of the partition until this update; None if the update does not change it."""

@@ -18,6 +18,7 @@ from storage_engine.broker import unexpected
 from storage_engine.broker.controller.admin_requests import AdminRequests
 from storage_engine.broker.controller.delivery_requests import ControllerChannel
 from storage_engine.broker.controller.elections import Elections, OnElected
+from storage_engine.broker.controller.feature_store import FeatureStore, OnUpdated
 from storage_engine.broker.controller.state_reader import StateReader
 from storage_engine.broker.controller.store import (
     AssignmentStore,
@@ -56,6 +57,7 @@ from storage_engine.core.control.controller_events import (
     WriteStates,
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
+from storage_engine.core.features import FIRST_FEATURES, FeatureUpdate, FinalizedFeatures
 from storage_engine.core.ids import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from storage_engine.core.ports import MetadataStore, Scheduler
 from storage_engine.protocol.transport import Transport
@@ -72,6 +74,9 @@ ShutdownListener = Callable[[tuple[TopicPartition, ...] | None], None]
 
 RETRY_MS = 500
 """Pause before a deletion that ZooKeeper did not answer is done again."""
+
+ELECTIONS_FIRST_MS = 500
+"""Pause after loading, before what no client waits for: the failover goes first."""
 
 TELL_MS = 5_000
 """The longest wait until brokers have the metadata; a slower one is in trouble."""
@@ -95,6 +100,8 @@ class ControllerSettings:
     """`leader.imbalance.check.interval.seconds`; None: leaders stay where they are."""
     balance_percentage: int
     inter_broker_listener: str = ONLY_LISTENER
+    finalized: Callable[[], FinalizedFeatures] = lambda: FIRST_FEATURES
+    """The levels of features that the cluster uses, as this broker knows them."""
 
 
 class ActingController:
@@ -139,11 +146,9 @@ class ActingController:
             on_replaced=self._replaced,
         )
         fence = ControllerFence(
-            metadata_store,
-            flows,
-            epoch_znode_version=epoch_znode_version,
-            on_replaced=self._replaced,
-        )
+            metadata_store, flows,
+            epoch_znode_version=epoch_znode_version, on_replaced=self._replaced,
+        )  # fmt: skip
         self._store = ControllerStore(metadata_store, flows, fence, settings.inter_broker_listener)
         self._states = StateReader(
             self._store, scheduler, flows, fence, core=core, submit=self.submit
@@ -151,8 +156,9 @@ class ActingController:
         topics = TopicStore(metadata_store, flows, unclean_default=settings.unclean_default)
         self._watches = ControllerWatches(
             metadata_store, self._store, topics, scheduler, flows, fence,
-            submit=self.submit, reread=self._states.read,
+            submit=self.submit, reread=self._states.read, finalized=settings.finalized,
         )  # fmt: skip
+        self._features = FeatureStore(metadata_store, scheduler, flows, fence, settings.finalized)
         self._assignments = AssignmentStore(metadata_store, scheduler, fence)
         self._removal = TopicRemoval(metadata_store, fence)
         self._elections = Elections(core, submit=self.submit, refresh=self._states.read)
@@ -242,6 +248,23 @@ class ActingController:
         """Read topics, or all (None), again: elections may go by other settings now."""
         self._watches.reread_topics(topics)
 
+    def features_changed(self) -> None:
+        """Read the brokers again: others may support the levels that the cluster uses now."""
+        self._watches.reread_brokers()
+
+    def update_features(
+        self,
+        updates: Sequence[FeatureUpdate],
+        on_updated: OnUpdated,
+        *,
+        check_allowed: Callable[[], None],
+        validate_only: bool,
+    ) -> None:
+        """Set the levels of features; see `FeatureStore.update`."""
+        self._features.update(
+            updates, on_updated, check_allowed=check_allowed, validate_only=validate_only
+        )
+
     def delete_topic(self, topic: str, on_deleted: TopicListener) -> None:
         """Begin a deletion whose request node exists; `on_deleted` when the topic is gone."""
         self._deletion_waiters.setdefault(topic, []).append(on_deleted)
@@ -291,6 +314,7 @@ class ActingController:
             return
         if isinstance(event, Loaded):
             self._requests.release()
+            self._scheduler.call_later(ELECTIONS_FIRST_MS, self._features.start)
         self._elections.answer_settled()
         self._complete_waiters()
 

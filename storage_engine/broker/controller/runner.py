@@ -66,6 +66,11 @@ class ControllerRunner:
         if self.acting is not None:
             self.acting.settings_changed(topics)
 
+    def features_changed(self) -> None:
+        """The cluster uses other levels of features than before."""
+        if self.acting is not None:
+            self.acting.features_changed()
+
     def _elected(self, controller_epoch: ControllerEpoch, epoch_znode_version: int) -> None:
         self._resigned()
         log.info("elected as controller epoch=%d", controller_epoch)

@@ -293,6 +293,7 @@ def _broker_info(broker_id: BrokerId, reply: ZkReply, listener: str) -> BrokerIn
         endpoints=endpoints,
         rack=node.rack,
         epoch=epoch,
+        supported=node.supported,
         tail_lost_epoch=epoch if node.tail_lost_epoch == TAIL_LOST_NOW else node.tail_lost_epoch,
     )
 

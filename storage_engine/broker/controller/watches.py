@@ -27,7 +27,8 @@ from storage_engine.core.control.controller_events import (
     TopicDeletionRequested,
     TopicsRead,
 )
-from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.features import SUPPORTED, FinalizedFeatures, unsupported_feature
+from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import IsrChangeZNode, LogDirEventZNode
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, Watch, ZookeeperFlows, pause
@@ -141,8 +142,13 @@ class ControllerWatches:
         *,
         submit: Callable[[Event], None],
         reread: Callable[[Iterable[TopicPartition]], None],
+        finalized: Callable[[], FinalizedFeatures],
     ) -> None:
+        """`finalized`: the levels of features that every broker has to support."""
         self._store = store
+        self._finalized = finalized
+        self._unfit: frozenset[tuple[BrokerId, BrokerEpoch]] = frozenset()
+        """The registered brokers that do not support them, as they were logged last."""
         self._topic_store = topics
         self._scheduler = scheduler
         self._flows = flows
@@ -190,10 +196,10 @@ class ControllerWatches:
             if brokers is not None:
                 break
             yield from pause(self._scheduler, RETRY_MS)
-        self._brokers = brokers
+        self._brokers = brokers = self._fit(brokers)
         if self._store.unreadable_brokers:
             # Its broker will repair it, and no watch is on the node's content.
-            again = self._watches.newest("unreadable brokers", self._read_unreadable_brokers)
+            again = self._watches.newest("unreadable brokers", self.reread_brokers)
             self._scheduler.call_later(UNREADABLE_MS, again)
         if self.loaded:
             log.info("controller has brokers=%s", sorted(brokers))
@@ -201,8 +207,28 @@ class ControllerWatches:
         else:
             self._finish_loading()
 
-    def _read_unreadable_brokers(self) -> None:
+    def reread_brokers(self) -> None:
+        """Read the brokers again: other levels of features may count for them now."""
         self._flows.start(self._read_brokers())
+
+    def _fit(self, brokers: dict[BrokerId, BrokerInfo]) -> dict[BrokerId, BrokerInfo]:
+        """The brokers that support the levels of features that the cluster uses. Others would
+        misread what is stored, and an early release does not know that it must not start."""
+        levels = self._finalized().levels
+        unfit = {
+            broker: feature
+            for broker, info in brokers.items()
+            # Brokers of this version support them, as this one does.
+            if info.supported != SUPPORTED
+            and (feature := unsupported_feature(info.supported, levels)) is not None
+        }
+        known, self._unfit = self._unfit, frozenset((b, brokers[b].epoch) for b in unfit)
+        for broker, epoch in sorted(self._unfit - known):
+            log.error(
+                "broker=%d epoch=%d is left out: it does not support %s at level %d; upgrade it",
+                broker, epoch, unfit[broker], levels[unfit[broker]],
+            )  # fmt: skip
+        return {broker: info for broker, info in brokers.items() if broker not in unfit}
 
     # --- topics ---
 

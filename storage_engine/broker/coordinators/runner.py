@@ -66,6 +66,9 @@ BATCH_HEADER_BYTES = 1024
 
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
+INLINE_RECORDS = 200
+"""The most records of a step that are encoded in its turn, some 10 µs each."""
+
 NEEDS_REPLICAS = -1
 NEEDS_LEADERSHIP = 1
 """The `acks` of a step that needs no other replica."""
@@ -207,6 +210,11 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             queue.append(_Due(0, lambda: event))
         self._drain()
 
+    @property
+    def may_append(self) -> bool:
+        """Whether a step could append now."""
+        return self._refusal_where(writes=True) is ErrorCode.NONE
+
     def tick(self) -> None:
         """Do the periodic work; at the next tick, if it is not possible now."""
         event = self._kind.tick(now(self._ports.clock))
@@ -294,6 +302,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             self._end_by_itself()
             return
         self._on_loaded(self.topic_partition)
+        self._carrier.begin()
         self._note_replicated()
         self._drain()
         self._take_early()
@@ -364,7 +373,9 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         assert coordinator is not None, "a step is possible"
         effects = coordinator.step(event)
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
-        if any(self._codec.is_long(each.entry) for each in records):
+        if len(records) > INLINE_RECORDS or any(
+            self._codec.is_long(each.entry) for each in records
+        ):
             self._encoding = True
             self._ports.background.submit(
                 partial(self._encode, records),
@@ -438,11 +449,13 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
 
     def _encode(self, records: list[AppendRecord[EntryT]]) -> list[tuple[int, memoryview]]:
         """Encode the records as one batch if the log accepts it, otherwise as several in the core's
-        order: a failover may find only the first of them replicated."""
+        order: a failover may find only the first of them replicated. What the core has tied
+        together is never cut, and refused where the log does not accept it."""
         return self._codec.encode_entries(
             (each.entry for each in records),
             now_ms=self._ports.clock.wall_ms(),
             part_bytes=self.partition.config.log.max_message_bytes - BATCH_HEADER_BYTES,
+            tied={place for place, each in enumerate(records) if each.with_last},
         )
 
     def _append(

@@ -23,7 +23,7 @@ does not help, or the disk fails, a sound replica becomes leader.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Container, Iterable, Sized
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -197,10 +197,16 @@ class StateCodec(Protocol[EntryT_contra, ContentT]):
         ...
 
     def encode_entries(
-        self, entries: Iterable[EntryT_contra], *, now_ms: int, part_bytes: int
+        self,
+        entries: Iterable[EntryT_contra],
+        *,
+        now_ms: int,
+        part_bytes: int,
+        tied: Container[int] = (),
     ) -> list[tuple[int, memoryview]]:
         """Return writable batches, in order, each with its number of entries: one batch, unless it
-        would be larger than `part_bytes`. A batch is appended as a whole or not at all."""
+        would be larger than `part_bytes`. A batch is appended as a whole or not at all; the entries
+        at the places `tied` are in one with those before them."""
         ...
 
 

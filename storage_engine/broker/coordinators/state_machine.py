@@ -113,6 +113,10 @@ class Carrier(Protocol[EffectT_contra]):
 
     def carry_out(self, effect: EffectT_contra, /) -> None: ...
 
+    def begin(self) -> None:
+        """Called once, when the coordinator is restored."""
+        ...
+
     def lead_on(self, leader_epoch: int) -> None:
         """Continues under a new leader epoch."""
         ...

@@ -1,5 +1,6 @@
 """Tells the runner of coordinators what a group coordinator is: its topic, its records, its timer,
-and the topics whose offsets it forgets because they were deleted.
+and the topics whose offsets it forgets because they were deleted. `consumer_work` has what only
+consumer groups want.
 
 Source: Kafka's classic group protocol; KIP-211 (expiry).
 """
@@ -18,6 +19,7 @@ from storage_engine.broker.coordinators.coordinators import (
 from storage_engine.broker.coordinators.runner import CoordinatorKind, now
 from storage_engine.broker.coordinators.state_load import StateCodec
 from storage_engine.broker.coordinators.state_topic import StateTopicPlan
+from storage_engine.broker.groups.consumer_work import ConsumerPorts, ConsumerWork
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.coordinator_log import Answer, Replicated
@@ -32,7 +34,11 @@ from storage_engine.core.groups.events import (
     WakeAt,
 )
 from storage_engine.core.groups.records import GroupContent, GroupEntry
-from storage_engine.core.groups.settings import GroupSettings
+from storage_engine.core.groups.settings import (
+    ConsumerSettings,
+    GroupSettings,
+    MigrationPolicy,
+)
 from storage_engine.core.ids import GROUP_OFFSETS_TOPIC
 from storage_engine.core.ports import Clock, Scheduler, Timer
 
@@ -112,7 +118,12 @@ PLAN = StateTopicPlan(
 
 
 def group_coordinators(
-    config: BrokerConfig, topics: TopicPorts, *, scheduler: Scheduler, clock: Clock
+    config: BrokerConfig,
+    topics: TopicPorts,
+    consumer: ConsumerPorts,
+    *,
+    scheduler: Scheduler,
+    clock: Clock,
 ) -> GroupKind:
     settings = GroupSettings(
         initial_delay_ms=config.integer("group.initial.rebalance.delay.ms"),
@@ -120,18 +131,41 @@ def group_coordinators(
         max_session_timeout_ms=config.integer("group.max.session.timeout.ms"),
         max_size=config.integer("group.max.size"),
         retention_ms=config.integer("offsets.retention.minutes") * 60_000,
+        consumer=_consumer_settings(config),
     )
+
+    def carrier(runner: GroupRunner) -> _GroupCarrier:
+        work = ConsumerWork(runner, consumer, clock)
+        return _GroupCarrier(runner, topics, work, scheduler, clock)
+
     return CoordinatorKind(
         name="groups",
         topic=GROUP_OFFSETS_TOPIC,
         load_codec=_load_codec,
         new_core=lambda _max_message_bytes: GroupCoordinator(settings),
-        new_carrier=lambda runner: _GroupCarrier(runner, topics, scheduler, clock),
+        new_carrier=carrier,
         tick=lambda at: ExpireOffsets(at=at),
         # Replicated only answers the requests that wait for it.
         writes=lambda event: not isinstance(event, Replicated) and event.writes,
         answer_type=Answer,
         refusal=refusal,
+    )
+
+
+def _consumer_settings(config: BrokerConfig) -> ConsumerSettings:
+    def milliseconds(name: str) -> int:
+        return config.integer(f"group.consumer.{name}.ms")
+
+    return ConsumerSettings(
+        session_timeout_ms=milliseconds("session.timeout"),
+        min_session_timeout_ms=milliseconds("min.session.timeout"),
+        max_session_timeout_ms=milliseconds("max.session.timeout"),
+        heartbeat_interval_ms=milliseconds("heartbeat.interval"),
+        min_heartbeat_interval_ms=milliseconds("min.heartbeat.interval"),
+        max_heartbeat_interval_ms=milliseconds("max.heartbeat.interval"),
+        max_size=config.integer("group.consumer.max.size"),
+        assignors=config.items("group.consumer.assignors"),
+        migration_policy=MigrationPolicy(config.text("group.consumer.migration.policy")),
     )
 
 
@@ -158,9 +192,15 @@ class _GroupCarrier:
     """Timers and topic look-ups of one coordinator. Only the last WakeAt counts."""
 
     def __init__(
-        self, runner: GroupRunner, topics: TopicPorts, scheduler: Scheduler, clock: Clock
+        self,
+        runner: GroupRunner,
+        topics: TopicPorts,
+        consumer: ConsumerWork,
+        scheduler: Scheduler,
+        clock: Clock,
     ) -> None:
         self._runner = runner
+        self._consumer = consumer
         self._scheduler = scheduler
         self._clock = clock
         self._timer: Timer | None = None
@@ -169,14 +209,18 @@ class _GroupCarrier:
         )
 
     def carry_out(self, effect: GroupEffect) -> None:
-        if isinstance(effect, CheckDeletedTopics):
-            self._deleted.look_for(effect.topics)
-            return
-        if not isinstance(effect, WakeAt):
-            raise NotImplementedError(f"{effect}")
-        self._stop_timer()
-        delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
-        self._timer = self._scheduler.call_later(delay_ms, self._ring)
+        match effect:
+            case CheckDeletedTopics():
+                self._deleted.look_for(effect.topics)
+            case WakeAt():
+                self._stop_timer()
+                delay_ms = max(0, effect.now_ms - self._clock.monotonic_ms())
+                self._timer = self._scheduler.call_later(delay_ms, self._ring)
+            case _:
+                self._consumer.carry_out(effect)
+
+    def begin(self) -> None:
+        self._consumer.begin()
 
     def lead_on(self, leader_epoch: int) -> None:
         """Do nothing: the alarms of groups do not depend on the leader epoch."""

@@ -63,11 +63,12 @@ from storage_engine.protocol.messages.list_partition_reassignments import (
 )
 from storage_engine.protocol.messages.update_features import UpdateFeaturesResponse
 
-_TOPIC, _CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
+_GROUP, _TOPIC, _CLUSTER = ResourceType.GROUP, ResourceType.TOPIC, ResourceType.CLUSTER
 _DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
-TOPIC_SETTINGS = 2
-"""The resource type of a topic's settings; all others belong to the cluster."""
+_NAMED_BY = {2: _TOPIC, 32: _GROUP}
+"""The resources whose settings are theirs, by the types of settings' resources; all others belong
+to the cluster."""
 
 
 class SettingsOf(Protocol):
@@ -91,17 +92,23 @@ def _settings_refused(
 ) -> Building[tuple[list[Resource], list[Row]]]:
     """Return (permitted resources, rows of the refused ones); each is checked by itself."""
     client.grant(each=operation)
-    topics = [item.resource_name for item in resources if _is_topic(item)]
-    refused = yield from client.refused(operation, _TOPIC, topics)
-    is_cluster_allowed = len(topics) == len(resources) or client.may_to_cluster(operation)
+    refused = {}
+    for kind in (_TOPIC, _GROUP):
+        names = [item.resource_name for item in resources if _kind_of(item) is kind]
+        refused[kind] = yield from client.refused(operation, kind, names)
+    asks_cluster = any(_kind_of(item) is _CLUSTER for item in resources)
+    is_cluster_allowed = asks_cluster and client.may_to_cluster(operation)
     kept, rows = [], []
     for item in resources:
         yield None
-        is_topic = _is_topic(item)
-        if item.resource_name not in refused if is_topic else is_cluster_allowed:
+        kind = _kind_of(item)
+        is_allowed = is_cluster_allowed
+        if kind is not _CLUSTER:
+            is_allowed = item.resource_name not in refused[kind]
+        if is_allowed:
             kept.append(item)
         else:
-            code = REFUSALS[_TOPIC if is_topic else _CLUSTER]
+            code = REFUSALS[kind]
             rows.append(
                 row(
                     error_code=int(code),
@@ -113,8 +120,8 @@ def _settings_refused(
     return kept, rows
 
 
-def _is_topic(item: SettingsOf) -> bool:
-    return item.resource_type == TOPIC_SETTINGS
+def _kind_of(item: SettingsOf) -> ResourceType:
+    return _NAMED_BY.get(item.resource_type, _CLUSTER)
 
 
 def describe_configs(asked: Asked[DescribeConfigsRequest, DescribeConfigsResponse]) -> Steps:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from storage_engine.broker.guards import (
     cluster,
+    consumer_groups,
     groups,
     records,
     topics,
@@ -72,6 +73,13 @@ _GROUPS: dict[int, GuardRow] = {
     15: GuardRow("Describe on each group", groups.describe_groups),
     16: GuardRow("Describe on the cluster or on each group", groups.list_groups),
     42: GuardRow("Delete on each group", groups.delete_groups),
+    68: GuardRow(
+        "Read on the group, Describe on each topic that is named",
+        consumer_groups.consumer_group_heartbeat,
+    ),
+    69: GuardRow(
+        "Describe on each group and on all of its topics", consumer_groups.consumer_group_describe
+    ),
     47: GuardRow("Delete on the group, Read on each topic", groups.offset_delete),
 }
 
@@ -118,12 +126,16 @@ _CLUSTER: dict[int, GuardRow] = {
     29: GuardRow("Describe on the cluster", cluster.describe_acls),
     30: GuardRow("Alter on the cluster", cluster.create_acls),
     31: GuardRow("Alter on the cluster", cluster.delete_acls),
-    32: GuardRow("DescribeConfigs on each topic or the cluster", cluster.describe_configs),
-    33: GuardRow("AlterConfigs on each topic or the cluster", cluster.alter_configs),
+    32: GuardRow(
+        "DescribeConfigs on each topic, each group or the cluster", cluster.describe_configs
+    ),
+    33: GuardRow("AlterConfigs on each topic, each group or the cluster", cluster.alter_configs),
     34: GuardRow("Alter on the cluster", cluster.alter_replica_log_dirs),
     35: GuardRow("Describe on the cluster", cluster.describe_log_dirs),
     43: GuardRow("Alter on the cluster", cluster.elect_leaders),
-    44: GuardRow("AlterConfigs on each topic or the cluster", cluster.incremental_alter_configs),
+    44: GuardRow(
+        "AlterConfigs on each topic, each group or the cluster", cluster.incremental_alter_configs
+    ),
     45: GuardRow("Alter on the cluster", cluster.alter_partition_reassignments),
     46: GuardRow("Describe on the cluster", cluster.list_partition_reassignments),
     48: GuardRow("DescribeConfigs on the cluster", cluster.describe_quotas),

@@ -40,6 +40,7 @@ _TOPICS = "kafka_server_brokertopicmetrics_"
 _REPLICAS = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_"
+_GROUP_COORDINATOR = "kafka_server_group_coordinator_metrics_"
 _SESSION = "kafka_server_sessionexpirelistener_zookeeper"
 
 TOPIC_ROWS = (
@@ -248,6 +249,20 @@ GROUP_ROWS = (
     _gauge(f"{_GROUPS}numgroupscompletingrebalance", "Those that wait for an assignment."),
     _gauge(f"{_GROUPS}numgroupsstable", "Those whose members have their partitions."),
     _gauge(f"{_GROUPS}numgroupsdead", "Always 0: groups that are gone are not kept."),
+    _gauge(
+        f"{_GROUP_COORDINATOR}group_count",
+        "Groups that this broker coordinates, by their protocol: classic or consumer.",
+        "protocol",
+    ),
+    _gauge(
+        f"{_GROUP_COORDINATOR}consumer_group_count",
+        "Those of the consumer protocol, by state: empty, assigning, reconciling or stable.",
+        "state",
+    ),
+    _counter(
+        f"{_GROUP_COORDINATOR}consumer_group_rebalance_count_total",
+        "Rebalances of consumer groups, by the coordinators that are here now.",
+    ),
     _gauge("kafka_consumergroup_members", "Members of a group.", "consumergroup"),
     _gauge("kafka_consumergroup_current_offset", "The committed offset.", *GROUP_PARTITION),
     _gauge(

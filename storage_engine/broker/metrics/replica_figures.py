@@ -24,8 +24,9 @@ from storage_engine.broker.replicas.hosted_partition import HostedPartition, Rol
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.core.control.controller import Controller
 from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
+from storage_engine.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from storage_engine.core.groups.coordinator import GroupCoordinator
-from storage_engine.core.groups.group import Group
+from storage_engine.core.groups.group import Group, GroupType
 from storage_engine.core.ids import NO_LEADER, TopicPartition
 from storage_engine.core.metrics import CODECS, TopicFigures
 from storage_engine.core.ports import Clock, MetadataStore, SessionState
@@ -307,6 +308,7 @@ _STATES = {
     GroupState.COMPLETING: "completingrebalance",
     GroupState.STABLE: "stable",
 }
+_GROUP_COORDINATOR = "kafka_server_group_coordinator_metrics_"
 _GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 _Place = tuple[TopicPartition, int]
 
@@ -331,15 +333,20 @@ class GroupFigures:
 
     def read(self, samples: Samples) -> Iterator[None]:
         states: Counter[GroupState] = Counter()
+        consumer_states: Counter[ConsumerGroupState] = Counter()
+        rebalances = 0
         times: dict[_Place, int | None] = {}
         now_ms, left, count = self._clock.wall_ms(), OFFSETS_MAX, 0
         for coordinator in list(self._coordinators):
             if not isinstance(coordinator, GroupCoordinator):
                 # The coordinator is loading: its groups are not known yet.
                 continue
+            rebalances += coordinator.consumer_rebalances
             for group in list(coordinator.groups.values()):
                 if isinstance(group, ClassicGroup):
                     states[group.state] += 1
+                elif isinstance(group, ConsumerGroup):
+                    consumer_states[group.state] += 1
                 count += 1
                 if count % GROUPS_PER_STEP == 0:
                     yield
@@ -355,6 +362,13 @@ class GroupFigures:
         samples.add(f"{_GROUPS}dead", 0)
         for state, name in _STATES.items():
             samples.add(f"{_GROUPS}{name}", states[state])
+        name = f"{_GROUP_COORDINATOR}group_count"
+        samples.add(name, states.total(), GroupType.CLASSIC.value)
+        samples.add(name, consumer_states.total(), GroupType.CONSUMER.value)
+        for each in ConsumerGroupState:
+            name = f"{_GROUP_COORDINATOR}consumer_group_count"
+            samples.add(name, consumer_states[each], each.value.lower())
+        samples.add(f"{_GROUP_COORDINATOR}consumer_group_rebalance_count_total", rebalances)
 
     def _read_offsets(
         self,

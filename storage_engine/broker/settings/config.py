@@ -397,6 +397,10 @@ def check_relations(config: Integers) -> None:
     _check_below(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
     # A batch that is allowed must fit into a request.
     _check_below(config, "message.max.bytes", "socket.request.max.bytes")
+    # Groups may have values of their own, between the same bounds.
+    for setting in ("session.timeout.ms", "heartbeat.interval.ms"):
+        _check_below(config, f"group.consumer.min.{setting}", f"group.consumer.{setting}")
+        _check_below(config, f"group.consumer.{setting}", f"group.consumer.max.{setting}")
 
 
 def _check_below(config: Integers, lower: str, upper: str) -> None:

@@ -13,10 +13,10 @@ from functools import partial
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.settings.config_store import (
-    ClientEntities,
     ConfigEntity,
     ConfigStore,
     Gather,
+    ListedEntities,
 )
 from storage_engine.core.ports import (
     Clock,
@@ -49,13 +49,13 @@ class ConfigChanges:
         known: Callable[[], Iterable[ConfigEntity]],
         take: Callable[[ConfigEntity, Mapping[str, str]], None],
     ) -> None:
-        """`known`: the entities whose settings this broker uses, without clients, which are listed
-        in ZooKeeper. `take` receives the settings each time they are read."""
+        """`known`: the entities whose settings this broker uses, without groups and clients, which
+        are listed in ZooKeeper. `take` receives the settings each time they are read."""
         self._metadata_store = metadata_store
         self._scheduler = scheduler
         self._clock = clock
         self._store = ConfigStore(metadata_store)
-        self._clients = ClientEntities(metadata_store)
+        self._listed = ListedEntities(metadata_store)
         self._known = known
         self._take = take
         self._on_ready: Callable[[], None] | None = None
@@ -73,7 +73,7 @@ class ConfigChanges:
 
     def close(self) -> None:
         self._closed = True
-        self._clients.close()
+        self._listed.close()
 
     def refresh(self, entity: ConfigEntity, done: Callable[[], None]) -> None:
         """Read and apply the settings of one entity; `done` once that has succeeded."""
@@ -128,9 +128,9 @@ class ConfigChanges:
             self._read_notifications(fresh)
             return
         self._read_everything = False
-        self._clients.read(self._on_clients)
+        self._listed.read(self._on_listed)
 
-    def _on_clients(self, found: list[ConfigEntity] | None) -> None:
+    def _on_listed(self, found: list[ConfigEntity] | None) -> None:
         if self._closed:
             return
         if found is None:

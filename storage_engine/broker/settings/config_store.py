@@ -1,9 +1,9 @@
-"""Reads and changes the settings of topics, brokers and clients in ZooKeeper.
+"""Reads and changes the settings of topics, groups, brokers and clients in ZooKeeper.
 
-An entity is a topic, one broker, all brokers, a user (its settings are credentials and quotas), or
-other clients that have quotas. Its path is the same below /config and in notifications:
-`topics/<topic>`, `brokers/<id>`, `brokers/<default>`, `users/<name>`,
-`users/<name>/clients/<client-id>`; names of clients are escaped as in a URL.
+An entity is a topic, a group, one broker, all brokers, a user (its settings are credentials and
+quotas), or other clients that have quotas. Its path is the same below /config and in notifications:
+`topics/<topic>`, `groups/<group>`, `brokers/<id>`, `brokers/<default>`, `users/<name>`,
+`users/<name>/clients/<client-id>`; names of groups and clients are escaped as in a URL.
 
 A change is written only while the node has the settings from which the change was computed. The
 same ZooKeeper transaction (`multi`) writes the notification for the other brokers. (Kafka writes
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import topic_name_problem
 from storage_engine.core.ports import MetadataStore, ZkOp, ZkOpKind, ZkReply, ZkStatus
-from storage_engine.core.printable import escaped, printable
+from storage_engine.core.printable import escaped, printable, unescaped
 from storage_engine.core.quotas import QuotaEntity
 from storage_engine.zookeeper.admin_znodes import ConfigChangeZNode
 from storage_engine.zookeeper.flow import Flow, Flows, ZookeeperFlows
@@ -34,6 +34,7 @@ class EntityKind(enum.Enum):
     """Kinds, by their folder below /config."""
 
     TOPIC = "topics"
+    GROUP = "groups"
     BROKER = "brokers"
     USER = "users"
     QUOTA = ""
@@ -41,11 +42,13 @@ class EntityKind(enum.Enum):
 
 
 OF_CLIENTS = (EntityKind.USER, EntityKind.QUOTA)
+_ESCAPED = (EntityKind.USER, EntityKind.GROUP)
+"""The kinds whose names may have any characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntity:
-    """A topic, broker, user or clients; the broker's name `<default>` stands for all brokers."""
+    """A topic, group, broker, user or clients; the broker's name `<default>` stands for all."""
 
     kind: EntityKind
     name: str
@@ -54,6 +57,10 @@ class ConfigEntity:
     @classmethod
     def topic(cls, topic: str) -> "ConfigEntity":
         return cls(EntityKind.TOPIC, topic)
+
+    @classmethod
+    def group(cls, group_id: str) -> "ConfigEntity":
+        return cls(EntityKind.GROUP, group_id)
 
     @classmethod
     def broker(cls, broker_id: int) -> "ConfigEntity":
@@ -81,6 +88,9 @@ class ConfigEntity:
         kind = kinds.get(folder)
         if kind is EntityKind.TOPIC and topic_name_problem(name) is None:
             return cls(kind, name)
+        if kind is EntityKind.GROUP:
+            group_id = unescaped(name)
+            return None if group_id is None else cls(kind, group_id)
         quota = QuotaEntity.parse(path)
         if quota is not None:
             return cls.of_quota(quota)
@@ -95,6 +105,9 @@ class ConfigEntity:
             if problem is not None:
                 raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
             return cls.topic(name)
+        if resource_type == GROUP_RESOURCE:
+            check_group_name(name)
+            return cls.group(name)
         if resource_type != BROKER_RESOURCE:
             raise KafkaError(
                 f"resources of type {resource_type} have no settings here",
@@ -110,12 +123,12 @@ class ConfigEntity:
     def path(self) -> str:
         if self.kind is EntityKind.QUOTA:
             return self.name
-        name = escaped(self.name) if self.kind is EntityKind.USER else self.name
+        name = escaped(self.name) if self.kind in _ESCAPED else self.name
         return f"{self.kind.value}/{name}"
 
     @property
     def quota(self) -> QuotaEntity | None:
-        """The entity whose quotas are in the settings; None for topics and brokers."""
+        """The entity whose quotas are in the settings; None for topics, groups and brokers."""
         return QuotaEntity.parse(self.path) if self.kind in OF_CLIENTS else None
 
     @property
@@ -125,6 +138,8 @@ class ConfigEntity:
     def __str__(self) -> str:
         if self.kind is EntityKind.TOPIC:
             return f"topic '{self.name}'"
+        if self.kind is EntityKind.GROUP:
+            return f"group '{printable(self.name)}'"
         if self.kind is EntityKind.USER:
             return f"user '{printable(self.name)}'"
         if self.kind is EntityKind.QUOTA:
@@ -137,7 +152,22 @@ class ConfigEntity:
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 BROKER_LOGGER_RESOURCE = 8
+GROUP_RESOURCE = 32
 """The resource types of the protocol."""
+
+GROUP_NAME_MAX_BYTES = 249
+"""The longest id of a group with settings of its own: escaped, it is the name of a znode."""
+
+
+def check_group_name(name: str) -> None:
+    """Raises KafkaError for an id that no group with settings may have."""
+    if not name:
+        raise KafkaError("the id of a group must not be empty", ErrorCode.INVALID_REQUEST)
+    if len(name.encode()) > GROUP_NAME_MAX_BYTES:
+        raise KafkaError(
+            f"a group with settings has an id of at most {GROUP_NAME_MAX_BYTES} bytes",
+            ErrorCode.INVALID_REQUEST,
+        )
 
 
 MAX_TRIES = 20
@@ -243,14 +273,14 @@ class _Alteration:
             return
         if reply.stat is not None:
             self._write(wanted, reply.stat.version)
-        elif self._entity.kind in OF_CLIENTS:
+        elif self._entity.kind in (*OF_CLIENTS, EntityKind.GROUP):
             self._make_parent(wanted)
         else:
             self._write(wanted, None)
 
     def _make_parent(self, wanted: Mapping[str, str]) -> None:
-        """Make the folder: those of topics and brokers exist from the start, those of clients are
-        made with their first settings."""
+        """Make the folder: those of topics and brokers exist from the start, those of groups and
+        clients are made with their first settings."""
 
         def on_made(reply: ZkReply) -> None:
             if reply.ok or reply.status is ZkStatus.NODE_EXISTS:
@@ -329,8 +359,9 @@ def _no_answer(entity: ConfigEntity) -> KafkaError:
 Found = list[ConfigEntity] | None
 
 
-class ClientEntities:
-    """Reads the folders below /config; nothing is kept."""
+class ListedEntities:
+    """Lists the groups and clients with settings, by the folders below /config; nothing is
+    kept."""
 
     def __init__(self, metadata_store: MetadataStore) -> None:
         self._zookeeper = ZookeeperFlows(metadata_store)
@@ -347,7 +378,8 @@ class ClientEntities:
         users = yield from self._names("/config/users")
         clients = yield from self._names("/config/clients")
         ips = yield from self._names("/config/ips")
-        if users is None or clients is None or ips is None:
+        groups = yield from self._names("/config/groups")
+        if users is None or clients is None or ips is None or groups is None:
             return None
         of_users = yield from self._flows.together(
             self._names(f"/config/users/{user}/clients") for user in users
@@ -356,6 +388,7 @@ class ClientEntities:
             *_entities("users", users),
             *_entities("clients", clients),
             *_entities("ips", ips),
+            *_entities("groups", groups),
         ]
         for user, names in zip(users, of_users, strict=True):
             if names is None:

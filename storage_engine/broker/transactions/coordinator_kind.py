@@ -120,6 +120,9 @@ class _Markers:
             return
         self.sender.send(effect)
 
+    def begin(self) -> None:
+        """Do nothing: what the coordinator has to go on with is among its first effects."""
+
     def lead_on(self, leader_epoch: int) -> None:
         self.sender.coordinator_epoch = leader_epoch
 

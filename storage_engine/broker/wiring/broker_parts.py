@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from storage_engine.broker.cluster.registration import BrokerIdInUseError
 from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.handlers.api_call import HandlerTable
 from storage_engine.broker.quotas.client_usage import RequestQuotas
@@ -20,6 +19,7 @@ from storage_engine.broker.wiring.parts import (
     SettingsParts,
 )
 from storage_engine.broker.wiring.upkeep import UpkeepParts
+from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import BrokerEpoch
 
 
@@ -43,9 +43,9 @@ class BrokerParts:
     dispatcher: Dispatcher = field(init=False)
     """Set when the table of handlers is complete."""
 
-    def join_cluster(self, on_refused: Callable[[BrokerIdInUseError], None]) -> None:
-        """Register and stand for controller. `on_refused`: the id belongs to another live
-        broker."""
+    def join_cluster(self, on_refused: Callable[[HeadraceError], None]) -> None:
+        """Register and stand for controller. `on_refused`: the id belongs to another live broker,
+        or this one does not support the features that the cluster uses."""
         registration, controller = self.cluster.registration, self.cluster.controller
 
         def on_registered(epoch: BrokerEpoch) -> None:
@@ -63,7 +63,7 @@ class BrokerParts:
 
         def on_settings_known() -> None:
             self.authentication.gate.open()
-            register()
+            self.cluster.features.when_known(register, on_refused)
 
         self.replicas.manager.start()
         self.upkeep.maintenance.start()
@@ -86,6 +86,7 @@ class BrokerParts:
     def close(self) -> None:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
+        self.cluster.features.close()
         if self.cluster.dead_sessions is not None:
             self.cluster.dead_sessions.close()
         self.authentication.close()

@@ -40,6 +40,7 @@ def _config_changes(
         ports.broker_id,
         config=config,
         topics=settings.topics,
+        groups=settings.groups,
         replicas=replicas,
         controller=cluster.controller,
         scram_users=users.scram_users,
@@ -73,10 +74,15 @@ def build(ports: BrokerPorts) -> BrokerParts:
         ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication
     )
     requests = build_requests(ports, replicas=replicas, cluster=cluster, scrubs=upkeep.scrubs)
-    coordinators = build_coordinators(
-        ports, settings.config, cluster=cluster, replicas=replicas, scrubs=upkeep.scrubs
-    )
     access = build_access(ports)
+    coordinators = build_coordinators(
+        ports,
+        settings,
+        cluster=cluster,
+        replicas=replicas,
+        scrubs=upkeep.scrubs,
+        access=None if access is None else access.control,
+    )
     table = HandlerTable()
     quotas = RequestQuotas(settings.clients, ports.scheduler)
     parts = BrokerParts(
@@ -94,5 +100,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         quotas=quotas,
     )
     add_handlers(parts)
-    parts.dispatcher = Dispatcher(table, requests.long_work, quotas, access)
+    parts.dispatcher = Dispatcher(
+        table, requests.long_work, quotas, access, lambda: cluster.features.finalized
+    )
     return parts

@@ -3,6 +3,7 @@ leaders."""
 
 from dataclasses import dataclass
 
+from storage_engine.broker.access.access_control import AccessControl
 from storage_engine.broker.coordinators.coordinators import (
     Coordinators,
     GroupCoordinators,
@@ -12,7 +13,14 @@ from storage_engine.broker.coordinators.runner import RunnerPorts
 from storage_engine.broker.coordinators.state_load import LoadTroubles
 from storage_engine.broker.coordinators.state_topic import StateTopic, StateTopicPlan
 from storage_engine.broker.groups import coordinator_kind as groups
+from storage_engine.broker.groups.consumer_work import (
+    ConsumerPorts,
+    one_at_a_time,
+    tell_coordinators,
+)
 from storage_engine.broker.groups.coordinator_kind import TopicPorts
+from storage_engine.broker.groups.patterns import DescribableTopics, TopicPatterns
+from storage_engine.broker.groups.topic_shapes import TopicShapes
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.broker.transactions import coordinator_kind as transactions
@@ -22,7 +30,12 @@ from storage_engine.broker.transactions.marker_writes import MarkerWrites
 from storage_engine.broker.transactions.transactional_appends import TransactionalAppends
 from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.broker.upkeep.scrubs import Scrubs
-from storage_engine.broker.wiring.parts import BrokerPorts, ClusterParts, ReplicaParts
+from storage_engine.broker.wiring.parts import (
+    BrokerPorts,
+    ClusterParts,
+    ReplicaParts,
+    SettingsParts,
+)
 
 _TIMEOUT_CHECKS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
@@ -43,18 +56,21 @@ class CoordinatorParts:
 
 def build_coordinators(
     ports: BrokerPorts,
-    config: DynamicConfig,
+    settings: SettingsParts,
     *,
     cluster: ClusterParts,
     replicas: ReplicaParts,
     scrubs: Scrubs,
+    access: AccessControl | None,
 ) -> CoordinatorParts:
     """Build the coordinators for the partitions of their topics that this broker will lead."""
-    manager = replicas.manager
+    manager, config = replicas.manager, settings.config
     group_topic = _state_topic(groups.PLAN, ports, config, cluster)
     transaction_topic = _state_topic(transactions.PLAN, ports, config, cluster)
     troubles = _load_troubles(ports, cluster, scrubs)
-    group_coordinators = _group_coordinators(ports, cluster, group_topic, troubles)
+    consumer_ports = _consumer_ports(ports, settings, cluster, group_topic, access)
+    group_coordinators = _group_coordinators(ports, cluster, consumer_ports, troubles)
+    tell_coordinators(group_coordinators, consumer_ports, ports.scheduler, ports.clock)
     marker_writes = MarkerWrites(
         manager, ports.scheduler, on_appended=groups.on_marker_written(group_coordinators)
     )
@@ -130,21 +146,47 @@ def _runner_ports(ports: BrokerPorts) -> RunnerPorts:
     return RunnerPorts(scheduler=ports.scheduler, clock=ports.clock, background=ports.background)
 
 
+def _consumer_ports(
+    ports: BrokerPorts,
+    settings: SettingsParts,
+    cluster: ClusterParts,
+    topic: StateTopic,
+    access: AccessControl | None,
+) -> ConsumerPorts:
+    shapes = TopicShapes(cluster.metadata, ports.scheduler)
+    describable = DescribableTopics(access)
+    return ConsumerPorts(
+        topic=topic,
+        shapes=shapes,
+        patterns=TopicPatterns(
+            ports.background,
+            ports.scheduler,
+            ports.clock,
+            topics=shapes.names,
+            describable=describable,
+        ),
+        describable=describable,
+        computations=one_at_a_time(ports.background),
+        configs=settings.groups,
+    )
+
+
 def _group_coordinators(
     ports: BrokerPorts,
     cluster: ClusterParts,
-    topic: StateTopic,
+    consumer: ConsumerPorts,
     troubles: LoadTroubles,
 ) -> GroupCoordinators:
     return Coordinators(
         groups.group_coordinators(
             ports.config,
             TopicPorts(metadata=cluster.metadata, lookup=cluster.topic_lookup),
+            consumer,
             scheduler=ports.scheduler,
             clock=ports.clock,
         ),
         _runner_ports(ports),
-        topic,
+        consumer.topic,
         troubles=troubles,
         tick_ms=ports.config.integer("offsets.retention.check.interval.ms"),
     )

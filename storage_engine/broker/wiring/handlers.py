@@ -1,8 +1,10 @@
 """The handlers of all APIs, each with the parts that it needs; one function a subsystem."""
 
+from collections.abc import Callable
 from functools import partial
 
 from storage_engine.broker.cluster.order_gate import NamedReplicas, Orders
+from storage_engine.broker.groups.patterns import pattern_problem
 from storage_engine.broker.handlers.administration import reassignments
 from storage_engine.broker.handlers.administration.access_rules import AccessRuleHandlers
 from storage_engine.broker.handlers.administration.alter_configs import AlterConfigsHandlers
@@ -12,6 +14,7 @@ from storage_engine.broker.handlers.administration.describe_configs import (
     DescribeSchemasHandler,
     list_config_resources,
 )
+from storage_engine.broker.handlers.administration.features import UpdateFeaturesHandler
 from storage_engine.broker.handlers.administration.log_dirs import (
     alter_replica_log_dirs,
     describe_log_dirs,
@@ -21,7 +24,6 @@ from storage_engine.broker.handlers.administration.metadata import (
     DescribeTopicPartitionsHandler,
     MetadataHandler,
     describe_cluster,
-    update_features,
 )
 from storage_engine.broker.handlers.administration.reassignments import elect_leaders
 from storage_engine.broker.handlers.administration.topics import (
@@ -39,6 +41,7 @@ from storage_engine.broker.handlers.controller.orders import (
     UpdateMetadataHandler,
     controlled_shutdown,
 )
+from storage_engine.broker.handlers.groups.consumer_groups import ConsumerGroupHandlers
 from storage_engine.broker.handlers.groups.group_members import (
     FindCoordinatorHandler,
     GroupMemberHandlers,
@@ -71,6 +74,8 @@ from storage_engine.broker.handlers.transactions.transactions import (
 )
 from storage_engine.broker.wiring.access import guard_all
 from storage_engine.broker.wiring.broker_parts import BrokerParts
+from storage_engine.protocol.apis.consumer_group_heartbeat import API as CONSUMER_GROUP_HEARTBEAT
+from storage_engine.protocol.apis.registry import is_offered
 
 
 def add_handlers(parts: BrokerParts) -> None:
@@ -96,6 +101,11 @@ def _cluster_for_clients(parts: BrokerParts) -> ClusterForClients:
         has_lease=lambda: replicas.lease.is_held,
         scheduler=ports.scheduler,
     )
+
+
+def _has_consumer_groups(parts: BrokerParts) -> Callable[[], bool]:
+    """The gate of consumer groups: whether the cluster's features allow them by now."""
+    return partial(is_offered, CONSUMER_GROUP_HEARTBEAT.key, parts.cluster.features.level)
 
 
 def _add_record_apis(parts: BrokerParts) -> None:
@@ -181,6 +191,12 @@ def _add_group_apis(parts: BrokerParts) -> None:
         cluster=_cluster_for_clients(parts),
     )
     members = GroupMemberHandlers(requests)
+    consumer_groups = ConsumerGroupHandlers(
+        requests=requests,
+        metadata=metadata,
+        pattern_problem=pattern_problem,
+        is_enabled=_has_consumer_groups(parts),
+    )
     offsets = GroupOffsetHandlers(requests=requests, metadata=metadata)
     admin = GroupAdminHandlers(requests=requests, metadata=metadata, broker_id=ports.broker_id)
     add_offsets = AddOffsetsToTxnHandler(
@@ -204,6 +220,8 @@ def _add_group_apis(parts: BrokerParts) -> None:
         OffsetCommit=offsets.offset_commit,
         OffsetFetch=offsets.offset_fetch,
         OffsetDelete=offsets.offset_delete,
+        ConsumerGroupHeartbeat=consumer_groups.heartbeat,
+        ConsumerGroupDescribe=consumer_groups.describe,
         DescribeGroups=admin.describe,
         ListGroups=admin.list_all,
         DeleteGroups=admin.delete,
@@ -234,6 +252,7 @@ def _add_administration_apis(parts: BrokerParts) -> None:
         config_store=settings.store,
         config_changes=parts.config_changes,
         metadata=cluster.metadata,
+        has_consumer_groups=_has_consumer_groups(parts),
     )
     scram_credentials = ScramCredentialHandlers(
         metadata_store=ports.metadata_store,
@@ -244,8 +263,7 @@ def _add_administration_apis(parts: BrokerParts) -> None:
         usage=settings.clients, config_store=settings.store, config_changes=parts.config_changes
     )
     parts.table.serve(
-        UpdateFeatures=update_features,
-        ListConfigResources=partial(list_config_resources, cluster.metadata),
+        ListConfigResources=partial(list_config_resources, cluster.metadata, settings.groups.names),
         DescribeConfigs=describe_configs.handle,
         DescribeSchemas=describe_schemas.handle,
         AlterConfigs=alter_configs.handle,
@@ -317,7 +335,11 @@ def _add_controller_apis(parts: BrokerParts) -> None:
         metadata_store=ports.metadata_store,
         scheduler=scheduler,
     )
+    update_features = UpdateFeaturesHandler(
+        controller=controller, features=cluster.features, scheduler=scheduler
+    )
     parts.table.serve(
+        UpdateFeatures=update_features.handle,
         CreateTopics=create_topics.handle,
         CreatePartitions=create_partitions.handle,
         DeleteTopics=delete_topics.handle,

@@ -6,6 +6,7 @@ leaders), requests (reads, waits, fetch sessions, work in turns).
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from storage_engine.broker.cluster.cluster_features import ClusterFeatures
 from storage_engine.broker.cluster.dead_sessions import DeadSessions, RefusedPorts
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts, LeaderProbes
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
@@ -36,9 +37,11 @@ from storage_engine.broker.requests.rack_reads import RackReads
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.group_config import GroupConfigs
 from storage_engine.broker.settings.topic_config import TopicConfigs
 from storage_engine.broker.upkeep.scrubs import Scrubs
 from storage_engine.core.control.cluster_state import ONLY_LISTENER
+from storage_engine.core.features import SUPPORTED
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import (
     Background,
@@ -107,6 +110,7 @@ class ClusterParts:
     topic_admin: TopicAdmin
     topic_lookup: TopicLookup
     producer_ids: ProducerIds
+    features: ClusterFeatures
 
 
 def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
@@ -115,6 +119,9 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
     registration = _registration(ports)
     order_gate = OrderGate(ports.metadata_store, lambda: registration.broker_epoch)
     doubts = LeaderDoubts(metadata, ports.clock)
+    features = ClusterFeatures(ports.metadata_store, ports.scheduler)
+    controller = _controller(ports, config, order_gate, features)
+    features.on_change(controller.features_changed)
     return ClusterParts(
         metadata=metadata,
         doubts=doubts,
@@ -128,7 +135,7 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
         registration=registration,
         dead_sessions=_dead_sessions(ports, metadata, doubts),
         order_gate=order_gate,
-        controller=_controller(ports, config, order_gate),
+        controller=controller,
         topic_admin=TopicAdmin(
             config,
             metadata_store=ports.metadata_store,
@@ -137,6 +144,7 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
         ),
         topic_lookup=TopicLookup(ports.metadata_store, ports.cluster_id),
         producer_ids=ProducerIds(ports.metadata_store, broker_id=ports.broker_id),
+        features=features,
     )
 
 
@@ -156,6 +164,7 @@ def _registration(ports: BrokerPorts) -> Registration:
             if is_only_plain
             else {listener.name: listener.protocol.name for listener in advertised},
             tail_lost_epoch=ports.logs.dirs.tail_lost_epoch,
+            supported=SUPPORTED,
         ),
         metadata_store=ports.metadata_store,
         scheduler=ports.scheduler,
@@ -195,7 +204,7 @@ def _others(own: BrokerId, metadata: MetadataCache) -> list[Endpoint]:
 
 
 def _controller(
-    ports: BrokerPorts, config: DynamicConfig, order_gate: OrderGate
+    ports: BrokerPorts, config: DynamicConfig, order_gate: OrderGate, features: ClusterFeatures
 ) -> ControllerRunner:
     static = ports.config
     return ControllerRunner(
@@ -207,6 +216,7 @@ def _controller(
             if static.flag("auto.leader.rebalance.enable")
             else None,
             inter_broker_listener=static.listeners.inter_broker.name,
+            finalized=lambda: features.finalized,
             balance_percentage=static.integer("leader.imbalance.per.broker.percentage"),
         ),
         metadata_store=ports.metadata_store,
@@ -224,18 +234,20 @@ class SettingsParts:
     config: DynamicConfig
     store: ConfigStore
     topics: TopicConfigs
+    groups: GroupConfigs
     clients: ClientUsage
     """The quotas of clients, with their usage."""
 
 
 def build_settings(ports: BrokerPorts) -> SettingsParts:
-    """Build the settings of the broker and of its topics."""
+    """Build the settings of the broker, of topics and of groups."""
     config = DynamicConfig(ports.config)
     store = ConfigStore(ports.metadata_store)
     return SettingsParts(
         config=config,
         store=store,
         topics=TopicConfigs(config, store=store, scheduler=ports.scheduler),
+        groups=GroupConfigs(config),
         clients=ClientUsage(ports.clock),
     )
 

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
+from storage_engine.core.features import SUPPORTED_BY_FIRST_RELEASE, Supported
 from storage_engine.core.ids import (
     NO_TAIL_LOST,
     BrokerEpoch,
@@ -52,6 +53,8 @@ class BrokerInfo:
     tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
     """The broker's first incarnation after the last stop that may have cut its logs
     (`partition_elections`)."""
+    supported: Supported = field(default_factory=lambda: SUPPORTED_BY_FIRST_RELEASE, hash=False)
+    """The levels of features that the broker supports."""
 
     def at(self, listener: str) -> "BrokerInfo | None":
         """The broker with the address of one of its listeners; None when it has no such one."""

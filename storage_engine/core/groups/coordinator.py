@@ -92,6 +92,11 @@ class GroupCoordinator:
         self._wake_ms: int | None = None
         """The monotonic time at which the driver was asked to send a CheckDeadlines."""
 
+    @property
+    def consumer_rebalances(self) -> int:
+        """Return how often consumer groups have begun to rebalance since this coordinator began."""
+        return self._consumer.rebalances
+
     def restore(self, content: GroupContent, at: Moment) -> Generator[None, None, list[Effect]]:
         """Begin with the content of the log; called once, before any event, and in pieces."""
         looked_at = 0

@@ -108,7 +108,13 @@ OPERATIONS_OF: dict[ResourceType, tuple[AclOperation, ...]] = {
         _O.DESCRIBE_CONFIGS,
         _O.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE),
+    ResourceType.GROUP: (
+        _O.READ,
+        _O.DELETE,
+        _O.DESCRIBE,
+        _O.DESCRIBE_CONFIGS,
+        _O.ALTER_CONFIGS,
+    ),
     ResourceType.CLUSTER: (
         _O.CREATE,
         _O.ALTER,

@@ -4,7 +4,8 @@ import enum
 
 
 class ConfigSource(enum.IntEnum):
-    """The numbers are those of the protocol; the source with the smallest number counts."""
+    """The numbers are those of the protocol; the source with the smallest number counts, after that
+    of a group."""
 
     UNKNOWN = 0
     """A broker named another number."""
@@ -18,6 +19,8 @@ class ConfigSource(enum.IntEnum):
     DEFAULT = 5
     LOGGER = 6
     """The level of a broker's logger (KIP-412)."""
+    GROUP = 8
+    """Set for one group at run time (KIP-848)."""
 
     @classmethod
     def _missing_(cls, value: object) -> "ConfigSource":

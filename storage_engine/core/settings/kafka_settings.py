@@ -216,20 +216,13 @@ _ROWS: dict[str, str] = {
     group.streams.rack.aware.assignment.tags list ()
     group.streams.session.timeout.ms int 45000
     """,
-    "consumer groups are of the classic protocol": """
+    "targets of consumer groups are computed as soon as they have to change": """
     group.consumer.assignment.interval.ms int 1000 live
-    group.consumer.assignors list uniform,range
-    group.consumer.heartbeat.interval.ms int 5000
     group.consumer.max.assignment.interval.ms int 15000
-    group.consumer.max.heartbeat.interval.ms int 15000
-    group.consumer.max.session.timeout.ms int 60000
-    group.consumer.max.size int 2147483647
-    group.consumer.migration.policy str bidirectional
     group.consumer.min.assignment.interval.ms int 0
-    group.consumer.min.heartbeat.interval.ms int 5000
-    group.consumer.min.session.timeout.ms int 45000
-    group.consumer.session.timeout.ms int 45000
-    group.coordinator.rebalance.protocols list classic
+    """,
+    "the feature group.version says which protocols groups may have": """
+    group.coordinator.rebalance.protocols list classic,consumer
     """,
     "set message.timestamp.before.max.ms and message.timestamp.after.max.ms": """
     log.message.timestamp.difference.max.ms=message.timestamp.difference.max.ms \

@@ -287,7 +287,25 @@ group.min.session.timeout.ms int 6000 min=1 unit=ms
 group.max.session.timeout.ms int 1800000 min=1 unit=ms
     The longest session timeout that a group member may ask for.
 group.max.size int max min=1 unit=members
-    The most members that a group may have.
+    The most members that a group of the classic protocol may have.
+group.consumer.session.timeout.ms int 45000 min=1 unit=ms
+    A member of a consumer group is removed after this time without a heartbeat.
+group.consumer.min.session.timeout.ms int 45000 min=1 unit=ms
+    The shortest consumer.session.timeout.ms that a group may have.
+group.consumer.max.session.timeout.ms int 60000 min=1 unit=ms
+    The longest consumer.session.timeout.ms that a group may have.
+group.consumer.heartbeat.interval.ms int 5000 min=1 unit=ms
+    How often members of consumer groups send heartbeats.
+group.consumer.min.heartbeat.interval.ms int 5000 min=1 unit=ms
+    The shortest consumer.heartbeat.interval.ms that a group may have.
+group.consumer.max.heartbeat.interval.ms int 15000 min=1 unit=ms
+    The longest consumer.heartbeat.interval.ms that a group may have.
+group.consumer.max.size int max min=1 unit=members
+    The most members that a consumer group may have.
+group.consumer.assignors list uniform,range choices=uniform,range
+    The assignors that members of consumer groups may ask for; the first is the default.
+group.consumer.migration.policy str bidirectional choices=disabled,upgrade,downgrade,bidirectional
+    Whether groups with members change to the consumer protocol (upgrade) and back (downgrade).
 # ---- metrics for Prometheus ----
 metrics.listener str -
     Metrics for Prometheus are given at http://HOST:PORT/metrics (default: none are).

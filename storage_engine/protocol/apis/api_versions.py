@@ -1,7 +1,8 @@
 """ApiVersions: which versions of which APIs a broker serves. The first request of every connection.
 
 Versions: 1 throttle time. 3 flexible, client software name and version, features in tagged fields
-(KIP-511, KIP-584).
+(KIP-511, KIP-584). 4 supported features whose lowest level is 0, which earlier clients can't read
+(KAFKA-17011): they are left out for them.
 
 A client may ask with a version that the broker does not know yet, so that answer is error 35 in the
 form of version 0, with ApiVersions' own range only; therefore the header of the response is never
@@ -18,6 +19,13 @@ from storage_engine.protocol.apis.spec import MAX_ITEMS, VersionRange
 from storage_engine.protocol.apis.struct_codec import api
 
 NO_FEATURES_EPOCH = -1
+
+FIRST_WITH_LEVEL_0 = 4
+"""The first version whose clients can read that the lowest level of a feature is 0."""
+
+FIRST_ASKED = 3
+"""The version with which our clients begin: brokers before Kafka 4 don't know a later one, and
+tell by it all but the levels of features."""
 
 _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
@@ -59,7 +67,7 @@ class FinalizedFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsResponse:
-    """Answer to an ApiVersionsRequest. The features travel in version 3."""
+    """Answer to an ApiVersionsRequest. The features travel from version 3 on."""
 
     error_code: int = int16()
     api_keys: Sequence[ApiVersion] = structs(ApiVersion)

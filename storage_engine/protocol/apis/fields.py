@@ -130,6 +130,11 @@ def binary(first: int = 0, last: int = NEWEST) -> bytes:
     return field(default=b"", repr=False, metadata={WIRE: Wire("bytes", first, last)})
 
 
+def struct(of: type[Struct], first: int = 0, last: int = NEWEST) -> Struct:
+    """A struct that is never null; by default one with the defaults of its fields."""
+    return field(default_factory=of, metadata={WIRE: Wire(of, first, last)})
+
+
 def nullable_struct(
     of: type[Struct], first: int = 0, last: int = NEWEST, *, tag: int | None = None
 ) -> Struct | None:
@@ -164,6 +169,11 @@ def names() -> Sequence[str]:
 
 def nullable_strings(first: int = 0, last: int = NEWEST) -> Sequence[str] | None:
     return _nullable_array("string", first, last, 0, is_null=False)
+
+
+def nullable_names() -> Sequence[str] | None:
+    """Names that are null by default."""
+    return _nullable_array("name", 0, NEWEST, 0, is_null=True)
 
 
 def structs(

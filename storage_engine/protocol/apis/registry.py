@@ -5,13 +5,21 @@ This table decides on versions; each API's module is named as the API, and impor
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
 from typing import NamedTuple
 
+from storage_engine.core.features import GROUP_VERSION
 from storage_engine.protocol.apis.spec import AnyApi, VersionRange
 
 API_VERSIONS_KEY = 18
+
+
+class FeatureNeed(NamedTuple):
+    """The level of a feature from which on an API is offered to clients."""
+
+    feature: str
+    level: int
 
 
 class ApiEntry(NamedTuple):
@@ -20,6 +28,8 @@ class ApiEntry(NamedTuple):
     name: str
     versions: VersionRange
     first_flexible_version: int | None
+    need: FeatureNeed | None = None
+    """None where it is offered at every level."""
 
     @property
     def module(self) -> str:
@@ -27,26 +37,30 @@ class ApiEntry(NamedTuple):
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
 
-def _entry(name: str, low: int, high: int, first_flexible: int | None) -> ApiEntry:
-    return ApiEntry(name, VersionRange(low, high), first_flexible)
+def _entry(
+    name: str, low: int, high: int, first_flexible: int | None, need: FeatureNeed | None = None
+) -> ApiEntry:
+    return ApiEntry(name, VersionRange(low, high), first_flexible, need)
 
+
+_CONSUMER_GROUPS = FeatureNeed(GROUP_VERSION, 1)
 
 _SERVED: dict[int, ApiEntry] = {
     0: _entry("Produce", 0, 12, 9),
     1: _entry("Fetch", 4, 18, 12),
     2: _entry("ListOffsets", 1, 11, 6),
     3: _entry("Metadata", 0, 12, 9),
-    8: _entry("OffsetCommit", 2, 8, 8),
-    9: _entry("OffsetFetch", 1, 8, 6),
+    8: _entry("OffsetCommit", 2, 9, 8),
+    9: _entry("OffsetFetch", 1, 9, 6),
     10: _entry("FindCoordinator", 0, 4, 3),
     11: _entry("JoinGroup", 0, 9, 6),
     12: _entry("Heartbeat", 0, 4, 4),
     13: _entry("LeaveGroup", 0, 5, 4),
     14: _entry("SyncGroup", 0, 5, 4),
-    15: _entry("DescribeGroups", 0, 5, 5),
+    15: _entry("DescribeGroups", 0, 6, 5),
     16: _entry("ListGroups", 0, 5, 3),
     17: _entry("SaslHandshake", 0, 1, None),
-    18: _entry("ApiVersions", 0, 3, 3),
+    18: _entry("ApiVersions", 0, 4, 3),
     19: _entry("CreateTopics", 2, 7, 5),
     20: _entry("DeleteTopics", 1, 6, 4),
     21: _entry("DeleteRecords", 0, 2, 2),
@@ -81,6 +95,8 @@ _SERVED: dict[int, ApiEntry] = {
     61: _entry("DescribeProducers", 0, 0, 0),
     65: _entry("DescribeTransactions", 0, 0, 0),
     66: _entry("ListTransactions", 0, 1, 0),
+    68: _entry("ConsumerGroupHeartbeat", 0, 1, 0, _CONSUMER_GROUPS),
+    69: _entry("ConsumerGroupDescribe", 0, 1, 0, _CONSUMER_GROUPS),
     74: _entry("ListConfigResources", 0, 1, 0),
     75: _entry("DescribeTopicPartitions", 0, 0, 0),
 }
@@ -104,7 +120,7 @@ _OWN: dict[int, ApiEntry] = {
 APIS: Mapping[int, ApiEntry] = MappingProxyType({**_SERVED, **_INTERNAL, **_OWN})
 """All APIs by their keys."""
 
-_BY_HAND = frozenset(range(8)) | {18} | frozenset(_OWN)
+_BY_HAND = frozenset(range(8)) | {18, 68, 69} | frozenset(_OWN)
 GENERATED = frozenset(APIS) - _BY_HAND
 """The APIs whose messages `.ci/messages.py` writes from Kafka's schemas. Others are in `apis`."""
 
@@ -139,6 +155,12 @@ def module_of(api_key: int) -> ModuleType:
     """Import the module with an API's messages and codecs."""
     package = "messages" if api_key in GENERATED else "apis"
     return importlib.import_module(f"storage_engine.protocol.{package}.{APIS[api_key].module}")
+
+
+def is_offered(api_key: int, level: Callable[[str], int]) -> bool:
+    """Whether an API is offered to clients at these levels of features."""
+    need = APIS[api_key].need
+    return need is None or level(need.feature) >= need.level
 
 
 def name_of(api_key: int) -> str:

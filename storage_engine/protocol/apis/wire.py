@@ -293,7 +293,7 @@ def coded(
     """Return the spec of an API in the registry's table. The readers get the version. Left over
     bytes are ignored in responses, as other clients do (librdkafka's mock cluster sends a byte too
     many), and with `is_lenient` in requests, of clients that are known to be untidy."""
-    name, versions, first_flexible = APIS[key]
+    name, versions, first_flexible, _ = APIS[key]
     flexible_from = versions.max_version + 1 if first_flexible is None else first_flexible
 
     def decoder(

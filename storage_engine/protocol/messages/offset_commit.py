@@ -1,4 +1,4 @@
-"""OffsetCommit, versions 2-8; written by `.ci/messages.py`."""
+"""OffsetCommit, versions 2-9; written by `.ci/messages.py`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

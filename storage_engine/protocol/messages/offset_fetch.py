@@ -1,4 +1,4 @@
-"""OffsetFetch, versions 1-8; written by `.ci/messages.py`."""
+"""OffsetFetch, versions 1-9; written by `.ci/messages.py`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,6 +48,8 @@ class OffsetFetchRequest:
             partition_indexes: Sequence[int] = int32s(8)
 
         group_id: str = string(8)
+        member_id: str | None = nullable_string(9, default=None)
+        member_epoch: int = int32(9, default=-1)
         topics: Sequence[OffsetFetchRequestTopics] | None = nullable_structs(
             OffsetFetchRequestTopics, 8
         )

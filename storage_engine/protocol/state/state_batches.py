@@ -1,13 +1,14 @@
 """A coordinator's records as record batches, and back. A batch is appended as a whole or not at
 all.
 
-The records of one step are one batch, unless that would be larger than the log allows.
+The records of one step are one batch, unless that would be larger than the log allows. Then it is
+cut, but never before a record that is tied to the one before it: a failover finds both or neither.
 
 A tombstone is a null value. The formats of keys and values are those of each kind of coordinator:
 `transaction_records`, `group_records`. Source: KIP-98.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -70,33 +71,47 @@ def encode_records(
     *,
     now_ms: int,
     part_bytes: int,
+    tied: Container[int] = (),
 ) -> list[tuple[int, memoryview]]:
     """Like `encode_parts`; None stands for a tombstone."""
     raw = (
         (encode_key(key), None if record is None else encode_record(record))
         for key, record in entries
     )
-    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes)
+    return encode_parts(raw, now_ms=now_ms, part_bytes=part_bytes, tied=tied)
 
 
 def encode_parts(
-    entries: Iterable[RawEntry], *, now_ms: int, part_bytes: int
+    entries: Iterable[RawEntry], *, now_ms: int, part_bytes: int, tied: Container[int] = ()
 ) -> list[tuple[int, memoryview]]:
     """Encode as `encode_raw` does, in batches of about `part_bytes` at most, in order, each with
-    the number of its entries; a larger entry has a batch of its own."""
+    the number of its entries. A larger entry, or run of entries that are `tied` to the ones before
+    them, has a batch of its own; `tied` are places among the entries."""
     parts: list[tuple[int, memoryview]] = []
     part: list[RawEntry] = []
     size = 0
-    for key, value in entries:
-        entry_bytes = len(key) + len(value or b"") + ENTRY_BYTES
-        if part and size + entry_bytes > part_bytes:
+    for run in _runs(entries, tied):
+        run_bytes = sum(len(key) + len(value or b"") + ENTRY_BYTES for key, value in run)
+        if part and size + run_bytes > part_bytes:
             parts.append((len(part), encode_raw(part, now_ms=now_ms)))
             part, size = [], 0
-        part.append((key, value))
-        size += entry_bytes
+        part += run
+        size += run_bytes
     if part:
         parts.append((len(part), encode_raw(part, now_ms=now_ms)))
     return parts
+
+
+def _runs(entries: Iterable[RawEntry], tied: Container[int]) -> Iterator[list[RawEntry]]:
+    """Yield the entries in runs that may not be cut."""
+    run: list[RawEntry] = []
+    for place, entry in enumerate(entries):
+        if run and place not in tied:
+            yield run
+            run = []
+        run.append(entry)
+    if run:
+        yield run
 
 
 def _encode_few(keys: Sequence[bytes], values: Sequence[bytes | None], now_ms: int) -> memoryview:

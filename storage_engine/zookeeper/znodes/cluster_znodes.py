@@ -1,5 +1,5 @@
-"""The znodes of a cluster: those that it has once (controller, settings, producer ids, the
-cluster's own id), those of live brokers, and what brokers need for SCRAM beside the users'
+"""The znodes of a cluster: those that it has once (controller, settings, producer ids, features,
+the cluster's own id), those of live brokers, and what brokers need for SCRAM beside the users'
 credentials. Each class owns a path and its JSON. Requests to the controller are in `admin_znodes`.
 
 The keys are exactly those that Kafka documents (R-CTL10). Further keys are written only for what
@@ -18,6 +18,12 @@ from itertools import islice
 from typing import ClassVar
 
 from storage_engine.core.control.cluster_state import BrokerEndpoint
+from storage_engine.core.features import (
+    MAX_LEVEL,
+    SUPPORTED_BY_FIRST_RELEASE,
+    FeatureLevels,
+    Supported,
+)
 from storage_engine.core.ids import (
     NO_TAIL_LOST,
     BrokerEpoch,
@@ -38,6 +44,7 @@ from storage_engine.zookeeper.znode_json import (
     in_range,
     int_field,
     number_named,
+    object_field,
     str_field,
     str_map,
     text,
@@ -195,6 +202,72 @@ class ClusterIdZNode:
         return cls(cluster_id=topic_id_to_text(uuid.uuid4()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureZNode:
+    """/feature: the level that the cluster uses of each feature. Its version counts the changes.
+
+    Only levels from 1 on are written, as Kafka writes them (format 2, KIP-584); format 1 has a
+    lowest level beside each, which is ignored. A node with the status 0 has no levels.
+    """
+
+    PATH: ClassVar[str] = "/feature"
+    FORMATS: ClassVar[range] = range(1, 3)
+    ENABLED: ClassVar[int] = 1
+    MAX_FEATURES: ClassVar[int] = 1000
+
+    levels: Mapping[str, int]
+
+    def encode(self) -> bytes:
+        used = {name: level for name, level in sorted(self.levels.items()) if level > 0}
+        return encode_object(
+            {
+                "version": 2,
+                "status": self.ENABLED,
+                "features": {name: {"max_version_level": used[name]} for name in used},
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> "FeatureZNode":
+        path = cls.PATH
+        fields = decode_object(path, data)
+        int_field(path, fields, "version", cls.FORMATS)
+        status = int_field(path, fields, "status", range(2))
+        found = object_field(path, fields, "features")
+        if len(found) > cls.MAX_FEATURES:
+            raise ZnodeFormatError(f"znode {path} has more than {cls.MAX_FEATURES} features")
+        levels = {}
+        for name in found:
+            text(path, "features", name, max_bytes=MAX_FEATURE_BYTES)
+            feature = object_field(path, found, name)
+            levels[name] = int_field(path, feature, "max_version_level", range(1, MAX_LEVEL + 1))
+        return cls(levels=levels if status == cls.ENABLED else {})
+
+
+MAX_FEATURE_BYTES = 255
+"""The longest name of a feature that is read."""
+
+
+def _supported_levels(path: str, fields: Fields) -> Supported:
+    """Return the levels that a broker's node names; those of the first release where it names
+    none."""
+    if not fields.get("features"):
+        return SUPPORTED_BY_FIRST_RELEASE
+    found = object_field(path, fields, "features")
+    if len(found) > FeatureZNode.MAX_FEATURES:
+        raise ZnodeFormatError(f"znode {path} has more than {FeatureZNode.MAX_FEATURES} features")
+    supported = {}
+    for name in found:
+        text(path, "features", name, max_bytes=MAX_FEATURE_BYTES)
+        levels = object_field(path, found, name)
+        lowest, highest = (
+            int_field(path, levels, key, range(MAX_LEVEL + 1))
+            for key in ("min_version", "max_version")
+        )
+        supported[name] = FeatureLevels(lowest, highest)
+    return supported
+
+
 MAX_HOST_BYTES = 255
 """The limit of a name in the DNS."""
 
@@ -244,6 +317,8 @@ class BrokerIdZNode:
     tail_lost_epoch: BrokerEpoch = NO_TAIL_LOST
     """The broker's first incarnation since its machine stopped and may have cut its logs;
     TAIL_LOST_NOW: the one that this node creates."""
+    supported: Supported = field(default_factory=lambda: SUPPORTED_BY_FIRST_RELEASE, hash=False)
+    """The levels of features that the broker supports."""
 
     @classmethod
     def path(cls, broker_id: int) -> str:
@@ -260,7 +335,7 @@ class BrokerIdZNode:
             "jmx_port": -1,
             "host": self.host,
             # The version says which of the fields are there.
-            "version": 4 if self.protocols else 1,
+            "version": self._format,
             "port": self.port,
         }
         if self.endpoints:
@@ -271,7 +346,22 @@ class BrokerIdZNode:
             fields["rack"] = self.rack
         if self.tail_lost_epoch != NO_TAIL_LOST:
             fields["tail_lost_epoch"] = self.tail_lost_epoch
+        if self._has_features:
+            fields["features"] = {
+                name: {"min_version": levels.lowest, "max_version": levels.highest}
+                for name, levels in sorted(self.supported.items())
+            }
         return encode_object(fields)
+
+    @property
+    def _has_features(self) -> bool:
+        return self.supported != SUPPORTED_BY_FIRST_RELEASE
+
+    @property
+    def _format(self) -> int:
+        if self._has_features:
+            return 5
+        return 4 if self.protocols else 1
 
     @classmethod
     def decode(cls, broker_id: int, data: bytes) -> "BrokerIdZNode":
@@ -301,6 +391,7 @@ class BrokerIdZNode:
             tail_lost_epoch=BrokerEpoch(int_field(path, fields, "tail_lost_epoch", BROKER_EPOCHS))
             if "tail_lost_epoch" in fields
             else NO_TAIL_LOST,
+            supported=_supported_levels(path, fields),
         )
 
     @property

@@ -246,6 +246,7 @@ PERSISTENT_PATHS = (
     "/log_dir_event_notification",
     "/admin",
     "/consumers",
+    "/cluster",
 )
 """Created, with their parents, by whichever broker comes first.
 

@@ -1,8 +1,9 @@
-"""IncrementalAlterConfigs and AlterConfigs: settings of topics and brokers, served by any broker.
+"""IncrementalAlterConfigs and AlterConfigs: settings of topics, groups and brokers, served by any
+broker.
 
-The settings of each topic or broker are changed all or not at all, whether or not those of others
-succeed. When the answer is sent, ZooKeeper has the settings and this broker applies them; the other
-brokers read them soon after. Source: R-TOOL1, KIP-339, KIP-226.
+The settings of each topic, group or broker are changed all or not at all, whether or not those of
+others succeed. When the answer is sent, ZooKeeper has the settings and this broker applies them;
+the other brokers read them soon after. Source: R-TOOL1, KIP-339, KIP-226.
 """
 
 from collections import Counter
@@ -33,6 +34,7 @@ from storage_engine.broker.settings.config_store import (
     EntityKind,
 )
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.group_config import NOT_ENABLED, GroupRules
 from storage_engine.broker.settings.listener_map import is_listener_key
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
@@ -66,6 +68,8 @@ class AlterConfigsHandlers:
     config_store: ConfigStore
     config_changes: ConfigChanges
     metadata: MetadataCache
+    has_consumer_groups: Callable[[], bool]
+    """Returns whether the cluster has consumer groups by now: others have no settings."""
 
     def handle_incremental(
         self,
@@ -168,6 +172,10 @@ class AlterConfigsHandlers:
     def _rules(self, entity: ConfigEntity) -> Rules:
         if entity.kind is EntityKind.TOPIC:
             return TopicRules(self.config)
+        if entity.kind is EntityKind.GROUP:
+            if not self.has_consumer_groups():
+                raise KafkaError(NOT_ENABLED, ErrorCode.UNSUPPORTED_VERSION)
+            return GroupRules(self.config)
         if entity == ConfigEntity.all_brokers():
             return BrokerRules(self.config, ConfigSource.ALL_BROKERS, is_own=True)
         broker_id = BrokerId(int(entity.name))
@@ -214,6 +222,8 @@ def _while_allowed(call: ApiCall[Resp], entity: ConfigEntity, compute: Compute) 
     def computed(present: Mapping[str, str]) -> dict[str, str]:
         if entity.kind is EntityKind.TOPIC:
             call.check_allowed(ResourceType.TOPIC, entity.name)
+        elif entity.kind is EntityKind.GROUP:
+            call.check_allowed(ResourceType.GROUP, entity.name)
         else:
             call.check_allowed(ResourceType.CLUSTER, CLUSTER_NAME)
         return compute(present)

@@ -14,7 +14,7 @@ For other topics it reads ZooKeeper, for a second at most; then its answer is re
 client asks a leader of the topic.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -27,18 +27,20 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.config_store import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigEntity,
     ConfigStore,
 )
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
+from storage_engine.broker.settings.group_config import GROUP_SETTINGS, possible_of_group
 from storage_engine.broker.settings.listener_map import ListenerKey
 from storage_engine.broker.settings.topic_config import (
     TopicConfigs,
     possible_overrides,
     unreadable_schema,
 )
-from storage_engine.core.errors import ErrorCode
+from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId
 from storage_engine.core.ports import Scheduler
 from storage_engine.core.settings.config_source import ConfigSource
@@ -115,6 +117,8 @@ class DescribeConfigsHandler:
             if resource.resource_type == TOPIC_RESOURCE:
                 longest = None if call.version >= FIRST_FLEXIBLE else LONGEST_STRING
                 self._describe_topic(request, resource, partial(settle, index), longest)
+            elif resource.resource_type == GROUP_RESOURCE:
+                self._describe_group(request, resource, partial(settle, index))
             elif resource.resource_type == BROKER_RESOURCE:
                 settle(index, self._describe_broker(request, resource))
             elif resource.resource_type == BROKER_LOGGER_RESOURCE:
@@ -156,6 +160,34 @@ class DescribeConfigsHandler:
             done(_described(resource, entries))
 
         self.config_store.read(ConfigEntity.topic(topic), on_read)
+
+    def _describe_group(
+        self,
+        request: DescribeConfigsRequest,
+        resource: _Resource,
+        done: Callable[[_Result], None],
+    ) -> None:
+        """Describe the settings of a group, whether or not there is such a group now."""
+        try:
+            entity = ConfigEntity.of_resource(GROUP_RESOURCE, resource.resource_name)
+        except KafkaError as failure:
+            done(_error(resource, failure.code, str(failure)))
+            return
+
+        def on_read(stored: Mapping[str, str] | None) -> None:
+            if stored is None:
+                done(_error(resource, ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not answer"))
+                return
+            own = possible_of_group(entity.name, stored)
+            entries = []
+            for name, setting in GROUP_SETTINGS.items():
+                chain = self._broker_chain(setting)
+                if name in own:
+                    chain.insert(0, _Synonym(name, str(own[name]), ConfigSource.GROUP))
+                entries.append(_entry(request, name, setting, chain, read_only=False))
+            done(_described(resource, entries))
+
+        self.config_store.read(entity, on_read)
 
     def _describe_broker(self, request: DescribeConfigsRequest, resource: _Resource) -> _Result:
         if not resource.resource_name:
@@ -286,8 +318,7 @@ def _error(resource: _Resource, code: ErrorCode, text: str) -> _Result:
 
 
 CLIENT_METRICS_RESOURCE = 16
-GROUP_RESOURCE = 32
-"""Settings of client metrics and groups do not exist here: none are listed."""
+"""Settings of client metrics do not exist here: none are listed."""
 
 KNOWN = (
     TOPIC_RESOURCE,
@@ -302,9 +333,11 @@ FIRST_WITH_TYPES = 1
 
 def list_config_resources(
     metadata: MetadataCache,
+    groups: Callable[[], Sequence[str]],
     call: ApiCall[ListConfigResourcesResponse],
     request: ListConfigResourcesRequest,
 ) -> Steps:
+    """`groups`: returns the groups with settings of their own."""
     if call.version >= FIRST_WITH_TYPES:
         wanted = set(request.resource_types) or set(KNOWN)
     else:
@@ -318,6 +351,7 @@ def list_config_resources(
         TOPIC_RESOURCE: sorted(metadata.topics()) if TOPIC_RESOURCE in wanted else (),
         BROKER_RESOURCE: brokers,
         BROKER_LOGGER_RESOURCE: brokers,
+        GROUP_RESOURCE: groups() if GROUP_RESOURCE in wanted else (),
     }
     rows = []
     for kind in sorted(wanted):

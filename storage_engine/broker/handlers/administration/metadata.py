@@ -1,5 +1,4 @@
-"""Describes the cluster to clients: Metadata, DescribeCluster, DescribeTopicPartitions, and
-UpdateFeatures.
+"""Describes the cluster to clients: Metadata, DescribeCluster and DescribeTopicPartitions.
 
 A broker that has just started answers when the controller has sent it the first metadata, or after
 some seconds. It never sends an empty list of brokers: librdkafka would take it for the whole
@@ -12,8 +11,7 @@ Source: R-CTL2 (LEADER_NOT_AVAILABLE), R-CTL11, KIP-516 (topic ids).
 
 DescribeCluster: cluster id, controller and live brokers (KIP-700). DescribeTopicPartitions: topics
 in the order of their names, as many partitions as an answer may have, and where the next answer
-begins (KIP-966). UpdateFeatures confirms the present level of a feature, and refuses any other
-(KIP-584).
+begins (KIP-966).
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -31,7 +29,6 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
 from storage_engine.core.control.cluster_state import BrokerInfo
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.features import check_update
 from storage_engine.core.ids import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -56,10 +53,6 @@ from storage_engine.protocol.messages.describe_cluster import (
 from storage_engine.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-)
-from storage_engine.protocol.messages.update_features import (
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
 )
 
 MAX_WAIT_MS = 5_000
@@ -416,30 +409,4 @@ def _partition(row: MetadataPartition) -> _Partition:
         eligible_leader_replicas=[],
         last_known_elr=[],
         offline_replicas=list(row.offline_replicas),
-    )
-
-
-_Result = UpdateFeaturesResponse.UpdatableFeatureResult
-
-
-def update_features(call: ApiCall[UpdateFeaturesResponse], request: UpdateFeaturesRequest) -> Steps:
-    results = []
-    first: KafkaError | None = None
-    for update in request.feature_updates:
-        code, text = 0, None
-        try:
-            check_update(update.feature, update.max_version_level)
-        except KafkaError as failure:
-            code, text = int(failure.code), str(failure)
-            first = first or failure.as_outcome()
-        results.append(_Result(feature=update.feature, error_code=code, error_message=text))
-        yield None
-    # From version 2 on the answer has no results.
-    whole = first if call.version >= 2 else None
-    call.respond(
-        UpdateFeaturesResponse(
-            error_code=0 if whole is None else int(whole.code),
-            error_message=None if whole is None else str(whole),
-            results=results,
-        )
     )

@@ -2,7 +2,7 @@
 
 A partition that does not exist is answered with an error, and the others are stored all the same. A
 commit is answered when no failover can lose it, or when its time is over. Source: KIP-211, KIP-447,
-KIP-496, KIP-709.
+KIP-496, KIP-709, KIP-848.
 
 AddOffsetsToTxn and TxnOffsetCommit: the offsets of a group as part of a producer's transaction.
 
@@ -38,6 +38,7 @@ from storage_engine.broker.transactions.verifier import Verifier
 from storage_engine.core.coordinator_log import Answer, Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import (
+    NO_MEMBER,
     CommitOffsets,
     DeleteOffsets,
     OffsetsDeleted,
@@ -64,8 +65,12 @@ from storage_engine.protocol.messages.txn_offset_commit import (
 )
 
 NO_OFFSET = -1
+NOBODY = RequestingMember()
+"""The caller of a request that names no member."""
 FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_MANY_GROUPS = 8
+FIRST_VERSION_WITH_MEMBER_EPOCHS = 9
+"""The first versions of OffsetCommit and OffsetFetch with epochs (KIP-848)."""
 
 _CommittedTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
@@ -127,7 +132,12 @@ class GroupOffsetHandlers:
             if isinstance(offsets, ErrorCode):
                 return offsets
             return CommitOffsets(
-                request=number, group_id=request.group_id, caller=caller, offsets=offsets, at=at
+                request=number,
+                group_id=request.group_id,
+                caller=caller,
+                offsets=offsets,
+                knows_epochs=call.version >= FIRST_VERSION_WITH_MEMBER_EPOCHS,
+                at=at,
             )
 
         self.requests.ask_in_time(request.group_id, call.while_allowed(event_of), on_answer)
@@ -157,7 +167,12 @@ class GroupOffsetHandlers:
             yield from _respond_many(call, groups, answers)
         for index, group in enumerate(groups):
             yield None
-            self._read(call, group.group_id, request, group.topics, partial(note, index))
+            caller = RequestingMember(
+                member_id=group.member_id or NO_MEMBER, generation=group.member_epoch
+            )
+            self._read(
+                call, group.group_id, request, group.topics, partial(note, index), caller=caller
+            )
 
     def _read(
         self,
@@ -166,6 +181,8 @@ class GroupOffsetHandlers:
         request: OffsetFetchRequest,
         topics: _AskedTopics | None,
         on_answer: Callable[[Answer], None],
+        *,
+        caller: RequestingMember = NOBODY,
     ) -> None:
         partitions = None if topics is None else _partitions(topics)
 
@@ -175,6 +192,7 @@ class GroupOffsetHandlers:
                 group_id=group_id,
                 partitions=partitions,
                 require_stable=bool(request.require_stable),
+                caller=caller,
             )
 
         allowed = call.while_allowed(event_of, ResourceType.GROUP, group_id)

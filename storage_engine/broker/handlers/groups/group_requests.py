@@ -6,8 +6,9 @@ interrupt all groups of the partition.
 DescribeGroups, ListGroups and DeleteGroups: the administration of groups.
 
 A coordinator that is still loading answers nothing, and while this broker leads a partition without
-a coordinator, a list of groups comes with an error. A group that does not exist is Dead in
-DescribeGroups, as in Kafka. Source: KIP-229, KIP-518, KIP-848 (types of groups).
+a coordinator, a list of groups comes with an error. A group that is no classic one is Dead in
+DescribeGroups, with an error from version 6 on, as in Kafka. Source: KIP-229, KIP-518, KIP-848
+(types of groups), KIP-1043.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -28,6 +29,7 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import DeleteGroup, Event
+from storage_engine.core.groups.group import CONSUMER, Group
 from storage_engine.core.groups.records import NO_EXPIRY, OffsetRecord
 from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, BrokerId, TopicPartition
 from storage_engine.core.ports import Clock, Scheduler
@@ -84,20 +86,26 @@ class GroupRequests:
     def ask_in_time(
         self, group_id: str, event_of: EventOf, on_answer: Callable[[Answer], None]
     ) -> None:
-        """Like `ask`, for offsets. After `offsets.commit.timeout.ms` without an answer, answer with
-        COORDINATOR_NOT_AVAILABLE; the outcome is open."""
+        """Like `ask`, for offsets and heartbeats. After `offsets.commit.timeout.ms` without an
+        answer, answer with COORDINATOR_NOT_AVAILABLE; the outcome is open."""
         late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        deadline = RequestDeadline(
-            self.scheduler,
-            self.config.integer("offsets.commit.timeout.ms"),
-            lambda: on_answer(late),
-        )
+        deadline: RequestDeadline | None = None
+        is_answered = False
 
         def on_time(answer: Answer) -> None:
-            if deadline.finish():
+            nonlocal is_answered
+            is_answered = True
+            if deadline is None or deadline.finish():
                 on_answer(answer)
 
         self.ask(group_id, event_of, on_time)
+        if not is_answered:
+            # Most are answered at once.
+            deadline = RequestDeadline(
+                self.scheduler,
+                self.config.integer("offsets.commit.timeout.ms"),
+                lambda: on_answer(late),
+            )
 
     def offsets_to_commit(
         self, metadata: MetadataCache, *, retention_ms: int = -1
@@ -218,8 +226,13 @@ class OffsetsToCommit:
 
 
 DEAD = "Dead"
-CLASSIC = "classic"
-"""The type of every group of this broker."""
+FIRST_WITH_NOT_FOUND = 6
+"""The first version of DescribeGroups with an error for a group that is not there (KIP-1043)."""
+
+
+def _protocol_type(group: Group) -> str:
+    return group.protocol_type or "" if isinstance(group, ClassicGroup) else CONSUMER
+
 
 _Described = DescribeGroupsResponse.DescribedGroup
 
@@ -238,7 +251,11 @@ class GroupAdminHandlers:
         groups = []
         # Each once: a group may have many members.
         for group_id in dict.fromkeys(request.groups):
-            groups.append((yield from self._described(group_id)))
+            described = yield from self._described(group_id)
+            if call.version >= FIRST_WITH_NOT_FOUND and described.group_state == DEAD:
+                described.error_code = int(ErrorCode.GROUP_ID_NOT_FOUND)
+                described.error_message = f"there is no classic group {group_id}"
+            groups.append(described)
             yield None
         call.respond(DescribeGroupsResponse(groups=groups))
 
@@ -304,19 +321,17 @@ class GroupAdminHandlers:
             for coordinator in coordinators
             if isinstance(coordinator, GroupCoordinator)
             for group in coordinator.groups.values()
-            if isinstance(group, ClassicGroup)
         ]
         groups = []
         for group in found:
             yield None
-            if (not states or group.state.value.lower() in states) and (
-                not types or CLASSIC in types
-            ):
+            state, kind = group.state_name, group.type.value
+            if (not states or state.lower() in states) and (not types or kind in types):
                 listed = ListGroupsResponse.ListedGroup(
                     group_id=group.group_id,
-                    protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=CLASSIC,
+                    protocol_type=_protocol_type(group),
+                    group_state=state,
+                    group_type=kind,
                 )
                 groups.append(listed)
         call.respond(ListGroupsResponse(error_code=int(code), groups=groups))

@@ -81,6 +81,10 @@ class ConsumerGroups:
             self._heartbeats.remove,
         )
 
+    @property
+    def rebalances(self) -> int:
+        return self._membership.rebalances
+
     def restore(self, content: GroupContent, at: Moment) -> Iterator[None]:
         """Take up the groups in pieces, each with its members."""
         looked_at = 0

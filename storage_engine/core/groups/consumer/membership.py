@@ -65,6 +65,8 @@ class GroupMembership:
         self._log = log
         self._times = times
         self._deadlines = deadlines
+        self.rebalances = 0
+        """How often a group has got another epoch since the coordinator began."""
 
     def write(
         self,
@@ -80,6 +82,7 @@ class GroupMembership:
 
     def raise_epoch(self, group: ConsumerGroup, *, with_last: bool = True) -> None:
         """Begin another epoch, for which a target has to be computed."""
+        self.rebalances += 1
         epoch = max(group.epoch, group.target_epoch) + 1
         record = ConsumerGroupRecord(epoch=epoch, metadata_hash=group.topics_seen().hash)
         self.write(group, ConsumerGroupKey(group.group_id), record, with_last=with_last)

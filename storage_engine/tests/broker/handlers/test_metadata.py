@@ -1,10 +1,9 @@
-"""What tools of Kafka 4 ask about a cluster: topics page by page (KIP-966), and features."""
+"""What tools of Kafka 4 ask about a cluster: topics page by page (KIP-966)."""
 
 import pytest
 
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis import api_versions
-from storage_engine.protocol.messages import describe_topic_partitions, update_features
+from storage_engine.protocol.messages import describe_topic_partitions
 from storage_engine.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
 )
@@ -60,37 +59,3 @@ def test_topics_that_are_not_there_are_told(topic):
     bad = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
     rows, _ = described(topic, ["none", "t", "a/b"])
     assert rows == [("a/b", bad, []), ("none", unknown, []), ("t", 0, [0])]
-
-
-def updated(topic, version, **update):
-    row = update_features.UpdateFeaturesRequest.FeatureUpdateKey(**update)
-    request = update_features.UpdateFeaturesRequest(feature_updates=[row])
-    return topic.answer(topic.ask(1, update_features.API, version, request))
-
-
-def test_a_feature_is_confirmed_at_the_level_that_the_versions_of_the_broker_name(topic):
-    versions = topic.answer(topic.ask(1, api_versions.API, 3, api_versions.ApiVersionsRequest()))
-    (feature,) = versions.finalized_features
-    for version in (0, 1, 2):
-        answer = updated(
-            topic, version, feature=feature.name, max_version_level=feature.max_version
-        )
-        assert answer.error_code == 0
-        assert [each.error_code for each in answer.results] == ([0] if version < 2 else [])
-
-
-@pytest.mark.parametrize(
-    ("feature", "level", "said"),
-    [
-        ("transaction.version", 3, "supports levels 2 to 2"),
-        ("transaction.version", 0, "supports levels 2 to 2"),
-        ("group.vision", 1, "does not know the feature; it knows transaction.version"),
-    ],
-)
-def test_another_level_or_feature_is_refused_with_the_reason(topic, feature, level, said):
-    (row,) = updated(topic, 1, feature=feature, max_version_level=level).results
-    assert row.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert said in row.error_message
-    whole = updated(topic, 2, feature=feature, max_version_level=level)
-    assert whole.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert said in whole.error_message

@@ -10,6 +10,8 @@ from storage_engine.broker.metrics.scrapes import Scrapes
 from storage_engine.core.groups.classic.group import ClassicGroup
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.broker.groups.consumer_member import ConsumerMember, settle
+from storage_engine.tests.broker.groups.test_consumer_groups import GroupClient
 from storage_engine.tests.broker.metrics.scraped import sources, values
 
 TP = TopicPartition("t", 0)
@@ -49,7 +51,7 @@ def test_what_is_out_of_sync_is_told_by_the_leader(topic, killed):
 
 
 def test_groups_beyond_a_number_are_counted_only_and_many_do_not_hold_the_loop():
-    coordinator = object.__new__(GroupCoordinator)
+    coordinator = GroupCoordinator()
     count = GROUPS_MAX + 5_000
     coordinator.groups = {str(each): ClassicGroup(group_id=str(each)) for each in range(count)}
     ends = SimpleNamespace(ask=lambda: None)
@@ -61,3 +63,25 @@ def test_groups_beyond_a_number_are_counted_only_and_many_do_not_hold_the_loop()
     text = "".join(samples.text(open_metrics=False))
     assert text.count("kafka_consumergroup_members{") == GROUPS_MAX
     assert f"numgroups {count}\n" in text
+
+
+def test_groups_of_both_protocols_are_counted_by_their_states(topic):
+    member = ConsumerMember(topic, "m", ["t"], group="consumers")
+    settle(member)
+    GroupClient(topic, "classic").enter()
+    text = "".join(
+        text
+        for broker in topic.brokers
+        for text in Scrapes(sources(topic, broker.id)).text("text/plain")
+    )
+    name = "kafka_server_group_coordinator_metrics_"
+    counted: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith(name):
+            key, _, value = line.removeprefix(name).partition(" ")
+            counted[key] = counted.get(key, 0) + float(value)
+    assert counted['group_count{protocol="consumer"}'] == 1
+    assert counted['group_count{protocol="classic"}'] == 1
+    assert counted['consumer_group_count{state="stable"}'] == 1
+    assert counted['consumer_group_count{state="empty"}'] == 0
+    assert counted["consumer_group_rebalance_count_total"] == 1

@@ -5,11 +5,15 @@ import sys
 
 import pytest
 
+from storage_engine.core.features import SUPPORTED
+from storage_engine.protocol.apis import registry
 from storage_engine.protocol.apis.registry import (
     APIS,
     INTERNAL_RANGES,
     OWN_RANGES,
     SERVED_RANGES,
+    FeatureNeed,
+    is_offered,
     name_of,
     spec_for,
 )
@@ -36,6 +40,20 @@ def test_an_unknown_api_key_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         spec_for(999)
     assert name_of(999) == "api key 999"
+
+
+def test_an_api_is_offered_from_the_level_of_its_feature_on(monkeypatch) -> None:
+    need = FeatureNeed("some.version", 2)
+    monkeypatch.setattr(registry, "APIS", {3: APIS[3]._replace(need=need), 4: APIS[4]})
+    for level, offered in ((0, False), (1, False), (2, True), (3, True)):
+        assert is_offered(3, {"some.version": level}.__getitem__) is offered
+        assert is_offered(4, {}.__getitem__)
+
+
+def test_each_api_needs_a_level_that_this_version_supports() -> None:
+    for entry in APIS.values():
+        if entry.need is not None:
+            assert SUPPORTED[entry.need.feature].supports(entry.need.level)
 
 
 def test_an_api_is_imported_on_first_use() -> None:

@@ -46,6 +46,14 @@ def test_lengths_of_all_sizes_are_the_same(count, size):
     assert bytes(encode_raw(entries, now_ms=1)) == in_columns(entries, 1)
 
 
+def test_entries_that_are_tied_are_never_in_two_batches():
+    entries = [(b"k%d" % n, b"v" * 300) for n in range(9)]
+    parts = encode_parts(entries, now_ms=1, part_bytes=1000, tied={2, 3, 4, 5, 8})
+    # Two would fit into a batch, and three would not.
+    assert [count for count, _ in parts] == [1, 5, 1, 2]
+    assert [entry[1:] for _, batch in parts for entry in iter_raw(batch, "log")] == entries
+
+
 def test_what_a_log_does_not_take_as_one_batch_is_several_in_order():
     large = (b"large", b"x" * 3000)
     entries = [(b"k%d" % n, b"v" * 100) for n in range(100)] + [large, (b"gone", None)]

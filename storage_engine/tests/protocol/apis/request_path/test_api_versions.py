@@ -13,7 +13,7 @@ from storage_engine.protocol.framing import (
 from storage_engine.tests.protocol.apis.buffers import joined
 
 
-@pytest.mark.parametrize("version", [4, 99, -1])
+@pytest.mark.parametrize("version", [5, 99, -1])
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_its_own_range(
     version: int,
 ) -> None:
@@ -22,7 +22,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_its_ow
     assert (header.api_key, header.api_version, header.correlation_id) == (18, version, 5)
     answer = api_versions.unsupported_version_response()
     sent = joined(encode_response_frame(api_versions.API, 0, 5, answer))
-    assert sent[4:] == struct.pack(">ihi3h", 5, 35, 1, 18, 0, 3)
+    assert sent[4:] == struct.pack(">ihi3h", 5, 35, 1, 18, 0, 4)
 
 
 def test_a_client_of_a_newer_version_reads_the_answer_of_version_0() -> None:
@@ -30,7 +30,7 @@ def test_a_client_of_a_newer_version_reads_the_answer_of_version_0() -> None:
     frame = memoryview(joined(encode_response_frame(api_versions.API, 0, 5, answer)))[4:]
     read = parse_response(api_versions.API, 3, frame)
     assert read.error_code == 35
-    assert read.ranges() == {18: (0, 3)}
+    assert read.ranges() == {18: (0, 4)}
 
 
 def test_an_unsupported_version_answered_in_no_known_form_is_still_that() -> None:

@@ -1,0 +1,46 @@
+import java.time.Duration;
+import java.util.List;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.serialization.StringDeserializer;
+
+/** A member of a consumer group, until its standard input ends: it prints partition and offset of each record, once it
+ *  has committed it. */
+public class JavaMember {
+    private static volatile boolean ends = false;
+
+    public static void main(String[] args) throws Exception {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", args[0]);
+        settings.put("group.id", args[1]);
+        settings.put("group.protocol", "consumer");
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("enable.auto.commit", "false");
+        settings.put("max.poll.records", "20");
+        settings.put("key.deserializer", StringDeserializer.class.getName());
+        settings.put("value.deserializer", StringDeserializer.class.getName());
+        Thread waiting = new Thread(() -> {
+            try {
+                while (System.in.read() >= 0) { }
+            } catch (java.io.IOException ignored) {
+            }
+            ends = true;
+        });
+        waiting.setDaemon(true);
+        waiting.start();
+        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings)) {
+            consumer.subscribe(List.of(args[2]));
+            while (!ends) {
+                ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(100));
+                if (records.isEmpty()) {
+                    continue;
+                }
+                consumer.commitSync();
+                records.forEach(each -> System.out.println(each.partition() + " " + each.offset()));
+                System.out.flush();
+            }
+        }
+        System.out.println("closed");
+    }
+}
