@@ -20,6 +20,8 @@ from storage_engine.zookeeper.embedded import find_java
 SPARK_VERSION = "4.2.0"
 """The newest version for which Maven Central has Spark's Kafka connector."""
 KAFKA_VERSION = "3.9.1"
+"""The newest version that meets in ZooKeeper."""
+KRAFT_VERSION = "4.1.0"
 
 _HERE = Path(__file__).parent
 _TIMEOUT_S = 900
@@ -50,6 +52,16 @@ KAFKA = JarSet(
         ("org.slf4j", "slf4j-reload4j", "1.7.36"),
     ),
 )
+KRAFT = JarSet(
+    name=f"Apache Kafka {KRAFT_VERSION}",
+    folder=f"kafka-{KRAFT_VERSION}",
+    pinned=_HERE / "kraft_jars.sha256",
+    dependencies=(
+        ("org.apache.kafka", "kafka_2.13", KRAFT_VERSION),
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+    ),
+)
+"""A Kafka that has consumer groups by default."""
 KAFKA_TOOLS = JarSet(
     name=f"the tools of Apache Kafka {KAFKA_VERSION}",
     folder=f"kafka-tools-{KAFKA_VERSION}",

@@ -15,6 +15,7 @@ from headrace_console.given import Body, bad
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError
 from storage_engine.client.addresses import Address
+from storage_engine.client.admin.group_descriptions import CLASSIC_TYPE, CONSUMER_TYPE
 from storage_engine.client.admin.groups import (
     ListedGroup,
     delete_group,
@@ -27,6 +28,8 @@ from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.apis.consumer_group_describe import API as CONSUMER_GROUP_DESCRIBE
+from storage_engine.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from storage_engine.protocol.apis.fetch import BY_NAME, FetchPartition
 from storage_engine.protocol.messages.describe_groups import API as DESCRIBE_GROUPS
 from storage_engine.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -62,6 +65,7 @@ def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> Document:
                 state=each.group_state or "",
                 protocol_type=each.protocol_type,
                 coordinator=broker,
+                group_type=(each.group_type or CLASSIC_TYPE).lower(),
             )
             for each in answer[0].groups
         ]
@@ -73,6 +77,7 @@ def group_list(lines: BrokerLines, snapshot: Snapshot, page: Page) -> Document:
         keys={
             "name": lambda row: row.group,
             "state": lambda row: (row.state, row.group),
+            "type": lambda row: (row.group_type, row.group),
             "lag": lambda row: details.get(row.group, _UNKNOWN).lag,
             "members": lambda row: details.get(row.group, _UNKNOWN).members,
         },
@@ -118,31 +123,40 @@ def _details(
     addresses: Mapping[int, Address],
 ) -> dict[str, _Detail]:
     """Return details by group, from one exchange with each coordinator for all its groups."""
-    by_coordinator: dict[int, list[str]] = {}
+    by_coordinator: dict[int, list[ListedGroup]] = {}
     for group in groups[:MOST_DETAILS]:
-        by_coordinator.setdefault(group.coordinator, []).append(group.group)
-    group_row = OffsetFetchRequest.OffsetFetchRequestGroup
-    questions: dict[int, list[Question]] = {
-        broker: [
-            (DESCRIBE_GROUPS, DescribeGroupsRequest(groups=names)),
-            (
-                OFFSET_FETCH,
-                OffsetFetchRequest(
-                    groups=[group_row(group_id=name, topics=None) for name in names]
-                ),
-            ),
-        ]
-        for broker, names in by_coordinator.items()
-    }
+        by_coordinator.setdefault(group.coordinator, []).append(group)
+    questions = {broker: _questions(asked) for broker, asked in by_coordinator.items()}
     found: dict[str, _Detail] = {}
     for answer in lines.ask(questions, addresses, timeout_ms=ASK_TIMEOUT_MS).values():
-        if isinstance(answer, HeadraceError) or isinstance(answer[1], HeadraceError):
+        if isinstance(answer, HeadraceError) or isinstance(answer[0], HeadraceError):
             continue
-        members = {each.group_id: len(each.members) for each in answer[0].groups}
-        for row in answer[1].groups:
+        offsets, *described = answer
+        members = {
+            each.group_id: len(each.members)
+            for part in described
+            if not isinstance(part, HeadraceError)
+            for each in part.groups
+        }
+        for row in offsets.groups:
             if not row.error_code:
                 found[row.group_id] = _detail(row, members.get(row.group_id), snapshot)
     return found
+
+
+def _questions(groups: Sequence[ListedGroup]) -> list[Question]:
+    """Return the question for offsets of groups, and one for the members of each type."""
+    group_row = OffsetFetchRequest.OffsetFetchRequestGroup
+    rows = [group_row(group_id=each.group, topics=None) for each in groups]
+    questions: list[Question] = [(OFFSET_FETCH, OffsetFetchRequest(groups=rows))]
+    consumer = [each.group for each in groups if each.group_type == CONSUMER_TYPE]
+    if consumer:
+        asked = ConsumerGroupDescribeRequest(group_ids=consumer)
+        questions.append((CONSUMER_GROUP_DESCRIBE, asked))
+    classic = [each.group for each in groups if each.group_type != CONSUMER_TYPE]
+    if classic:
+        questions.append((DESCRIBE_GROUPS, DescribeGroupsRequest(groups=classic)))
+    return questions
 
 
 def _detail(
@@ -185,13 +199,20 @@ def group_document(cluster: Cluster, group: str) -> Document:
         "unanswered": [],
         "group": described.group,
         "state": described.state,
+        "group_type": described.group_type,
+        "epoch": described.epoch,
+        "assignment_epoch": described.assignment_epoch,
         "protocol_type": described.protocol_type,
         "protocol": described.protocol,
         "coordinator": described.coordinator,
         "lag": described.lag,
         "lag_ms": max(known) if known else None,
         "members": [
-            {**asdict(each), "partitions": [tp._asdict() for tp in each.partitions]}
+            {
+                **asdict(each),
+                "partitions": [tp._asdict() for tp in each.partitions],
+                "target": None if each.target is None else [tp._asdict() for tp in each.target],
+            }
             for each in described.members
         ],
         "partitions": rows,

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from benchmarks.arguments import default_folder
-from benchmarks.beside_kafka.jars import KAFKA, fetch_jars
+from benchmarks.beside_kafka.jars import KAFKA, KRAFT, fetch_jars
 from benchmarks.beside_kafka.kafka_cluster import running_kafka
+from benchmarks.beside_kafka.kraft_cluster import running_kraft
 from headrace_console.console_settings import ConsoleSettings, Thresholds
 from headrace_console.tests.console_support import Browser, running_console, within
 from storage_engine.client import Consumer
@@ -75,6 +76,48 @@ def test_topics_messages_and_groups_of_apache_kafka_are_shown(browser: Browser) 
     assert browser.ask("/brokers/99/settings").status_code == 404
     deleted = browser.change("DELETE", "/topics/flights", {"confirm": "flights"})
     assert deleted.status_code == 200, deleted.text
+
+
+@in_full
+def test_a_consumer_group_of_apache_kafka_is_shown_with_epochs_and_targets(
+    tmp_path: Path,
+) -> None:
+    try:
+        jars = fetch_jars(default_folder(), KRAFT)
+    except CommandError as error:
+        pytest.skip(str(error))
+    with running_kraft(tmp_path / "kafka", jars) as kafka:
+        settings = ConsoleSettings(
+            bootstrap_servers=kafka.bootstrap_servers, port=0, thresholds=NEVER_FULL
+        )
+        with (
+            running_console(settings) as url,
+            Consumer(
+                {
+                    "bootstrap.servers": kafka.bootstrap_servers,
+                    "group.id": "g",
+                    "group.protocol": "consumer",
+                }
+            ) as consumer,
+        ):
+            browser = Browser(url)
+            browser.post("/topics", {"name": "flights", "partitions": 2})
+            consumer.subscribe(["flights"])
+            within(SOON_S, lambda: consumer.poll(100) == [] and consumer.assignment, "its part")
+            consumer.commit()
+            within(SOON_S, lambda: group_of(browser) == ("g", 1, 0), "the group with its member")
+            (row,) = browser.get("/groups", filter="g")["rows"]
+            assert row["group_type"] == "consumer"
+            within(SOON_S, lambda: browser.get("/groups/g")["state"] == "Stable", "its state")
+            group = browser.get("/groups/g")
+            browser.close()
+    assert (group["group_type"], group["protocol"]) == ("consumer", "uniform")
+    assert group["epoch"] == group["assignment_epoch"] > 0
+    (member,) = group["members"]
+    assert member["epoch"] == group["epoch"]
+    both = [{"topic": "flights", "partition": number} for number in range(2)]
+    assert member["partitions"] == member["target"] == both
+    assert member["topics"] == ["flights"]
 
 
 def group_of(browser: Browser) -> Any:

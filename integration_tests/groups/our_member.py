@@ -13,14 +13,16 @@ class OurMember:
     def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
         self.rebalances = 0
         """How often it was given partitions."""
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        if given.get("group.protocol") != "consumer":
+            given.setdefault("heartbeat.interval.ms", 500)
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": 500,
-                **{key.replace("_", "."): value for key, value in settings.items()},
+                **given,
             }
         )
         self.consumer.subscribe([topic], on_assigned=self._assigned)
@@ -42,9 +44,12 @@ class OurMember:
 
 
 def main() -> None:
-    """bootstrap servers, group, topic, session timeout in ms: commit what is read, until killed."""
-    servers, group, topic, session_ms = sys.argv[1:]
-    member = OurMember(servers, group, topic, session_timeout_ms=session_ms)
+    """bootstrap servers, group, topic, session timeout in ms (none: a member of the consumer
+    protocol): commit what is read, until killed."""
+    servers, group, topic, *session_ms = sys.argv[1:]
+    settings = {"session_timeout_ms": session_ms[0]} if session_ms else {}
+    protocol = "classic" if session_ms else "consumer"
+    member = OurMember(servers, group, topic, group_protocol=protocol, **settings)
     while True:
         for partition, offset in member.poll():
             # In one piece: what reads it may kill this program at any moment.

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
         Admin as Admin,
         ClusterDescription as ClusterDescription,
     )
+    from storage_engine.client.admin.group_descriptions import GroupMember as GroupMember
     from storage_engine.client.admin.groups import (
         GroupDescription as GroupDescription,
-        GroupMember as GroupMember,
         GroupPartition as GroupPartition,
         ListedGroup as ListedGroup,
     )
@@ -97,7 +97,8 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "client.admin.admin_client": "Admin ClusterDescription",
-    "client.admin.groups": "GroupDescription GroupMember GroupPartition ListedGroup",
+    "client.admin.group_descriptions": "GroupMember",
+    "client.admin.groups": "GroupDescription GroupPartition ListedGroup",
     "client.admin.log_dirs": "LogDir ReplicaLog",
     "client.admin.offset_resets": "OffsetReset",
     "client.admin.topics": "ALL_BROKERS ConfigEntry NewTopic",

@@ -1,32 +1,29 @@
 """Administration of consumer groups: list, describe with their lag, delete.
 
-Each broker is asked for the groups that it coordinates. Source: KIP-222, KIP-229. The offsets of a
-group are changed in `offset_resets`.
+Each broker is asked for the groups that it coordinates, of either protocol. Source: KIP-222,
+KIP-229, KIP-848. The offsets of a group are changed in `offset_resets`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from storage_engine.client.admin.group_descriptions import (
+    CLASSIC_TYPE,
+    DEAD,
+    DescribedGroup,
+    GroupMember,
+    describe,
+)
 from storage_engine.client.admin.requests import ask_each_broker
 from storage_engine.client.asking import GROUP, ask_coordinator, error_from
 from storage_engine.client.cluster import LATEST, Cluster
 from storage_engine.client.groups.committed_offsets import committed_offsets
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.groups.group import CONSUMER
 from storage_engine.core.ids import TopicPartition
-from storage_engine.protocol.consumer_protocol import decode_assignment
 from storage_engine.protocol.messages.delete_groups import API as DELETE_GROUPS
 from storage_engine.protocol.messages.delete_groups import DeleteGroupsRequest
-from storage_engine.protocol.messages.describe_groups import API as DESCRIBE_GROUPS
-from storage_engine.protocol.messages.describe_groups import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
 from storage_engine.protocol.messages.list_groups import API as LIST_GROUPS
 from storage_engine.protocol.messages.list_groups import ListGroupsRequest
-
-_DEAD = "Dead"
-"""The state of a group that does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +32,8 @@ class ListedGroup:
     state: str
     protocol_type: str
     coordinator: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMember:
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    partitions: tuple[TopicPartition, ...]
-    """The partitions assigned to a consumer; known while the group is stable."""
+    group_type: str = CLASSIC_TYPE
+    """By the protocol of its members: classic or consumer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +57,8 @@ class GroupPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDescription:
+class GroupDescription(DescribedGroup):
     group: str
-    state: str
-    protocol_type: str
-    protocol: str
-    coordinator: int
-    members: tuple[GroupMember, ...]
     partitions: tuple[GroupPartition, ...]
     """The partitions in order."""
 
@@ -84,10 +68,17 @@ class GroupDescription:
         return sum(each.lag or 0 for each in self.partitions)
 
 
-def list_groups(cluster: Cluster) -> list[ListedGroup]:
-    """All groups, by name. Raises KafkaError when a broker does not list its groups in time."""
+def list_groups(
+    cluster: Cluster, *, states: Iterable[str] = (), types: Iterable[str] = ()
+) -> list[ListedGroup]:
+    """The groups in one of these states, and of one of these types (none: all), by name. KafkaError
+    when a broker does not list its groups in time."""
+    wanted, kinds = [*states], [*types]
     answers = ask_each_broker(
-        cluster, "groups", LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[])
+        cluster,
+        "groups",
+        LIST_GROUPS,
+        ListGroupsRequest(states_filter=wanted, types_filter=kinds),
     )
     groups = [
         ListedGroup(
@@ -95,66 +86,51 @@ def list_groups(cluster: Cluster) -> list[ListedGroup]:
             state=each.group_state,
             protocol_type=each.protocol_type,
             coordinator=broker_id,
+            # Brokers that do not tell it have no others.
+            group_type=(each.group_type or CLASSIC_TYPE).lower(),
         )
         for broker_id, answer in answers
         for each in answer.groups
     ]
+    # Older brokers filter by nothing.
+    groups = [
+        each
+        for each in groups
+        if _is_among(each.state, wanted) and _is_among(each.group_type, kinds)
+    ]
     return sorted(groups, key=lambda each: each.group)
+
+
+def _is_among(value: str, wanted: Collection[str]) -> bool:
+    return not wanted or value.lower() in {each.lower() for each in wanted}
 
 
 def describe_group(cluster: Cluster, group: str) -> GroupDescription:
     """The members of a group, and the committed offset and the lag of each partition. KafkaError
     GROUP_ID_NOT_FOUND where there is none."""
-    coordinator, description = _description_of(cluster, group)
-    if description.group_state == _DEAD:
+    found = describe(cluster, group)
+    if found.state == DEAD:
         raise KafkaError(
             f"there is no group '{group}'; 'headrace groups list' shows the groups of the cluster",
             ErrorCode.GROUP_ID_NOT_FOUND,
         )
-    members = _members(description)
     return GroupDescription(
         group=group,
-        state=description.group_state,
-        protocol_type=description.protocol_type,
-        protocol=description.protocol_data,
-        coordinator=coordinator,
-        members=members,
-        partitions=_progress(cluster, committed_offsets(cluster, group), members),
+        group_type=found.group_type,
+        state=found.state,
+        protocol_type=found.protocol_type,
+        protocol=found.protocol,
+        coordinator=found.coordinator,
+        members=found.members,
+        epoch=found.epoch,
+        assignment_epoch=found.assignment_epoch,
+        partitions=_progress(cluster, committed_offsets(cluster, group), found.members),
     )
 
 
 def group_members(cluster: Cluster, group: str) -> tuple[GroupMember, ...]:
     """Return the members; empty when the group does not exist."""
-    _, description = _description_of(cluster, group)
-    return _members(description)
-
-
-def _description_of(
-    cluster: Cluster, group: str
-) -> tuple[int, DescribeGroupsResponse.DescribedGroup]:
-    coordinator, answer = ask_coordinator(
-        cluster,
-        GROUP,
-        group,
-        DESCRIBE_GROUPS,
-        DescribeGroupsRequest(groups=[group], include_authorized_operations=False),
-        lambda answer: error_from(answer.groups[0].error_code, what=f"group '{group}'"),
-    )
-    return coordinator, answer.groups[0]
-
-
-def _members(description: DescribeGroupsResponse.DescribedGroup) -> tuple[GroupMember, ...]:
-    consumers = description.protocol_type == CONSUMER
-    return tuple(
-        GroupMember(
-            member_id=each.member_id,
-            instance_id=each.group_instance_id,
-            client_id=each.client_id,
-            host=each.client_host,
-            partitions=decode_assignment(each.member_assignment) if consumers else (),
-        )
-        for each in description.members
-    )
+    return describe(cluster, group).members
 
 
 def _progress(

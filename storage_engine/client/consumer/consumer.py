@@ -22,16 +22,14 @@ errors are in `consumer_errors`.
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST
-from storage_engine.client.consumer import membership
-from storage_engine.client.consumer.consumer_config import ConsumerConfig
+from storage_engine.client.consumer.consumer_config import CONSUMER_PROTOCOL, ConsumerConfig
 from storage_engine.client.consumer.consumer_coordinator import (
     NOBODY,
-    Assigned,
     Change,
     ConsumerCoordinator,
     OffsetsCommitted,
@@ -39,6 +37,8 @@ from storage_engine.client.consumer.consumer_coordinator import (
 from storage_engine.client.consumer.consumer_lookups import ConsumerLookups, check_offset
 from storage_engine.client.consumer.consumer_positions import Positions
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
+from storage_engine.client.consumer.member_requests import re2_text
+from storage_engine.client.consumer.membership import Assigned, Revoked
 from storage_engine.client.consumer.record_buffer import Piece, PolledTable
 from storage_engine.client.consumer.subscription import Subscription
 from storage_engine.client.fetching.typed_reading import Selection
@@ -111,6 +111,8 @@ class Consumer(ConsumerLookups, Closing):
         if self._subscription is None and self._positions.assigned:
             raise ConfigError("partitions are assigned; unsubscribe before you subscribe")
         if isinstance(topics, re.Pattern):
+            if self._config.group_protocol == CONSUMER_PROTOCOL:
+                re2_text(topics)
             subscription = Subscription(pattern=topics)
         else:
             subscription = Subscription(topics=frozenset(_names(topics)))
@@ -372,11 +374,10 @@ class Consumer(ConsumerLookups, Closing):
 
     def group_metadata(self) -> GroupMetadata:
         """The metadata that a producer's `send_offsets_to_transaction` needs."""
+        group = self._group_id("group_metadata")
+        known = self._caller if self._group is None else self._group.identity(self._caller)
         return GroupMetadata(
-            self._group_id("group_metadata"),
-            self._caller.generation,
-            self._caller.member_id,
-            self._config.group_instance_id,
+            group, known.generation, known.member_id, self._config.group_instance_id
         )
 
     # --- the end ---
@@ -426,17 +427,18 @@ class Consumer(ConsumerLookups, Closing):
 
     def _apply(self, change: Change) -> None:
         match change:
-            case membership.Release():
+            case Revoked():
                 try:
                     commits = self._config.enable_auto_commit and not change.lost
-                    self._release_partitions(lost=change.lost, commits=commits)
+                    self._release_partitions(change.partitions, lost=change.lost, commits=commits)
                 finally:
                     assert self._group is not None, "it told of the change"
-                    self._group.released()
+                    self._group.released(change.partitions)
             case Assigned():
                 self._caller = change.caller
                 self._stop_run()
-                self._positions.assign(change.partitions)
+                kept = tuple(self._positions.assigned) if change.more else ()
+                self._positions.assign((*kept, *change.partitions))
                 self._auto_commit_ms = monotonic_ms() + self._config.auto_commit_interval_ms
                 if self._on_assigned is not None:
                     with self._turn.lent():
@@ -448,24 +450,34 @@ class Consumer(ConsumerLookups, Closing):
                 self._failure = change.error
 
     def _release_partitions(
-        self, *, lost: bool, commits: bool, timeout_ms: int | None = None
+        self,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        lost: bool,
+        commits: bool,
+        timeout_ms: int | None = None,
     ) -> None:
-        """Commits and gives up all partitions. Records whose offsets can't be committed within
-        `timeout_ms` are read again."""
+        """Commits and gives up these partitions, or all; others are read on. Records whose offsets
+        can't be committed within `timeout_ms` are read again."""
         self._stop_run()
-        partitions = sorted(self._positions.assigned)
+        assigned = self._positions.assigned
+        gone = sorted(assigned if partitions is None else assigned.keys() & partitions)
         try:
-            positions = self._positions.known()
+            known = self._positions.known()
+            positions = {tp: known[tp] for tp in gone if tp in known}
             if commits and positions and self._group is not None:
                 with contextlib.suppress(HeadraceError):
                     commit = self._group.commit(positions, self._caller, timeout_ms=timeout_ms)
                     self._group.wait_for(commit)
             hears = self._on_lost if lost else self._on_revoked
-            if hears is not None and partitions and self._subscription is not None:
+            if hears is not None and gone and self._subscription is not None:
                 with self._turn.lent():
-                    hears(partitions)
+                    hears(gone)
         finally:
-            self._positions.assign(())
+            left = dict.fromkeys(self._positions.assigned)
+            for tp in gone:
+                left.pop(tp, None)
+            self._positions.assign(left)
 
     def _check_assigned(self, tp: TopicPartition) -> None:
         if tp not in self._positions.assigned:

@@ -28,6 +28,7 @@ from storage_engine.client.settings import (
 from storage_engine.core.errors import ConfigError
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
+CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = "classic", "consumer"
 
 SETTINGS = by_key(
     BOOTSTRAP_SERVERS,
@@ -36,6 +37,17 @@ SETTINGS = by_key(
     text(
         "group.instance.id",
         "The name of a static member: it gets its partitions back after a restart.",
+    ),
+    one_of(
+        "group.protocol",
+        (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL),
+        CLASSIC_PROTOCOL,
+        "Whether a member assigns the partitions of the group (classic), or the brokers, one by one"
+        " while the others are read on (consumer).",
+    ),
+    text(
+        "group.remote.assignor",
+        "How brokers assign partitions, uniform or range; not set: as they like.",
     ),
     one_of(
         "auto.offset.reset",
@@ -69,6 +81,13 @@ SETTINGS = by_key(
     DEFAULT_API_TIMEOUT_MS,
 )
 
+_OF_CLASSIC = {
+    "session.timeout.ms": "consumer.session.timeout.ms is a setting of the group",
+    "heartbeat.interval.ms": "consumer.heartbeat.interval.ms is a setting of the group",
+    "partition.assignment.strategy": "group.remote.assignor names how brokers assign",
+}
+"""Settings that only the classic protocol has, with what takes their place."""
+
 _BY_FIELD = {key: key.replace(".", "_") for key in SETTINGS if key not in SECURITY_KEYS}
 
 
@@ -81,6 +100,8 @@ class ConsumerConfig:
     client_id: str
     group_id: str | None
     group_instance_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
     auto_offset_reset: str
     enable_auto_commit: bool
     auto_commit_interval_ms: int
@@ -99,10 +120,16 @@ class ConsumerConfig:
     @classmethod
     def of(cls, config: Given) -> "ConsumerConfig":
         """ConfigError of one line for a wrong key or value."""
+        _check_protocol(config)
         values = parse_settings(config, SETTINGS, client="consumer")
         security = pop_security(values)
         if values["bootstrap.servers"] is None:
             raise ConfigError("bootstrap.servers is missing; give host:port of a broker or more")
+        protocol = values["group.protocol"]
+        if protocol == CLASSIC_PROTOCOL and values["group.remote.assignor"] is not None:
+            raise ConfigError(
+                "group.remote.assignor can't be set with group.protocol=classic: a member assigns"
+            )
         for key in ("group.instance.id", "enable.auto.commit"):
             if values[key] and values["group.id"] is None:
                 raise ConfigError(f"{key} needs a group.id; give one, or leave {key} out")
@@ -139,3 +166,12 @@ class ConsumerConfig:
             unknown_topic_wait_ms=unknown_topic_wait_ms,
             security=self.security,
         )
+
+
+def _check_protocol(config: Given) -> None:
+    """ConfigError for a setting of the classic protocol beside group.protocol=consumer."""
+    if not hasattr(config, "keys") or config.get("group.protocol") != CONSUMER_PROTOCOL:
+        return
+    for key, instead in _OF_CLASSIC.items():
+        if key in config:
+            raise ConfigError(f"{key} can't be set with group.protocol=consumer: {instead}")

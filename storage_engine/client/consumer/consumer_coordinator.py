@@ -1,90 +1,67 @@
 """The part of a consumer that runs in the thread of its loop: it keeps the membership of the group,
 and commits offsets.
 
-    consumer -> events, commits -> [loop] Membership -> requests -> coordinator of the group
+    consumer -> events, commits -> [loop] MemberDriver -> requests -> coordinator of the group
         ^                             |
-        +-- Release, Assigned, GroupFailed-+
+        +-- Revoked, Assigned, GroupFailed-+
 
 The loop's lock guards the shared state. The consumer applies changes in its own thread, in order;
-until it has released its partitions, the member does not join the next generation. Source: KIP-62.
+until it has released its partitions, the group gives them to nobody else. Source: KIP-62, KIP-848.
 """
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-from storage_engine.client.consumer import member_requests, membership
-from storage_engine.client.consumer.consumer_config import ConsumerConfig
-from storage_engine.client.consumer.consumer_errors import GroupError
+from storage_engine.client.consumer.classic_member import ClassicMember
+from storage_engine.client.consumer.consumer_config import CONSUMER_PROTOCOL, ConsumerConfig
+from storage_engine.client.consumer.consumer_member import ConsumerMember
 from storage_engine.client.consumer.coordinator_calls import (
+    Answer,
     CoordinatorCall,
     CoordinatorCalls,
     code_of,
 )
-from storage_engine.client.consumer.member_requests import Answer
 from storage_engine.client.consumer.membership import (
     ASK_AGAIN,
     NO_GENERATION,
     NO_MEMBER,
-    Membership,
+    Assigned,
+    CommitAnswered,
+    Farewell,
+    FindCoordinator,
+    GroupFailed,
+    MemberDriver,
+    MemberEvent,
+    MembershipTick,
+    Outgoing,
+    Polled,
+    Released,
+    Revoked,
+    Step,
+    Subscribed,
+    Unsubscribed,
 )
-from storage_engine.client.consumer.range_assignment import assign_ranges
-from storage_engine.client.consumer.subscription import Subscription, TopicCounts
-from storage_engine.client.groups.group_requests import (
-    CommitRefusedError,
-    GroupRequest,
-    MemberIdentity,
-    commit_request,
-    refused_commit,
-)
+from storage_engine.client.consumer.offset_commits import OffsetCommits, PendingCommit
+from storage_engine.client.consumer.subscription import Subscription
+from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
 from storage_engine.client.loop import ClientLoop
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import (
     AuthenticationError,
-    CorruptRecordError,
     DeadlineExceededError,
     ErrorCode,
     HeadraceError,
     KafkaError,
 )
-from storage_engine.core.groups.consumer_protocol import subscribed_topics
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline, monotonic_ms
-from storage_engine.protocol.consumer_protocol import (
-    decode_assignment,
-    encode_assignment,
-    encode_subscription,
-)
-from storage_engine.protocol.messages.join_group import JoinGroupResponse
-from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
-from storage_engine.protocol.messages.sync_group import SyncGroupResponse
 
-COMMITS_MAX = 1_000  # on their way; who would begin another one waits for the first of them
 _LONGEST_WAIT_MS = 1_000
 _LEAVE_MS = 2_000
-"""The time for a LeaveGroup request. Without one the session timeout tells the coordinator."""
-
-_REFUSALS = membership.NO_LONGER_A_MEMBER | {
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.FENCED_INSTANCE_ID,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
-    """A change: these partitions are the consumer's, and it commits as `caller`."""
-
-    partitions: tuple[TopicPartition, ...]
-    caller: MemberIdentity
-
-
-@dataclass(frozen=True, slots=True)
-class GroupFailed:
-    """A change: the group refuses the member."""
-
-    error: HeadraceError
+"""The time for a member's last request. Without one the session timeout tells the coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +72,7 @@ class OffsetsCommitted:
     error: HeadraceError | None
 
 
-Change = membership.Release | Assigned | GroupFailed | OffsetsCommitted
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class PendingCommit:
-    offsets: Mapping[TopicPartition, int]
-    caller: MemberIdentity
-    deadline: Deadline
-    done: bool = False
-    error: HeadraceError | None = None
-    callback: Callable[[HeadraceError | None], None] | None = None
-    attempts: int = field(default=0, repr=False)
+Change = Revoked | Assigned | GroupFailed | OffsetsCommitted
 
 
 class ConsumerCoordinator:
@@ -117,29 +83,29 @@ class ConsumerCoordinator:
         self._config = config
         self._cluster = config.cluster()
         self._calls = CoordinatorCalls(self._cluster, config.group_id)
-        self._topics = TopicCounts(self._cluster, max_age_ms=config.metadata_max_age_ms)
-        self._membership = Membership(
-            heartbeat_interval_ms=config.heartbeat_interval_ms,
-            max_poll_interval_ms=config.max_poll_interval_ms,
-            is_static=config.group_instance_id is not None,
-        )
+        made = ConsumerMember if config.group_protocol == CONSUMER_PROTOCOL else ClassicMember
+        self._member: MemberDriver = made(config, self._cluster)
         self._log_in_error: AuthenticationError | None = None
-        self._wanted: membership.Wanted | None = None
-        # The request that the membership wants and that is not sent; and that which is.
+        self._wanted: Outgoing | None = None
+        # The request that the member wants and that is not sent; and that which is.
         self._call: CoordinatorCall | None = None
-        self._joined: JoinGroupResponse
         self._retry_at_ms = 0
         self._attempts = 0
-        self._commit_call: CoordinatorCall | None = None
-        self._commit_at_ms = 0
         self._loop = ClientLoop("headrace-group", work=self, on_end=self._ended)
         # It guards all below; who waits is notified of changes and of finished commits.
         self._lock = self._loop.lock
         self._changed = self._loop.changed
-        self._events: deque[membership.Event] = deque()
-        self._subscription = Subscription()
+        self._events: deque[MemberEvent] = deque()
         self._changes: deque[Change] = deque()
-        self._commits: deque[PendingCommit] = deque()
+        self._known = NOBODY
+        """The member as it was at the end of the last turn."""
+        self._commits = OffsetCommits(
+            config,
+            self._calls,
+            self._changed,
+            on_refused=self._commit_refused,
+            on_done=self._commit_done,
+        )
         self._polled_ms = monotonic_ms()
         self._poll_timed_out = False
         self._has_left = False
@@ -149,22 +115,27 @@ class ConsumerCoordinator:
     # What the consumer uses, from its thread.
 
     def subscribe(self, subscription: Subscription) -> None:
-        with self._lock:
-            self._subscription = subscription
-        self._send_event(membership.Subscribed(now_ms=monotonic_ms()))
+        self._send_event(Subscribed(now_ms=monotonic_ms(), subscription=subscription))
 
     def unsubscribe(self) -> None:
         """Leave the group; no change of the membership comes any more."""
         with self._lock:
             self._has_left = False
-        self._send_event(membership.Unsubscribed())
+        self._send_event(Unsubscribed())
         with self._lock, self._changed.waiting() as waiting:
             while not self._has_left and not self._loop.has_ended:
                 waiting.wait(None)
 
-    def released(self) -> None:
-        """The consumer reads nothing any more of what it had."""
-        self._send_event(membership.Released())
+    def released(self, partitions: Collection[TopicPartition] | None) -> None:
+        """The consumer reads nothing any more of what it was asked to let go; None: of anything."""
+        with self._lock:
+            self._commits.pin(self._known, partitions)
+            self._add_event(Released())
+
+    def identity(self, caller: MemberIdentity) -> MemberIdentity:
+        """The identity with which a member that was `caller` commits now."""
+        with self._lock:
+            return caller.now(self._known)
 
     def next_change(self) -> Change | None:
         """The caller applies a change before it asks for the next one."""
@@ -172,7 +143,7 @@ class ConsumerCoordinator:
             self._polled_ms = monotonic_ms()
             if self._poll_timed_out:
                 # What it had may be another's: first it hears of that.
-                self._add_event(membership.Polled(now_ms=self._polled_ms))
+                self._add_event(Polled(now_ms=self._polled_ms))
             while self._poll_timed_out and not self._loop.has_ended:
                 waiting.wait(None)
             if self._loop.is_of_parent:
@@ -198,11 +169,11 @@ class ConsumerCoordinator:
             offsets=dict(offsets), caller=caller, deadline=deadline, callback=callback
         )
         with self._lock, self._changed.waiting() as waiting:
-            while len(self._commits) >= COMMITS_MAX and not self._loop.has_ended:
+            while self._commits.is_full and not self._loop.has_ended:
                 waiting.wait(None)
             if self._loop.has_ended:
                 raise HeadraceError("the consumer is closed")
-            self._commits.append(commit)
+            self._commits.add(commit)
             self._loop.wake()
         return commit
 
@@ -223,37 +194,40 @@ class ConsumerCoordinator:
             while self._commits and not self._loop.has_ended and waiting.wait(deadline):
                 pass
             self._closing = deadline
-            self._add_event(membership.Unsubscribed())
+            self._add_event(Unsubscribed())
         self._loop.join()
 
-    def _send_event(self, event: membership.Event) -> None:
+    def _send_event(self, event: MemberEvent) -> None:
         with self._lock:
             self._add_event(event)
 
-    def _add_event(self, event: membership.Event) -> None:
+    def _add_event(self, event: MemberEvent) -> None:
         self._events.append(event)
         self._loop.wake()
 
+    # The loop's thread.
+
     def turn(self) -> None:
-        """In the loop's thread: processes the answers that have arrived, and does what is due."""
+        """Processes the answers that have arrived, and does what is due."""
         self._calls.receive()
         with self._lock:
             events, self._events = self._events, deque()
             polled_ms, closing = self._polled_ms, self._closing
         for event in events:
             self._step(event)
-            if isinstance(event, membership.Unsubscribed):
+            if isinstance(event, Unsubscribed):
                 self._mark_left()
         now_ms = monotonic_ms()
-        self._step(membership.Polled(now_ms=polled_ms))
-        due_ms = self._membership.due_ms()
+        self._step(Polled(now_ms=polled_ms))
+        due_ms = self._member.due_ms()
         if due_ms is not None and due_ms <= now_ms:
-            self._step(membership.MembershipTick(now_ms=now_ms))
-        self._check_topics(now_ms)
+            self._step(MembershipTick(now_ms=now_ms))
+        self._carry_out(self._member.look(now_ms))
         self._send(now_ms)
-        self._send_commit(now_ms)
+        self._commits.send(now_ms, self._member.identity)
         with self._lock:
-            self._poll_timed_out = self._has_timed_out
+            self._known = self._member.identity
+            self._poll_timed_out = self._member.has_timed_out
             self._changed.notify_all()
             is_over = closing is not None and (not self._commits or closing.passed)
         if is_over:
@@ -262,11 +236,9 @@ class ConsumerCoordinator:
     def due_in_ms(self, now_ms: int) -> int:
         if self._events:
             return 0
-        due_ms = [self._membership.due_ms(), now_ms + _LONGEST_WAIT_MS]
+        due_ms = [self._member.due_ms(), self._commits.due_ms(), now_ms + _LONGEST_WAIT_MS]
         if self._wanted is not None:
             due_ms.append(self._retry_at_ms)
-        if self._commits and self._commit_call is None:
-            due_ms.append(self._commit_at_ms)
         return max(0, min(due for due in due_ms if due is not None) - now_ms)
 
     def sockets(self) -> list[Readable]:
@@ -276,29 +248,34 @@ class ConsumerCoordinator:
         self._calls.close()
         self._cluster.close()
 
-    def _step(self, event: membership.Event) -> None:
-        for effect in self._membership.step(event):
-            match effect:
-                case membership.FindCoordinator():
+    def _step(self, event: MemberEvent) -> None:
+        self._carry_out(self._member.step(event))
+
+    def _carry_out(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            match step:
+                case FindCoordinator():
                     self._calls.forget_coordinator()
                     self._retry_at_ms = monotonic_ms() + pause_ms(self._attempts)
                     self._attempts += 1
-                case membership.SendLeave():
+                case Farewell():
                     self._drop_call()
                     with self._lock:
                         # Before the others are told: a poll meanwhile hands nothing out.
-                        self._poll_timed_out = self._has_timed_out
-                    self._leave(effect.member_id)
-                case membership.Take():
-                    self._take(effect.assignment)
-                case membership.Release():
+                        self._poll_timed_out = self._member.has_timed_out
+                    self._leave(step.request)
+                case Revoked():
+                    if step.partitions is None:
+                        self._drop_call()
+                    self._add_change(step)
+                case GroupFailed():
                     self._drop_call()
-                    self._add_change(effect)
-                case membership.Fail():
-                    self._fail(effect.error)
-                case _:
+                    self._add_change(GroupFailed(self._log_in_error or step.error))
+                case Assigned():
+                    self._add_change(step)
+                case Outgoing():
                     self._drop_call()
-                    self._wanted = effect
+                    self._wanted = step
 
     def _drop_call(self) -> None:
         self._wanted = None
@@ -310,14 +287,7 @@ class ConsumerCoordinator:
         with self._lock:
             self._changes.append(change)
 
-    def _fail(self, code: ErrorCode) -> None:
-        self._drop_call()
-        group = self._config.group_id
-        error = self._log_in_error or GroupError(f"group '{group}': {code.meaning}", code)
-        self._add_change(GroupFailed(error))
-
-    def _leave(self, member_id: str) -> None:
-        request = member_requests.leave(self._config, member_id)
+    def _leave(self, request: GroupRequest) -> None:
         with contextlib.suppress(KafkaError, DeadlineExceededError):
             self._calls.ask(request, _LEAVE_MS)
 
@@ -329,41 +299,11 @@ class ConsumerCoordinator:
             self._has_left = True
             self._changed.notify_all()
 
-    def _take(self, assignment: bytes) -> None:
-        try:
-            partitions = decode_assignment(assignment)
-        except CorruptRecordError as error:
-            self._add_change(GroupFailed(error))
-            return
-        self._add_change(Assigned(partitions=partitions, caller=self._caller()))
-
-    @property
-    def _has_timed_out(self) -> bool:
-        return self._membership.stage is membership.Stage.POLL_TIMED_OUT
-
-    def _caller(self) -> MemberIdentity:
-        known = self._membership
-        return MemberIdentity(member_id=known.member_id, generation=known.generation)
-
-    def _check_topics(self, now_ms: int) -> None:
-        if self._membership.stage is not membership.Stage.MEMBER:
-            return
-        # When nobody tells now, it is asked again at the next time.
-        with contextlib.suppress(KafkaError, DeadlineExceededError):
-            if self._topics.changed(now_ms):
-                self._step(membership.TopicsChanged())
-
-    # Requests of the member.
-
     def _send(self, now_ms: int) -> None:
         wanted = self._wanted
         if wanted is None or now_ms < self._retry_at_ms:
             return
         self._wanted = None
-        wait_ms = self._config.max_poll_interval_ms + self._config.request_timeout_ms
-        if isinstance(wanted, membership.SendHeartbeat):
-            # A coordinator that hangs is noticed while the session lasts.
-            wait_ms = min(self._config.request_timeout_ms, self._config.session_timeout_ms // 2)
 
         def on_answer(answer: Answer | None, error: HeadraceError | None) -> None:
             self._call = None
@@ -372,127 +312,19 @@ class ConsumerCoordinator:
             code = code_of(error) if answer is None else ErrorCode.of(answer.error_code)
             if code not in ASK_AGAIN:
                 self._attempts = 0
-            self._step(self._answer_to(wanted, answer, code))
+            self._carry_out(wanted.answered(answer, code))
 
         try:
-            request = self._request(wanted, now_ms)
-            self._call = self._calls.send(request, wait_ms, on_answer)
+            self._call = self._calls.send(wanted.make(now_ms), wanted.wait_ms, on_answer)
         except (KafkaError, DeadlineExceededError) as error:
             on_answer(None, error)
 
-    def _request(self, wanted: membership.Wanted, now_ms: int) -> GroupRequest:
-        if isinstance(wanted, membership.SendJoin):
-            with self._lock:
-                subscription = self._subscription
-            topics = self._topics.subscribe(subscription, now_ms)
-            return member_requests.join(self._config, wanted.member_id, encode_subscription(topics))
-        caller = MemberIdentity(member_id=wanted.member_id, generation=wanted.generation)
-        if isinstance(wanted, membership.SendSync):
-            return member_requests.sync(self._config, caller, self._assignments(now_ms))
-        return member_requests.heartbeat(self._config, caller)
+    def _commit_refused(self, event: CommitAnswered) -> None:
+        self._step(event)
 
-    def _assignments(self, now_ms: int) -> dict[str, bytes]:
-        """The assignments of all members, when this member leads the group."""
-        joined = self._joined
-        if joined.leader != joined.member_id:
-            return {}
-        subscriptions = {
-            each.member_id: subscribed_topics(each.metadata) or frozenset()
-            for each in joined.members
-        }
-        every = frozenset(topic for topics in subscriptions.values() for topic in topics)
-        counts = self._topics.watch(every, now_ms)
-        return {
-            member: encode_assignment(partitions)
-            for member, partitions in assign_ranges(subscriptions, counts).items()
-        }
-
-    def _answer_to(
-        self, wanted: membership.Wanted, answer: Answer | None, code: ErrorCode
-    ) -> membership.Event:
-        now_ms = monotonic_ms()
-        if isinstance(wanted, membership.SendJoin):
-            if not isinstance(answer, JoinGroupResponse):
-                return membership.JoinAnswered(error=code)
-            self._joined = answer
-            return membership.JoinAnswered(
-                error=code, member_id=answer.member_id, generation=answer.generation_id
-            )
-        if isinstance(wanted, membership.SendSync):
-            part = bytes(answer.assignment) if isinstance(answer, SyncGroupResponse) else b""
-            return membership.SyncAnswered(error=code, now_ms=now_ms, assignment=part)
-        return membership.HeartbeatAnswered(error=code, now_ms=now_ms)
-
-    # Commits, one after the other.
-
-    def _send_commit(self, now_ms: int) -> None:
-        with self._lock:
-            commit = self._commits[0] if self._commits else None
-        if commit is None or self._commit_call is not None or now_ms < self._commit_at_ms:
-            return
-
-        def on_answer(answer: OffsetCommitResponse | None, error: HeadraceError | None) -> None:
-            self._commit_call = None
-            self._commit_answered(commit, answer, error)
-
-        request = commit_request(
-            self._config.group_id or "",
-            commit.caller,
-            commit.offsets,
-            instance_id=self._config.group_instance_id,
-        )
-        timeout_ms = max(1, min(commit.deadline.left_ms, self._config.request_timeout_ms))
-        try:
-            self._commit_call = self._calls.send(request, timeout_ms, on_answer)
-        except (KafkaError, DeadlineExceededError) as error:
-            on_answer(None, error)
-
-    def _commit_answered(
-        self,
-        commit: PendingCommit,
-        answer: OffsetCommitResponse | None,
-        error: HeadraceError | None,
-    ) -> None:
-        refused = None if answer is None else refused_commit(answer)
-        if error is None and refused is None:
-            self._finish(commit, None)
-            return
-        if refused is not None:
-            error = self._refusal(*refused)
-            if refused[1] in _REFUSALS:
-                generation = commit.caller.generation
-                self._step(membership.CommitAnswered(error=refused[1], generation=generation))
-        assert error is not None
-        code = code_of(error)
-        if code not in ASK_AGAIN:
-            self._finish(commit, error)
-        elif commit.deadline.passed:
-            timeout_ms = commit.deadline.timeout_ms
-            self._finish(commit, DeadlineExceededError(f"{error} (tried for {timeout_ms} ms)"))
-        else:
-            self._calls.forget_coordinator()
-            self._commit_at_ms = monotonic_ms() + pause_ms(commit.attempts)
-            commit.attempts += 1
-
-    def _refusal(self, tp: TopicPartition, code: ErrorCode) -> KafkaError:
-        group = self._config.group_id
-        if code in _REFUSALS:
-            return CommitRefusedError(
-                f"the commit of {tp} was refused, because this consumer has lost its membership of "
-                f"group '{group}' ({code.meaning}): poll again to rejoin, and continue with the "
-                "partitions that it is assigned then",
-                code,
-            )
-        return KafkaError(f"offsets of group '{group}', {tp}: {code.meaning}", code)
-
-    def _finish(self, commit: PendingCommit, error: HeadraceError | None) -> None:
-        with self._lock:
-            self._commits.popleft()
-            commit.error, commit.done = error, True
-            self._commit_at_ms = 0
-            if commit.callback is not None:
-                self._changes.append(OffsetsCommitted(commit.callback, error))
-            self._changed.notify_all()
+    def _commit_done(self, commit: PendingCommit) -> None:
+        if commit.callback is not None:
+            self._changes.append(OffsetsCommitted(commit.callback, commit.error))
 
 
 NOBODY = MemberIdentity(member_id=NO_MEMBER, generation=NO_GENERATION)

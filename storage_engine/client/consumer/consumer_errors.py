@@ -18,7 +18,7 @@ DeadlineExceededError     any                brokers or the coordinator were awa
                                              default.api.timeout.ms: again
 """
 
-from storage_engine.core.errors import HeadraceError, KafkaError
+from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 
 
 class NoOffsetError(HeadraceError):
@@ -27,3 +27,10 @@ class NoOffsetError(HeadraceError):
 
 class GroupError(KafkaError):
     """The group does not take this member."""
+
+
+def group_refused(group: str | None, code: ErrorCode, message: str | None = None) -> GroupError:
+    """Return the error of a group that takes a member no more. `message`: the coordinator's own
+    words."""
+    words = " ".join(message.split()) if message else code.meaning
+    return GroupError(f"group '{group}': {words}", code)

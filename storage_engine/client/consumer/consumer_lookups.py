@@ -69,8 +69,9 @@ class ConsumerLookups:
         """The group's committed offsets for these partitions; None for a partition without one.
         Waits for the end of transactions that commit offsets."""
         group = self._group_id("committed")
-        stored = committed_offsets(self._cluster, group)
-        return {tp: stored.get(tp) for tp in (TopicPartition(*tp) for tp in partitions)}
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        stored = committed_offsets(self._cluster, group, wanted)
+        return {tp: stored.get(tp) for tp in wanted}
 
     def _group_id(self, what: str) -> str:
         if self._config.group_id is None:

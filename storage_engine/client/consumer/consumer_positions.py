@@ -11,7 +11,7 @@ or the user wants other columns: what was fetched and not returned is then fetch
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
@@ -51,8 +51,8 @@ _RETRY_MS = 100
 
 log = logging.getLogger(__name__)
 
-Committed = Callable[[Cluster], Mapping[TopicPartition, int]]
-"""The committed offsets that exist; requested when partitions are assigned."""
+Committed = Callable[[Cluster, Collection[TopicPartition]], Mapping[TopicPartition, int]]
+"""The committed offsets that exist of partitions; requested when they are assigned."""
 
 
 class Positions:
@@ -198,7 +198,7 @@ class Positions:
         self._find_at_ms = monotonic_ms() + _RETRY_MS
 
     def _beginnings(self) -> dict[TopicPartition, int]:
-        stored = self._committed(self._cluster)
+        stored = self._committed(self._cluster, self._missing)
         found = {tp: stored[tp] for tp in self._missing if tp in stored}
         left = self._missing - found.keys()
         if not left:
@@ -215,9 +215,11 @@ class Positions:
         isolation = self._config.isolation_level
         return found | self._cluster.list_offsets(wanted, isolation=isolation)
 
-    def _of_group(self, cluster: Cluster) -> Mapping[TopicPartition, int]:
+    def _of_group(
+        self, cluster: Cluster, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
         group = self._config.group_id
-        return {} if group is None else committed_offsets(cluster, group)
+        return {} if group is None else committed_offsets(cluster, group, partitions)
 
     def _out_of_range(self, tp: TopicPartition, offset: int, start: int, end: int) -> int:
         reset = self._config.auto_offset_reset

@@ -6,7 +6,7 @@ Each call ends once, with an answer or an error, unless it is dropped before. So
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from storage_engine.client.asking import GROUP, find_coordinator
 from storage_engine.client.cluster import Cluster
@@ -17,6 +17,7 @@ from storage_engine.core.errors import (
     ErrorCode,
     HeadraceError,
     KafkaError,
+    UnsupportedVersionError,
 )
 from storage_engine.net.blocking import Readable
 from storage_engine.net.deadline import Deadline
@@ -24,7 +25,10 @@ from storage_engine.net.deadline import Deadline
 LOOKUP_MS = 1_000
 """The time limit of one search for the coordinator; nothing else happens meanwhile."""
 
-OnAnswer = Callable[[Any, HeadraceError | None], None]
+Answer: TypeAlias = Any
+"""The answer to any request: its type follows from the request."""
+
+OnAnswer = Callable[[Answer, HeadraceError | None], None]
 """Called with the answer or the error."""
 
 
@@ -59,6 +63,12 @@ class CoordinatorCalls:
         deadline = Deadline.after(timeout_ms)
         connection = self._cluster.take(self._find(), deadline.no_later_than(LOOKUP_MS))
         try:
+            version = connection.version_for(request.spec)
+            if version < request.least_version:
+                raise UnsupportedVersionError(
+                    f"{connection.name} serves {request.spec.name} {version} at most, and "
+                    f"{request.least_version} is needed"
+                )
             connection.send(request.spec, request.message, deadline)
         except BaseException:
             connection.close()

@@ -28,6 +28,9 @@ class Subscription:
     pattern: re.Pattern[str] | None = None
 
 
+NO_TOPICS = Subscription()
+
+
 class TopicCounts:
     """The metadata by which one member assigns partitions. It is for one thread."""
 

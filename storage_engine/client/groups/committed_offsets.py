@@ -6,7 +6,7 @@ After a lost or retriable answer the same request goes to the group's present co
 deadline. Source: the OffsetFetch and OffsetCommit APIs. It is not thread-safe.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from storage_engine.client.asking import GROUP, ask_coordinator, error_from
@@ -17,7 +17,7 @@ from storage_engine.client.groups.group_requests import (
     refused_commit,
 )
 from storage_engine.core.errors import KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import TopicPartition, numbers_by_topic
 from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
 from storage_engine.protocol.messages.offset_fetch import API as OFFSET_FETCH
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -25,18 +25,29 @@ from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest
 _FETCH_VERSION = 7
 """The newest version for one group at a time."""
 
+_Asked = OffsetFetchRequest.OffsetFetchRequestTopic
+
 _NO_MEMBER = MemberIdentity(member_id="", generation=-1)
 
 
-def committed_offsets(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """The committed offset of each partition: the next one to read. Empty when the group does not
-    exist."""
+def committed_offsets(
+    cluster: Cluster, group: str, partitions: Collection[TopicPartition] | None = None
+) -> dict[TopicPartition, int]:
+    """The committed offset of each of these partitions (None: of all that have one): the next one
+    to read. Empty when the group does not exist. Waits for the end of transactions that commit
+    offsets; where no partitions are named, brokers of Kafka overlook those that had none before."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            _Asked(name=name, partition_indexes=numbers)
+            for name, numbers in numbers_by_topic(partitions).items()
+        ]
     _, answer = ask_coordinator(
         cluster,
         GROUP,
         group,
         OFFSET_FETCH,
-        OffsetFetchRequest(group_id=group, topics=None, require_stable=True),
+        OffsetFetchRequest(group_id=group, topics=topics, require_stable=True),
         lambda answer: worst_error(group, answer.error_code, answer.topics),
         version=_FETCH_VERSION,
     )

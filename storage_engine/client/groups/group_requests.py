@@ -39,6 +39,8 @@ class GroupRequest:
 
     spec: AnyApi
     message: Any
+    least_version: int = 0
+    """The first version that can say what the message says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,14 @@ class MemberIdentity:
 
     member_id: str
     generation: int
+    """The generation of the classic protocol, the member epoch of the consumer protocol."""
+    joins: int = 0
+    """Equal in two identities of one member between which it has not lost its partitions."""
+
+    def now(self, known: "MemberIdentity") -> "MemberIdentity":
+        """Return the identity to commit with what this one has got, where `known` is the member's
+        present one: member epochs go on without new partitions."""
+        return known if self.joins and self.joins == known.joins else self
 
 
 def commit_request(

@@ -5,7 +5,7 @@ says what it may read, and has the last word before anything is handed out. Each
 one stream only. Source: R-CLI3.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from storage_engine.client.cluster import Cluster
@@ -159,7 +159,9 @@ class MessageStream:
         self._reading = claims
         return self._positions
 
-    def _begins(self, _cluster: Cluster) -> Mapping[TopicPartition, int]:
+    def _begins(
+        self, _cluster: Cluster, _partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
         known = ((tp, claim.consumed_to) for tp, claim in self._reading.items())
         return {tp: offset for tp, offset in known if offset is not None}
 

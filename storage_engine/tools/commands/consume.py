@@ -9,10 +9,15 @@ The value of a row of a typed topic is a JSON object with its columns. With --co
 brokers send only the chosen columns and rows, and each line is a JSON object with these columns;
 _topic, _partition, _offset, _timestamp, _headers and _deleted are then columns too.
 
+With --group, the command is a member of a consumer group: it shares the topic's partitions with the
+other members, goes on where the group has committed, and commits what it has printed.
+
 examples:
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --max 10
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --from latest --json
   headrace consume flights --bootstrap-server 127.0.0.1:9092 --partition 0 --from 42 --exit-at-end
+  headrace consume flights --bootstrap-server 127.0.0.1:9092 --group billing \\
+      --group-protocol consumer
   headrace consume trips --bootstrap-server 127.0.0.1:9092 --columns id,fare,_offset \\
       --where "fare > 10 AND city = 'Rome'"
 """
@@ -21,12 +26,13 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, Cluster
+from storage_engine.client.consumer.consumer_config import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL
 from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import (
@@ -61,6 +67,7 @@ from storage_engine.tools.arguments import (
 )
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import UsageError
+from storage_engine.tools.group_consumption import Format, check_group, consume_as_member
 from storage_engine.tools.line_records import join_lines
 from storage_engine.tools.record_text import documents
 from storage_engine.tools.table import write_bytes
@@ -84,7 +91,6 @@ _METADATA_TYPES: dict[str, ColumnType] = {
     "_deleted": BooleanColumn(),
 }
 
-Format = Callable[[TopicPartition, DecodedRecords], bytes]
 Range = tuple[int, int | None]
 
 
@@ -105,6 +111,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=natural_number,
         metavar="P",
         help="read only this partition (default: all)",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="GROUP",
+        help="be a member of this consumer group; --from then says where a partition begins that "
+        "the group has committed nothing of",
+    )
+    parser.add_argument(
+        "--group-protocol",
+        choices=(CLASSIC_PROTOCOL, CONSUMER_PROTOCOL),
+        help="how the group shares its partitions: classic, one of its members assigns them, or "
+        "consumer, the brokers do (default: classic)",
     )
     parser.add_argument("--max", type=positive_integer, metavar="N", help="stop after N records")
     parser.add_argument(
@@ -134,7 +152,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace consume`."""
+    check_group(args)
     try:
+        if args.group is not None:
+            consume_as_member(args, _format(args))
+            return 0
         with connect(args.bootstrap_server, args.command_config) as cluster:
             _consume(cluster, args)
     except KeyboardInterrupt:

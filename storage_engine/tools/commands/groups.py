@@ -6,28 +6,75 @@ actions:
   reset-offsets GROUP  change the committed offsets of a group that has no members
   delete GROUP         delete a group that has no members, and its committed offsets
 
+A group is of the type classic or consumer, by the protocol of its members (group.protocol of a
+consumer). In a consumer group the brokers assign partitions: a member has an epoch, partitions, and
+a target, which it reaches once other members have let go of what they have to give up.
+
 examples:
   headrace groups list --bootstrap-server 127.0.0.1:9092
+  headrace groups list --bootstrap-server 127.0.0.1:9092 --type consumer --state empty
   headrace groups describe billing --bootstrap-server 127.0.0.1:9092
+  headrace groups describe billing --bootstrap-server 127.0.0.1:9092 --members
   headrace groups reset-offsets billing --bootstrap-server 127.0.0.1:9092 --to-earliest
   headrace groups delete billing --bootstrap-server 127.0.0.1:9092
 """
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import asdict
 
-from storage_engine.client.admin.groups import delete_group, describe_group, list_groups
+from storage_engine.client.admin.group_descriptions import (
+    CLASSIC_TYPE,
+    CONSUMER_TYPE,
+    GroupMember,
+)
+from storage_engine.client.admin.groups import (
+    GroupDescription,
+    delete_group,
+    describe_group,
+    list_groups,
+)
 from storage_engine.client.admin.offset_resets import reset_offsets
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.core.ids import TopicPartition, numbers_by_topic
 from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import TIME_HELP, add_json, natural_number, time_ms
+from storage_engine.tools.document import Document
 from storage_engine.tools.table import print_json, print_rows, write_line
+
+_STATES = (
+    "Empty",
+    "Stable",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Dead",
+)
+"""The states of groups: a classic one rebalances, the brokers assign a consumer group, and its
+members reconcile what they have with that."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace groups`: each action has its own."""
     actions = Actions(parser, "groups")
-    add_json(actions.add("list", _list, "list the groups of the cluster", "list"))
+    listing = actions.add("list", _list, "list the groups of the cluster", "list --type consumer")
+    listing.add_argument(
+        "--type",
+        action="append",
+        default=[],
+        choices=(CLASSIC_TYPE, CONSUMER_TYPE),
+        help="only groups of this type; repeatable (default: all)",
+    )
+    listing.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        type=_state,
+        metavar="STATE",
+        help=f"only groups in this state: {', '.join(_STATES)}; repeatable (default: all)",
+    )
+    add_json(listing)
     describing = actions.add(
         "describe",
         _describe,
@@ -35,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "describe billing",
     )
     describing.add_argument("group", metavar="GROUP", help="an existing group")
+    describing.add_argument(
+        "--members",
+        action="store_true",
+        help="show a row for each member, with its epoch, partitions and target, in place of one "
+        "for each partition",
+    )
     add_json(describing)
     _add_reset(actions)
     deleting = actions.add(
@@ -44,6 +97,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "delete billing",
     )
     deleting.add_argument("group", metavar="GROUP", help="an existing group without members")
+
+
+def _state(text: str) -> str:
+    known = {state.lower(): state for state in _STATES}
+    if text.lower() not in known:
+        raise argparse.ArgumentTypeError(f"'{text}' is no state; give one of {', '.join(_STATES)}")
+    return known[text.lower()]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,9 +157,10 @@ def _add_reset(actions: Actions) -> None:
 
 
 def _list(cluster: Cluster, args: argparse.Namespace) -> None:
-    rows = [asdict(each) for each in list_groups(cluster)]
-    columns = ("group", "state", ("type", "protocol_type"), "coordinator")
-    print_rows(columns, rows, as_json=args.json)
+    listed = list_groups(cluster, states=args.state, types=args.type)
+    rows = [asdict(each) for each in listed]
+    columns = ("group", ("type", "group_type"), "state", ("protocol", "protocol_type"))
+    print_rows((*columns, "coordinator"), rows, as_json=args.json)
 
 
 def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
@@ -115,36 +176,91 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> None:
         for each in description.partitions
     ]
     if args.json:
-        members = [
-            {
-                "member": each.member_id,
-                "instance": each.instance_id,
-                "client": each.client_id,
-                "host": each.host,
-                "partitions": len(each.partitions),
-            }
-            for each in description.members
-        ]
+        members = [_member_document(each) for each in description.members]
         print_json(
             {
                 "group": description.group,
+                "type": description.group_type,
                 "state": description.state,
                 "protocol": description.protocol,
                 "coordinator": description.coordinator,
+                "epoch": description.epoch,
+                "assignment_epoch": description.assignment_epoch,
                 "lag": description.lag,
                 "partitions": partitions,
                 "members": members,
             }
         )
         return
-    write_line(
-        f"group {description.group}: {description.state}, {len(description.members)} members, "
-        f"coordinator {description.coordinator}"
-    )
+    write_line(_headline(description))
+    if args.members:
+        rows = [_member_row(each) for each in description.members]
+        print_rows(
+            ("member", "instance", "client", "host", "protocol", "epoch", "partitions", "target"),
+            rows,
+        )
+        return
     print_rows(
         ("topic", "partition", "offset", ("end", "end_offset"), "lag", "member"),
         [{**row, "member": row["member"] or ""} for row in partitions],
     )
+
+
+def _headline(description: GroupDescription) -> str:
+    told = (
+        f"group {description.group}: {description.state}, {len(description.members)} members, "
+        f"coordinator {description.coordinator}"
+    )
+    if description.epoch is None:
+        return told
+    return (
+        f"{told}, epoch {description.epoch}, assigned by {description.protocol} in epoch "
+        f"{description.assignment_epoch}"
+    )
+
+
+def _member_document(member: GroupMember) -> Document:
+    target = None if member.target is None else [tp._asdict() for tp in member.target]
+    return {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "client": member.client_id,
+        "host": member.host,
+        "partitions": len(member.partitions),
+        "protocol": member.protocol,
+        "epoch": member.epoch,
+        "topics": None if member.topics is None else [*member.topics],
+        "pattern": member.pattern,
+        "assignment": [tp._asdict() for tp in member.partitions],
+        "target": target,
+    }
+
+
+def _member_row(member: GroupMember) -> Document:
+    is_there = member.target is None or member.target == member.partitions
+    return {
+        **_member_document(member),
+        "instance": member.instance_id or "",
+        "epoch": "" if member.epoch is None else member.epoch,
+        "partitions": in_short(member.partitions),
+        "target": "" if is_there or member.target is None else in_short(member.target),
+    }
+
+
+def in_short(partitions: Iterable[TopicPartition]) -> str:
+    """Text such as `orders 0-3, 7; flights 2`."""
+    topics = numbers_by_topic(sorted(partitions))
+    return "; ".join(f"{topic} {_ranges(numbers)}" for topic, numbers in topics.items())
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in found)
 
 
 # --- reset and delete ---

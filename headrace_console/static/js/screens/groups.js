@@ -16,6 +16,8 @@ const STATES = {
   Dead: ["bad", "gone"],
   PreparingRebalance: ["warn", "members join"],
   CompletingRebalance: ["warn", "partitions are assigned"],
+  Assigning: ["warn", "partitions are assigned"],
+  Reconciling: ["warn", "members hand over"],
 };
 
 const groupState = (value) => state(...(STATES[value] ?? ["still", value ?? "unknown"]));
@@ -33,6 +35,7 @@ export function openGroups() {
     columns: [
       { id: "name", title: "Group", sort: true, cell: (row) => link(addressOf(["groups", row.group]), h("span", { class: "data name" }, row.group)) },
       { id: "state", title: "State", sort: true, cell: (row) => groupState(row.state) },
+      { id: "type", title: "Type", sort: true, wide: true, cell: (row) => row.group_type, hint: "The protocol of its members: in a classic group one of them assigns partitions, in a consumer group the brokers" },
       { id: "members", title: "Members", kind: "number", sort: true, cell: (row) => count(row.members) },
       { id: "topics", title: "Topics", kind: "number", wide: true, cell: (row) => count(row.topics) },
       { id: "lag", title: "Lag", kind: "number", sort: true, cell: (row) => count(row.lag), hint: "Records that the group has not read yet" },
@@ -98,6 +101,8 @@ export function openGroup(name, { readOnly }) {
 function groupFacts(group) {
   return facts([
     ["State", groupState(group.state)],
+    ["Type", group.group_type],
+    ["Epoch", group.epoch === null ? null : epochs(group)],
     ["Members", count(group.members.length)],
     ["Lag", group.lag === null ? "–" : many(group.lag, "record")],
     ["Behind", duration(group.lag_ms)],
@@ -106,14 +111,28 @@ function groupFacts(group) {
   ]);
 }
 
+/** The partitions of a group are assigned anew for each of its epochs. */
+function epochs(group) {
+  const assigned = group.assignment_epoch === group.epoch ? "" : `, assigned for ${count(group.assignment_epoch)}`;
+  return `${count(group.epoch)}${assigned}`;
+}
+
 function memberColumns() {
   return [
     { id: "client", title: "Client", sort: (row) => row.client_id, cell: (row) => h("span", { class: "data name" }, row.client_id, row.instance_id ? ` (static: ${row.instance_id})` : "") },
     { id: "host", title: "Host", sort: (row) => row.host, cell: (row) => h("span", { class: "data" }, row.host) },
     { id: "count", title: "Partitions", kind: "number", sort: (row) => row.partitions.length, cell: (row) => count(row.partitions.length) },
     { id: "which", title: "Which", grow: true, cell: (row) => h("span", { class: "data name" }, inShort(row.partitions)) },
+    { id: "target", title: "Is to have", wide: true, cell: (row) => h("span", { class: "data name" }, targetOf(row)), hint: "Once other members have handed over what they have to" },
+    { id: "epoch", title: "Epoch", kind: "number", wide: true, sort: (row) => row.epoch, cell: (row) => (row.epoch === null ? "–" : count(row.epoch)) },
     { id: "member", title: "Member id", wide: true, cell: (row) => h("span", { class: "data name" }, row.member_id) },
   ];
+}
+
+/** Empty where a member has what it is to have. */
+function targetOf(member) {
+  const target = member.target === null ? "" : inShort(member.target);
+  return target === inShort(member.partitions) ? "" : target;
 }
 
 /** `orders 0–3, 7; flights 2`. */

@@ -2,14 +2,15 @@
 
 import pytest
 
-from storage_engine.client.admin.groups import delete_group, describe_group
+from storage_engine.client.admin.groups import delete_group, describe_group, list_groups
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.consumer_protocol import encode_assignment
 from storage_engine.protocol.messages.delete_groups import DeleteGroupsResponse
 from storage_engine.protocol.messages.describe_groups import DescribeGroupsResponse
+from storage_engine.protocol.messages.list_groups import ListGroupsResponse
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchResponse
-from storage_engine.tests.client.support.coordinators import found_at
+from storage_engine.tests.client.support.coordinators import found_at, no_consumer_group
 
 T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
 Described = DescribeGroupsResponse.DescribedGroup
@@ -20,7 +21,10 @@ Deleted = DeleteGroupsResponse.DeletableGroupResult
 @pytest.fixture
 def answers(fake):
     """The coordinator's answers, by API."""
-    made = {"FindCoordinator": found_at(fake, 1)}
+    made = {
+        "FindCoordinator": found_at(fake, 1),
+        "ConsumerGroupDescribe": no_consumer_group(),
+    }
     fake.admin = lambda _broker_id, api, _message: made[api]
     return made
 
@@ -62,3 +66,28 @@ def test_a_group_with_members_is_not_deleted(cluster, answers):
     answers["DeleteGroups"] = DeleteGroupsResponse(results=[refused])
     with pytest.raises(KafkaError, match="group 'g' has members: stop them first"):
         delete_group(cluster, "g")
+
+
+def listed(name, state, group_type):
+    return ListGroupsResponse.ListedGroup(
+        group_id=name, protocol_type="consumer", group_state=state, group_type=group_type
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        ({}, ["a", "b", "c"]),
+        ({"types": ["consumer"]}, ["b", "c"]),
+        ({"types": ["classic"]}, ["a"]),
+        ({"states": ["stable"]}, ["a", "c"]),
+        ({"states": ["Stable", "Empty"], "types": ["consumer"]}, ["b", "c"]),
+    ],
+)
+def test_groups_are_listed_by_type_and_state_also_by_brokers_that_do_not_filter(
+    cluster, answers, wanted, names
+):
+    rows = [listed("c", "Stable", "consumer"), listed("b", "Empty", "Consumer")]
+    answers["ListGroups"] = ListGroupsResponse(groups=[*rows, listed("a", "Stable", "")])
+    found = list_groups(cluster, **wanted)
+    assert sorted({each.group for each in found}) == names

@@ -9,7 +9,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages.describe_groups import DescribeGroupsResponse
 from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
 from storage_engine.protocol.messages.offset_fetch import OffsetFetchResponse
-from storage_engine.tests.client.support.coordinators import found_at
+from storage_engine.tests.client.support.coordinators import found_at, no_consumer_group
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Described = DescribeGroupsResponse.DescribedGroup
@@ -32,6 +32,8 @@ class Group:
         match api:
             case "FindCoordinator":
                 return found_at(self._fake, 1)
+            case "ConsumerGroupDescribe":
+                return no_consumer_group()
             case "DescribeGroups":
                 return DescribeGroupsResponse(groups=[Described(members=self.members)])
             case "OffsetFetch":

@@ -1,4 +1,4 @@
-"""A member of `group_world` whose every step is that of the real `Membership` of consumers.
+"""A member of `group_world` whose every step is that of the real `ClassicMembership` of consumers.
 
 What it adds to the world: its owner lets go of partitions, and takes new ones, when it gets to it,
 and has nothing of an older generation then.
@@ -7,8 +7,8 @@ and has nothing of an older generation then.
 from collections import deque
 from typing import Any
 
-from storage_engine.client.consumer import membership
-from storage_engine.client.consumer.membership import Membership, Stage
+from storage_engine.client.consumer import classic_membership, membership
+from storage_engine.client.consumer.classic_membership import ClassicMembership, Stage
 from storage_engine.client.consumer.range_assignment import assign_ranges
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.events import Join, Joined, Leave, MemberHeartbeat, Sync
@@ -25,9 +25,9 @@ from storage_engine.tests.core.groups.group_world import (
 )
 
 NAMES = {
-    membership.SendJoin: "join",
-    membership.SendSync: "sync",
-    membership.SendHeartbeat: "heartbeat",
+    classic_membership.SendJoin: "join",
+    classic_membership.SendSync: "sync",
+    classic_membership.SendHeartbeat: "heartbeat",
 }
 
 
@@ -36,7 +36,7 @@ class MembershipClient(Client):
 
     def start(self) -> None:
         super().start()
-        self.membership = Membership(
+        self.membership = ClassicMembership(
             heartbeat_interval_ms=HEARTBEAT_MS,
             max_poll_interval_ms=REBALANCE_MS,
             is_static=self.instance_id is not None,
@@ -47,21 +47,21 @@ class MembershipClient(Client):
         self.as_whom = "", -1
         self.tell(membership.Subscribed(now_ms=self.world.now_ms))
 
-    def tell(self, event: membership.Event) -> None:
+    def tell(self, event: classic_membership.Event) -> None:
         for effect in self.membership.step(event):
             match effect:
                 case membership.FindCoordinator():
                     pass
-                case membership.SendLeave():
+                case classic_membership.SendLeave():
                     self.drop()
                     self.member_id = effect.member_id
                     self.world.ask(self, "leave", self._leave)
-                case membership.Take():
+                case classic_membership.Take():
                     if self.owned:
                         raise Violation(f"{self.name} takes a part before it has let go")
                     known = self.membership
                     self.changes.append((effect, (known.member_id, known.generation)))
-                case membership.Release():
+                case classic_membership.Release():
                     self.drop()
                     self.changes.append(effect)
                 case membership.Fail():
@@ -96,7 +96,7 @@ class MembershipClient(Client):
             self.commit()
 
     def apply(self, change: Any) -> None:
-        if isinstance(change, membership.Release):
+        if isinstance(change, classic_membership.Release):
             self.owned = frozenset()
             self.tell(membership.Released())
         else:
@@ -173,15 +173,17 @@ class MembershipClient(Client):
         now_ms = self.world.now_ms
         match self.what:
             case "join" if not isinstance(answer, Joined):
-                self.tell(membership.JoinAnswered(error=error))
+                self.tell(classic_membership.JoinAnswered(error=error))
             case "join":
                 self.joined = answer
-                event = membership.JoinAnswered(
+                event = classic_membership.JoinAnswered(
                     error=error, member_id=answer.member_id, generation=answer.generation
                 )
                 self.tell(event)
             case "sync":
                 part = b"" if error is not ErrorCode.NONE else answer.assignment
-                self.tell(membership.SyncAnswered(error=error, now_ms=now_ms, assignment=part))
+                self.tell(
+                    classic_membership.SyncAnswered(error=error, now_ms=now_ms, assignment=part)
+                )
             case _:
-                self.tell(membership.HeartbeatAnswered(error=error, now_ms=now_ms))
+                self.tell(classic_membership.HeartbeatAnswered(error=error, now_ms=now_ms))

@@ -1,30 +1,32 @@
-"""The member of a group as a state machine: step by step, and against the real coordinator in a
-world where everything between them goes wrong."""
+"""The member of a group of the classic protocol as a state machine: step by step, and against the
+real coordinator in a world where everything between them goes wrong."""
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage_engine.client.consumer.membership import (
-    CommitAnswered,
-    Fail,
-    FindCoordinator,
+from storage_engine.client.consumer.classic_membership import (
+    ClassicMembership,
     HeartbeatAnswered,
     JoinAnswered,
-    Membership,
-    MembershipTick,
-    Polled,
     Release,
-    Released,
     SendHeartbeat,
     SendJoin,
     SendLeave,
     SendSync,
     Stage,
-    Subscribed,
     SyncAnswered,
     Take,
     TopicsChanged,
+)
+from storage_engine.client.consumer.membership import (
+    CommitAnswered,
+    Fail,
+    FindCoordinator,
+    MembershipTick,
+    Polled,
+    Released,
+    Subscribed,
     Unsubscribed,
 )
 from storage_engine.core.errors import ErrorCode
@@ -38,13 +40,13 @@ SEEDS_TRIED = 40
 """Until a missing rule shows."""
 
 
-def member(*, is_static: bool = False) -> Membership:
-    return Membership(
+def member(*, is_static: bool = False) -> ClassicMembership:
+    return ClassicMembership(
         heartbeat_interval_ms=HEARTBEAT_MS, max_poll_interval_ms=POLL_MS, is_static=is_static
     )
 
 
-def settled(*, is_static: bool = False) -> Membership:
+def settled(*, is_static: bool = False) -> ClassicMembership:
     """A member, at time 0, that owns its part of generation 1."""
     made = member(is_static=is_static)
     assert made.step(Subscribed(now_ms=0)) == [SendJoin(member_id="")]
