@@ -30,7 +30,8 @@ from integration_tests.console.scene import (
     Scene,
     console_in_front,
 )
-from integration_tests.support.cluster_support import admin, wait_for_isr
+from integration_tests.support.cluster_support import admin, wait_for_isr, wait_until
+from storage_engine.client import Consumer
 from storage_engine.tests.sampling import ALL_FAULTS
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -231,6 +232,26 @@ def test_a_query_shows_its_micro_batches_its_sink_and_who_writes(page, scene, co
     assert f"{scene.delays}-2" in sink
     assert f"producer {scene.member}" in sink
     assert "committed" in sink
+
+
+def test_a_consumer_group_shows_its_epoch_and_its_members(page, scene):
+    group = f"{PREFIX}consumer-group"
+    config = {
+        "bootstrap.servers": scene.cluster.bootstrap_servers,
+        "group.id": group,
+        "group.protocol": "consumer",
+    }
+    with Consumer(config) as consumer:
+        consumer.subscribe([scene.orders])
+        wait_until(lambda: consumer.poll(100) or consumer.assignment, "it has its part")
+        page.open(f"groups/{group}", wait_for="uniform")
+        page.wait_for_text("stable")
+        told = page.text("main")
+        assert "Type\nconsumer\nEpoch\n1\n" in told
+        assert f"{scene.orders} 0\u20132" in told
+        assert page.violations() == []
+        page.open("groups", wait_for=group)
+        assert page.violations() == []
 
 
 def test_readers_learn_for_whose_transaction_they_wait(page, scene):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from integration_tests.groups.group_members import ConfluentMember, poll_until, share
 from integration_tests.support.cluster_support import (
@@ -176,6 +177,23 @@ def test_a_pattern_is_followed_to_topics_that_come_later(cluster):
     create_topic(cluster, "pattern-2", partitions=3)
     poll_until([member], lambda: len(member.consumer.assignment()) == 5, "the second is there")
     member.close()
+
+
+def test_a_group_has_settings_that_librdkafka_changes_and_reads(cluster):
+    client = admin(cluster)
+    entry = ConfigEntry(
+        "consumer.session.timeout.ms",
+        "50000",
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ResourceType.GROUP, "set/up", incremental_configs=[entry])
+    client.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    wanted = ConfigResource(ResourceType.GROUP, "set/up")
+    found = client.describe_configs([wanted])[wanted].result(WAIT_S)
+    assert {name: each.value for name, each in found.items()} == {
+        "consumer.session.timeout.ms": "50000",
+        "consumer.heartbeat.interval.ms": "500",
+    }
 
 
 def type_of(cluster: LocalCluster, group: str) -> str | None:

@@ -1,5 +1,7 @@
 """The list of groups counts the members of both types, each asked for in its own way."""
 
+from typing import Any
+
 from headrace_console.paging import Page
 from headrace_console.screens.groups import group_list
 from headrace_console.tests.made_snapshots import snapshot
@@ -64,7 +66,7 @@ class Lines:
 
 
 def _rows(lines, **page):
-    rows = group_list(lines, snapshot(), Page(**page))["rows"]
+    rows: Any = group_list(lines, snapshot(), Page(**page))["rows"]
     return [(row["group"], row["group_type"], row["members"]) for row in rows]
 
 

@@ -63,7 +63,8 @@ class ConsumerWork:
         shapes = self._ports.shapes.known
         if shapes is not None:
             at = now(self._clock)
-            self._runner.submit(TopicShapesChanged(topics=shapes, changed=frozenset(shapes), at=at))
+            names = self._ports.shapes.names()
+            self._runner.submit(TopicShapesChanged(topics=shapes, changed=names, at=at))
         for group_id in self._ports.configs.names():
             tp = self._ports.topic.partition_of(group_id)
             if tp is None or tp == self._runner.topic_partition:

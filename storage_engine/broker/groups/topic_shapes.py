@@ -24,6 +24,8 @@ class TopicShapes:
         self._metadata = metadata
         self._scheduler = scheduler
         self._known: dict[str, TopicShape] | None = None
+        self._names: frozenset[str] | None = None
+        """The names of all topics; None: nobody has asked since the last change."""
         self._stale: dict[str, None] = {}
         """The topics that have to be looked at again."""
         self._are_all_stale = False
@@ -38,8 +40,11 @@ class TopicShapes:
         """None until the cluster is known."""
         return None if self._known is None else MappingProxyType(self._known)
 
-    def names(self) -> Collection[str]:
-        return () if self._known is None else self._known.keys()
+    def names(self) -> frozenset[str]:
+        """The names of all topics: many coordinators may begin at once, and share them."""
+        if self._names is None:
+            self._names = frozenset(self._known or ())
+        return self._names
 
     def _note(self, names: Collection[str] | None) -> None:
         """Look at these topics again; None: at all."""
@@ -79,7 +84,7 @@ class TopicShapes:
                 if looked_at % PIECE == 0:
                     yield
         if changed or self._known is None:
-            self._known = shapes
+            self._known, self._names = shapes, None
             self.on_changed(MappingProxyType(shapes), frozenset(changed))
 
     def _shape(self, name: str) -> TopicShape | None:

@@ -142,13 +142,13 @@ def _classic_group(cluster: Cluster, group: str) -> DescribedGroup:
         group,
         DESCRIBE_GROUPS,
         DescribeGroupsRequest(groups=[group], include_authorized_operations=False),
-        lambda answer: error_from(answer.groups[0].error_code, what=f"group '{group}'"),
+        lambda answer: _classic_error(group, answer.groups[0]),
     )
     described: DescribeGroupsResponse.DescribedGroup = answer.groups[0]
     consumers = described.protocol_type == CONSUMER
     return DescribedGroup(
         group_type=CLASSIC_TYPE,
-        state=described.group_state,
+        state=described.group_state or DEAD,
         protocol_type=described.protocol_type,
         protocol=described.protocol_data,
         coordinator=coordinator,
@@ -163,3 +163,12 @@ def _classic_group(cluster: Cluster, group: str) -> DescribedGroup:
             for each in described.members
         ),
     )
+
+
+def _classic_error(
+    group: str, described: DescribeGroupsResponse.DescribedGroup
+) -> KafkaError | None:
+    """From version 6 on a group that does not exist is an error beside the state."""
+    if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    return error_from(described.error_code, what=f"group '{group}'")

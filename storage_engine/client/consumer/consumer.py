@@ -105,6 +105,7 @@ class Consumer(ConsumerLookups, Closing):
         The callbacks run within `poll`, or whatever else reads: `on_assigned` before the first
         record of the partitions (it may `seek`), `on_revoked` while they are still this member's
         (it may `commit`), `on_lost` when another may have them already (None: as `on_revoked`).
+        With group.protocol=consumer they hear of what comes or goes, and the rest is read on.
         """
         if self._config.group_id is None:
             raise ConfigError("subscribe needs a group.id; give one, or assign partitions")

@@ -24,6 +24,7 @@ from storage_engine.core.coordinator_log import (
     TickAgain,
 )
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.busy_groups import GroupRequest
 from storage_engine.core.groups.classic.group import ClassicGroup
 from storage_engine.core.groups.classic.rebalances import Rebalances
 from storage_engine.core.groups.classic.requests import ClassicRequests
@@ -38,7 +39,7 @@ from storage_engine.core.groups.consumer.events import (
     TopicShapesChanged,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
-from storage_engine.core.groups.deadlines import Deadlines
+from storage_engine.core.groups.deadlines import DeadlineKey, Deadlines
 from storage_engine.core.groups.events import (
     CheckDeadlines,
     CommitOffsets,
@@ -66,6 +67,9 @@ def refusal(request: int, error: ErrorCode) -> Answer:
     return Answer(request=request, error=error)
 
 
+BUSY_MS = 1_000
+"""When the deadlines of a group are checked again that is being converted."""
+
 AT_ONCE_MS = 0
 """A time that is over."""
 
@@ -81,7 +85,7 @@ class GroupCoordinator:
         self._deadlines = Deadlines()
         self._rebalances = Rebalances(self._log, settings, self._deadlines)
         self._consumer = ConsumerGroups(
-            self._log, settings, self.groups, self._deadlines, self._rebalances
+            self._log, settings, self.groups, self._deadlines, self._rebalances, self._step
         )
         self._classic = ClassicRequests(self._log, settings, self._rebalances, self.groups)
         self._commits = Commits(self._log, self.groups, settings)
@@ -122,6 +126,14 @@ class GroupCoordinator:
         return self._effects()
 
     def step(self, event: Event) -> list[Effect]:
+        busy = self._consumer.busy
+        if busy and isinstance(event, GroupRequest) and event.group_id in busy:
+            busy.wait(event)
+        else:
+            self._step(event)
+        return self._effects()
+
+    def _step(self, event: Event) -> None:
         match event:
             case Join() | Sync() | MemberHeartbeat() | Leave():
                 self._step_classic(event)
@@ -144,7 +156,6 @@ class GroupCoordinator:
                 self._consumer.step(event)
             case _:
                 self._step_commits(event)
-        return self._effects()
 
     def _step_classic(self, event: Join | Sync | MemberHeartbeat | Leave) -> None:
         is_possible = not isinstance(event, Join) or self._classic.check(event) is ErrorCode.NONE
@@ -209,7 +220,10 @@ class GroupCoordinator:
             due.setdefault(key.group_id, []).append(key.member_id)
         for group_id, member_ids in due.items():
             group = self.groups.get(group_id)
-            if isinstance(group, ClassicGroup):
+            if group_id in self._consumer.busy:
+                for member_id in member_ids:
+                    self._deadlines.plan(DeadlineKey(group_id, member_id), at.now_ms + BUSY_MS)
+            elif isinstance(group, ClassicGroup):
                 self._rebalances.check_due(group, member_ids, at)
             elif isinstance(group, ConsumerGroup):
                 self._consumer.check_due(group, member_ids, at)

@@ -7,17 +7,20 @@ failover finds the group wholly of one kind. Members of the classic protocol go 
 group (`consumer.classic_members`). Source: KIP-848.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from typing import TypeVar
 from uuid import UUID
 
-from storage_engine.core.coordinator_log import Answer, Moment
+from storage_engine.core.coordinator_log import Answer, Moment, pieces
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.assignors.assignment import Assignment
+from storage_engine.core.groups.busy_groups import BusyGroups
 from storage_engine.core.groups.classic.group import ClassicGroup, GroupState, Member
 from storage_engine.core.groups.classic.offers import Offer
 from storage_engine.core.groups.classic.rebalances import Rebalances
+from storage_engine.core.groups.consumer.events import ConsumerHeartbeat
 from storage_engine.core.groups.consumer.group import ConsumerGroup
-from storage_engine.core.groups.consumer.heartbeat_checks import Refusal
+from storage_engine.core.groups.consumer.heartbeat_checks import Refusal, refused
 from storage_engine.core.groups.consumer.membership import GroupMembership
 from storage_engine.core.groups.consumer.records import (
     ClassicMemberRecord,
@@ -42,10 +45,12 @@ from storage_engine.core.groups.consumer_protocol import (
     read_assignment,
     write_assignment,
 )
-from storage_engine.core.groups.deadlines import DeadlineKey, Deadlines
 from storage_engine.core.groups.events import GroupLog
 from storage_engine.core.groups.group import CONSUMER, Group
+from storage_engine.core.groups.records import GroupEntry
 from storage_engine.core.groups.settings import GroupSettings
+
+ResultT = TypeVar("ResultT")
 
 
 class Migration:
@@ -57,7 +62,7 @@ class Migration:
         topics: Topics,
         membership: GroupMembership,
         rebalances: Rebalances,
-        deadlines: Deadlines,
+        busy: BusyGroups,
     ) -> None:
         self._log = log
         self._settings = settings
@@ -65,33 +70,44 @@ class Migration:
         self._topics = topics
         self._membership = membership
         self._rebalances = rebalances
-        self._deadlines = deadlines
+        self._busy = busy
 
     # --- to a consumer group ---
 
     def upgrade(
-        self, group_id: str, group: Group | None, joining_id: str, at: Moment
-    ) -> ConsumerGroup | Refusal:
-        """Return the consumer group that a member joins that speaks the consumer protocol."""
+        self, group: Group | None, member_id: str, event: ConsumerHeartbeat
+    ) -> ConsumerGroup | Refusal | None:
+        """Return the consumer group that a member joins that speaks the consumer protocol; None:
+        the event waits until there is one."""
         if not isinstance(group, ClassicGroup):
-            made = self._groups[group_id] = ConsumerGroup(group_id=group_id, topics=self._topics)
+            made = ConsumerGroup(group_id=event.group_id, topics=self._topics)
+            self._groups[event.group_id] = made
             return made
         if group.is_empty:
-            return self._replace(group, [])
-        found = self._consumer_records(group, joining_id)
-        if isinstance(found, str):
-            message = f"group {group_id} can't become a consumer group: {found}"
-            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
-        self._end_requests(group)
-        made = self._replace(group, found)
-        for member_id in made.members:
-            self._membership.take_up(made, member_id, at)
-        return made
+            made = self._consumer_group(group)
+            self._put(group, made, [])
+            return made
+        reason = self._refuse_upgrade(group, member_id)
+        if reason is not None:
+            return _refused(group, reason)
+        steps = self._upgrading(group, event.at)
+        if group.size <= AT_ONCE:
+            return _result(steps)
+        self._busy.convert(event.group_id, self._upgrade_for(event, steps))
+        return None
 
-    def _consumer_records(
-        self, group: ClassicGroup, joining_id: str
-    ) -> list[tuple[ConsumerRecordKey, ConsumerRecord]] | str:
-        """Return the records of the group as a consumer group, or why it can't be one."""
+    def _upgrade_for(
+        self,
+        event: ConsumerHeartbeat,
+        steps: Generator[None, None, ConsumerGroup | Refusal],
+    ) -> Iterator[None]:
+        found = yield from steps
+        if isinstance(found, Refusal):
+            self._log.emit(refused(event, found))
+        else:
+            self._busy.put_first(event)
+
+    def _refuse_upgrade(self, group: ClassicGroup, joining_id: str) -> str | None:
         if not self._settings.consumer.migration_policy.upgrades:
             return "group.consumer.migration.policy does not allow it"
         if group.protocol_type != CONSUMER:
@@ -100,23 +116,44 @@ class Migration:
             return "it has more members than group.consumer.max.size allows"
         if joining_id in group.members:
             return f"{joining_id} is a member that speaks the classic protocol"
-        assigned = sum(len(member.assignment) for member in group.members.values())
-        described = 2 * group.sizes.members + group.offers.size
-        size = described + ASSIGNED_FACTOR * assigned + MEMBER_BYTES * group.size
-        if size > self._settings.record_max_bytes:
-            return "its members are too many for one batch of the log"
+        return None
+
+    def _upgrading(
+        self, group: ClassicGroup, at: Moment
+    ) -> Generator[None, None, ConsumerGroup | Refusal]:
+        """Make the group a consumer group, in pieces up to the one batch that has all of it."""
+        assigned = 0
         taken: set[tuple[UUID, int]] = set()
         known: dict[bytes, MemberSubscription | None] = {}
         converted = []
-        for member in group.members.values():
-            metadata = member.metadata(group.protocol or next(iter(member.offer.names.names)))
-            if metadata not in known:
-                known[metadata] = decode_subscription(metadata)
-            found = self._converted(group, member, known[metadata], taken)
-            if isinstance(found, str):
-                return found
-            converted.append((member.member_id, *found))
-        return list(_in_order(group.group_id, group.generation, converted))
+        for piece in pieces(group.members.values(), AT_ONCE):
+            for member in piece:
+                metadata = member.metadata(group.protocol or next(iter(member.offer.names.names)))
+                if metadata not in known:
+                    known[metadata] = decode_subscription(metadata)
+                found = self._converted(group, member, known[metadata], taken)
+                if isinstance(found, str):
+                    return _refused(group, found)
+                converted.append((member.member_id, *found))
+                assigned += len(member.assignment)
+            yield
+        described = 2 * group.sizes.members + group.offers.size
+        size = described + ASSIGNED_FACTOR * assigned + MEMBER_BYTES * group.size
+        if size > self._settings.record_max_bytes:
+            return _refused(group, "its members are too many for one batch of the log")
+        made, records = self._consumer_group(group), []
+        for some in pieces(_in_order(group.group_id, group.generation, converted)):
+            for key, record in some:
+                made.apply(key, record)
+                records.append((key, record))
+            yield
+        self._put(group, made, records)
+        self._end_requests(group)
+        for ids in pieces(made.members):
+            for member_id in ids:
+                self._membership.take_up(made, member_id, at)
+            yield
+        return made
 
     def _converted(
         self,
@@ -148,23 +185,27 @@ class Migration:
                 partitions[shape.topic_id] = free
         return _consumer_member(member, subscription), partitions
 
-    def _replace(
-        self, group: ClassicGroup, records: list[tuple[ConsumerRecordKey, ConsumerRecord]]
-    ) -> ConsumerGroup:
-        for member_id in (*group.members, *group.promised):
-            self._deadlines.forget(DeadlineKey(group.group_id, member_id))
-        made = ConsumerGroup(
+    def _consumer_group(self, group: ClassicGroup) -> ConsumerGroup:
+        return ConsumerGroup(
             group_id=group.group_id,
             topics=self._topics,
             offsets=group.offsets,
             number=group.number,
         )
+
+    def _put(
+        self,
+        group: Group,
+        made: Group,
+        records: Iterable[GroupEntry],
+    ) -> None:
+        """Put a group in the place of another, in one batch with its records."""
         self._groups[group.group_id] = made
+        number = self._log.appended
         for entry in group.tombstones():
-            made.number = self._log.append(entry)
-        for key, record in records:
-            self._membership.write(made, key, record)
-        return made
+            made.number = self._log.append(entry, with_last=self._log.appended > number)
+        for entry in records:
+            made.number = self._log.append(entry, with_last=self._log.appended > number)
 
     def _end_requests(self, group: ClassicGroup) -> None:
         """Have the members that wait for a generation join again, now the consumer group."""
@@ -186,35 +227,56 @@ class Migration:
             and self._topics.shapes is not None
         )
 
-    def downgrade(self, group: ConsumerGroup, leaving: Collection[str], at: Moment) -> None:
-        """Make it a classic group of the other members, which join anew."""
-        made = self._classic_group(group, leaving, at)
+    def downgrade(
+        self,
+        group: ConsumerGroup,
+        leaving: Collection[str],
+        at: Moment,
+        then: Callable[[], None],
+    ) -> bool:
+        """Make it a classic group of the other members, which join anew; call `then` afterwards.
+        Return False while that is not complete."""
+        steps = self._downgrading(group, leaving, at)
+        if group.size <= AT_ONCE:
+            _result(steps)
+            then()
+            return True
+
+        def all_steps() -> Iterator[None]:
+            yield from steps
+            then()
+
+        self._busy.convert(group.group_id, all_steps())
+        return False
+
+    def _downgrading(
+        self, group: ConsumerGroup, leaving: Collection[str], at: Moment
+    ) -> Generator[None, None, None]:
+        made = yield from self._classic_group(group, leaving, at)
         if made is None:
             self._membership.remove(group, leaving)
             return
-        for member_id in group.members:
-            self._deadlines.forget(DeadlineKey(group.group_id, member_id))
-        self._groups[group.group_id] = made
-        for number, entry in enumerate(group.tombstones()):
-            self._log.append(entry, with_last=number > 0)
-        for name in list(group.subscribers):
-            self._topics.unsubscribe(group.group_id, name)
-        for member in made.members.values():
-            self._rebalances.plan_end(made, member, at)
+        self._put(group, made, [])
         # No leader has assigned this generation: whoever restores it begins the rebalance, too.
         self._rebalances.record(made, at, with_last=True)
         self._rebalances.prepare(made, at)
+        for piece in pieces(group.subscribers):
+            for name in piece:
+                self._topics.unsubscribe(group.group_id, name)
+            yield
+        for members in pieces(made.members.values()):
+            for member in members:
+                self._rebalances.plan_end(made, member, at)
+            yield
 
     def empty_to_classic(self, group: ConsumerGroup) -> None:
         """Put a classic group in the place of one without members."""
         made = ClassicGroup(group_id=group.group_id, offsets=group.offsets, number=group.number)
-        for number, entry in enumerate(group.tombstones()):
-            made.number = self._log.append(entry, with_last=number > 0)
-        self._groups[group.group_id] = made
+        self._put(group, made, [])
 
     def _classic_group(
         self, group: ConsumerGroup, leaving: Collection[str], at: Moment
-    ) -> ClassicGroup | None:
+    ) -> Generator[None, None, ClassicGroup | None]:
         """Return the group of the other members; None when it can't be made."""
         made = ClassicGroup(
             group_id=group.group_id,
@@ -225,26 +287,33 @@ class Migration:
             protocol_type=CONSUMER,
         )
         names = {shape.topic_id: name for name, shape in self._topics.of(group.subscribers).items()}
-        for member_id, record in group.members.items():
-            if member_id in leaving or record.classic is None:
-                continue
-            member = _classic_member(member_id, record, record.classic, at)
-            if not made.supports(CONSUMER, member.offer) or not made.offers.has_room_for(
-                member.offer, instead_of=None
-            ):
-                return None
-            made.add(member)
-            subscription = decode_subscription(record.classic.protocols[0][1])
-            target = group.target(member_id)
-            partitions = {names[each]: target[each] for each in target if each in names}
-            version = 0 if subscription is None else subscription.version
-            member.assignment = write_assignment(version, partitions)
+        assigned = 0
+        for piece in pieces(group.members, AT_ONCE):
+            for member_id in piece:
+                classic = group.members[member_id].classic
+                if member_id in leaving or classic is None:
+                    continue
+                member = _classic_member(member_id, group.members[member_id], classic, at)
+                if not made.supports(CONSUMER, member.offer) or not made.offers.has_room_for(
+                    member.offer, instead_of=None
+                ):
+                    return None
+                made.add(member)
+                subscription = decode_subscription(classic.protocols[0][1])
+                target = group.target(member_id)
+                partitions = {names[each]: target[each] for each in target if each in names}
+                version = 0 if subscription is None else subscription.version
+                member.assignment = write_assignment(version, partitions)
+                assigned += len(member.assignment)
+            yield
         made.protocol = made.choose_protocol()
-        assignments = {each.member_id: each.assignment for each in made.members.values()}
-        tombstones_bytes = sum(len(entry[0].group_id) + ENTRY_BYTES for entry in group.tombstones())
-        size = made.bytes_with(assignments) + tombstones_bytes
+        tombstones = (len(group.group_id) + ENTRY_BYTES) * len(group.content)
+        size = made.bytes_after(member, made.sizes.members) + assigned + tombstones
         return made if size <= self._settings.record_max_bytes else None
 
+
+AT_ONCE = 50
+"""Members that are converted in one step, at some 40 µs each."""
 
 ASSIGNED_FACTOR = 6
 """How many times the bytes of a classic assignment its two records may take, with the id of a topic
@@ -255,6 +324,21 @@ MEMBER_BYTES = 500
 
 ENTRY_BYTES = 100
 """A tombstone besides the name of its group, with a member id as clients make them."""
+
+
+def _refused(group: ClassicGroup, reason: str) -> Refusal:
+    message = f"group {group.group_id} can't become a consumer group: {reason}"
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def _result(steps: Generator[None, None, ResultT]) -> ResultT:
+    """Do all steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: ResultT = end.value
+            return result
 
 
 def _consumer_member(member: Member, subscription: MemberSubscription) -> ConsumerMemberRecord:

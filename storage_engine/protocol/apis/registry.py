@@ -57,7 +57,7 @@ _SERVED: dict[int, ApiEntry] = {
     12: _entry("Heartbeat", 0, 4, 4),
     13: _entry("LeaveGroup", 0, 5, 4),
     14: _entry("SyncGroup", 0, 5, 4),
-    15: _entry("DescribeGroups", 0, 6, 5),
+    15: _entry("DescribeGroups", 0, 5, 5),
     16: _entry("ListGroups", 0, 5, 3),
     17: _entry("SaslHandshake", 0, 1, None),
     18: _entry("ApiVersions", 0, 4, 3),

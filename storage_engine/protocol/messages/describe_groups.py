@@ -1,4 +1,4 @@
-"""DescribeGroups, versions 0-6; written by `.ci/messages.py`."""
+"""DescribeGroups, versions 0-5; written by `.ci/messages.py`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +47,6 @@ class DescribeGroupsResponse:
             member_assignment: bytes = binary()
 
         error_code: int = int16()
-        error_message: str | None = nullable_string(6, default=None)
         group_id: str = string()
         group_state: str = string()
         protocol_type: str = string()

@@ -7,8 +7,7 @@ DescribeGroups, ListGroups and DeleteGroups: the administration of groups.
 
 A coordinator that is still loading answers nothing, and while this broker leads a partition without
 a coordinator, a list of groups comes with an error. A group that is no classic one is Dead in
-DescribeGroups, with an error from version 6 on, as in Kafka. Source: KIP-229, KIP-518, KIP-848
-(types of groups), KIP-1043.
+DescribeGroups, as in Kafka. Source: KIP-229, KIP-518, KIP-848 (types of groups).
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -226,8 +225,6 @@ class OffsetsToCommit:
 
 
 DEAD = "Dead"
-FIRST_WITH_NOT_FOUND = 6
-"""The first version of DescribeGroups with an error for a group that is not there (KIP-1043)."""
 
 
 def _protocol_type(group: Group) -> str:
@@ -251,11 +248,7 @@ class GroupAdminHandlers:
         groups = []
         # Each once: a group may have many members.
         for group_id in dict.fromkeys(request.groups):
-            described = yield from self._described(group_id)
-            if call.version >= FIRST_WITH_NOT_FOUND and described.group_state == DEAD:
-                described.error_code = int(ErrorCode.GROUP_ID_NOT_FOUND)
-                described.error_message = f"there is no classic group {group_id}"
-            groups.append(described)
+            groups.append((yield from self._described(group_id)))
             yield None
         call.respond(DescribeGroupsResponse(groups=groups))
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from storage_engine.core.coordinator_log import Moment
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.assignors.assignment import Assignment
+from storage_engine.core.groups.busy_groups import BusyGroups
 from storage_engine.core.groups.classic.offers import OFFERED_MAX_BYTES
 from storage_engine.core.groups.consumer.group import ConsumerGroup, protocols_bytes
 from storage_engine.core.groups.consumer.heartbeat_checks import TOPICS_MAX
@@ -53,7 +54,7 @@ METADATA_MAX_BYTES = 1 << 20
 PROTOCOLS_MAX_BYTES = 4 << 20
 """All protocols of a member, which are in its record."""
 
-Remove = Callable[[ConsumerGroup, list[str], Moment], None]
+Remove = Callable[[ConsumerGroup, list[str], Moment, Callable[[], None]], None]
 
 
 class ClassicCaller(NamedTuple):
@@ -73,6 +74,7 @@ class ClassicMembers:
         membership: GroupMembership,
         targets: Targets,
         migration: Migration,
+        busy: BusyGroups,
         remove: Remove,
     ) -> None:
         self._log = log
@@ -81,6 +83,7 @@ class ClassicMembers:
         self._membership = membership
         self._targets = targets
         self._migration = migration
+        self._busy = busy
         self._remove = remove
 
     # --- JoinGroup ---
@@ -99,8 +102,10 @@ class ClassicMembers:
         replaced = group.instances.get(event.instance_id or NO_MEMBER)
         if replaced is not None and replaced != member_id:
             if self._migration.downgrades_without(group, [replaced]):
-                self._migration.downgrade(group, [replaced], event.at)
-                return False
+                if self._migration.downgrade(group, [replaced], event.at, lambda: None):
+                    return False
+                self._busy.put_first(event)
+                return True
             self._membership.replace(group, replaced, member_id, event.at)
         self._take_up(group, member_id, event, subscription)
         self._targets.advance(group)
@@ -278,10 +283,15 @@ class ClassicMembers:
             else:
                 leaving[found.member_id] = None
                 codes.append(ErrorCode.NONE)
-        if leaving:
-            self._remove(group, list(leaving), event.at)
         answer = Left(request=event.request, codes=tuple(codes))
-        self._log.answer(answer, after=self._log.appended if leaving else group.number)
+
+        def left() -> None:
+            self._log.answer(answer, after=self._log.appended if leaving else group.number)
+
+        if leaving:
+            self._remove(group, list(leaving), event.at, left)
+        else:
+            left()
 
 
 def _found(group: ConsumerGroup, caller: RequestingMember) -> ClassicCaller | ErrorCode:

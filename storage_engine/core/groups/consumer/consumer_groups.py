@@ -2,11 +2,12 @@
 them that is done in pieces."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 from storage_engine.core.coordinator_log import PIECE, Moment, UnreadableRecord, pieces
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups.busy_groups import BusyGroups, GroupRequest
 from storage_engine.core.groups.classic.rebalances import Rebalances
 from storage_engine.core.groups.consumer.classic_members import ClassicMembers
 from storage_engine.core.groups.consumer.events import (
@@ -48,17 +49,20 @@ class ConsumerGroups:
         groups: dict[str, Group],
         deadlines: Deadlines,
         rebalances: Rebalances,
+        step: Callable[[GroupRequest], None],
     ) -> None:
+        """`step` steps an event about a group at once."""
         self._log = log
         self._groups = groups
         self._topics = Topics()
         self._times = GroupTimes(settings.consumer)
         self._work: deque[Iterator[None]] = deque()
+        self.busy = BusyGroups(self._work.append, step)
         membership = self._membership = GroupMembership(log, self._times, deadlines)
         self._targets = Targets(log, settings.consumer, groups, membership, self._work.append)
         self._patterns = Patterns(log, membership)
         self._migration = Migration(
-            log, settings, groups, self._topics, membership, rebalances, deadlines
+            log, settings, groups, self._topics, membership, rebalances, self.busy
         )
         self._heartbeats = ConsumerHeartbeats(
             log,
@@ -78,6 +82,7 @@ class ConsumerGroups:
             membership,
             self._targets,
             self._migration,
+            self.busy,
             self._heartbeats.remove,
         )
 

@@ -11,6 +11,7 @@ from storage_engine.core.groups.consumer.events import (
     LEAVING_FOR_A_MOMENT_EPOCH,
     NO_TIMEOUT,
     ConsumerHeartbeat,
+    HeartbeatAnswer,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.patterns import PATTERNS_MAX
@@ -31,6 +32,16 @@ NAMED_MAX = 1_000_000
 class Refusal(NamedTuple):
     code: ErrorCode
     message: str
+
+
+def refused(event: ConsumerHeartbeat, refusal: Refusal) -> HeartbeatAnswer:
+    return HeartbeatAnswer(
+        request=event.request,
+        error=refusal.code,
+        member_id=event.member_id,
+        member_epoch=event.member_epoch,
+        message=refusal.message,
+    )
 
 
 def no_consumer_group(group_id: str) -> Refusal:

@@ -10,7 +10,7 @@ that the member gives up all partitions and joins anew.
 
 Source: KIP-848."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from storage_engine.core.coordinator_log import Moment
@@ -33,6 +33,7 @@ from storage_engine.core.groups.consumer.heartbeat_checks import (
     check_request,
     is_lost_answer,
     no_consumer_group,
+    refused,
     replaced_by,
     updated,
 )
@@ -81,15 +82,7 @@ class ConsumerHeartbeats:
             else:
                 refusal = self._leave(event)
         if refusal is not None:
-            self._log.emit(
-                HeartbeatAnswer(
-                    request=event.request,
-                    error=refusal.code,
-                    member_id=event.member_id,
-                    member_epoch=event.member_epoch,
-                    message=refusal.message,
-                )
-            )
+            self._log.emit(refused(event, refusal))
 
     # --- members that are there ---
 
@@ -194,8 +187,8 @@ class ConsumerHeartbeats:
                 return refusal
             joined = group
         else:
-            found = self._migration.upgrade(event.group_id, group, member_id, event.at)
-            if isinstance(found, Refusal):
+            found = self._migration.upgrade(group, member_id, event)
+            if not isinstance(found, ConsumerGroup):
                 return found
             joined = found
         replaced = replaced_by(joined, member_id, event)
@@ -214,28 +207,38 @@ class ConsumerHeartbeats:
         refusal = check_member(group, event)
         if refusal is not None:
             return refusal
-        if event.member_epoch == LEAVING_EPOCH:
-            self.remove(group, [event.member_id], event.at)
-            number = self._log.appended
-        else:
-            current = group.current(event.member_id)
-            away = replace(current, member_epoch=LEAVING_FOR_A_MOMENT_EPOCH, pending_revocation={})
-            self._membership.put_current(group, event.member_id, away, event.at)
-            number = group.number
         answer = HeartbeatAnswer(
             request=event.request, member_id=event.member_id, member_epoch=event.member_epoch
         )
-        self._log.answer(answer, after=number)
+        if event.member_epoch == LEAVING_EPOCH:
+            self.remove(
+                group,
+                [event.member_id],
+                event.at,
+                then=lambda: self._log.answer(answer, after=self._log.appended),
+            )
+            return None
+        current = group.current(event.member_id)
+        away = replace(current, member_epoch=LEAVING_FOR_A_MOMENT_EPOCH, pending_revocation={})
+        self._membership.put_current(group, event.member_id, away, event.at)
+        self._log.answer(answer, after=group.number)
         return None
 
-    def remove(self, group: ConsumerGroup, member_ids: list[str], at: Moment) -> None:
-        """Remove members, by their own will or not. The group becomes a classic one when only such
-        members are left."""
+    def remove(
+        self,
+        group: ConsumerGroup,
+        member_ids: list[str],
+        at: Moment,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Remove members, by their own will or not, and call `then` afterwards. The group becomes a
+        classic one when only such members are left."""
         if self._migration.downgrades_without(group, member_ids):
-            self._migration.downgrade(group, member_ids, at)
+            self._migration.downgrade(group, member_ids, at, then)
             return
         self._membership.remove(group, member_ids)
         self._targets.advance(group)
+        then()
 
     def check_due(self, group: ConsumerGroup, member_ids: Iterable[str], at: Moment) -> None:
         """Remove those of these members whose time is over."""

@@ -136,6 +136,16 @@ def test_what_changes_while_many_topics_are_looked_at_is_told_with_them():
     assert shapes["t0"] == shape(1, 2)
 
 
+def test_the_names_are_those_of_the_newest_snapshot():
+    shown = Shown()
+    assert shown.shapes.names() == frozenset()
+    for count in (1, 2):
+        shown.update(
+            *(partition(f"t{number}", 0, number + 1) for number in range(count)), full=True
+        )
+        assert shown.shapes.names() == {f"t{number}" for number in range(count)}
+
+
 def test_a_snapshot_stays_as_it_was():
     shown = Shown()
     shown.update(partition("a", 0, 1), full=True)

@@ -10,7 +10,12 @@ from storage_engine.broker.settings.group_config import NOT_ENABLED
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis import api_versions
 from storage_engine.protocol.apis.consumer_group_heartbeat import OwnedPartitions
-from storage_engine.protocol.messages import txn_offset_commit
+from storage_engine.protocol.messages import (
+    delete_groups,
+    describe_groups,
+    offset_delete,
+    txn_offset_commit,
+)
 from storage_engine.tests.broker.groups.consumer_member import ConsumerMember, settle
 from storage_engine.tests.broker.handlers.test_features import lower
 from storage_engine.tests.broker.settings.settings_requests import SET, alter
@@ -220,3 +225,41 @@ def test_offsets_in_a_transaction_need_the_members_epoch(topic):
     producer.end(commits=True)
     topic.loop.run_for(2_000)
     assert member.client.offset(require_stable=True) == 5
+
+
+def test_a_group_is_deleted_once_it_has_no_members(topic):
+    member = ConsumerMember(topic, "m1", ["a"])
+    settle(member)
+    request = delete_groups.DeleteGroupsRequest(groups_names=["g"])
+
+    def deleted() -> ErrorCode:
+        answer = member.client.ask(delete_groups.API, 2, request, lambda a: a.results[0].error_code)
+        return ErrorCode.of(answer.results[0].error_code)
+
+    assert deleted() is ErrorCode.NON_EMPTY_GROUP
+    assert member.leave() is ErrorCode.NONE
+    assert deleted() is ErrorCode.NONE
+    assert ErrorCode.of(member.described().error_code) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_a_topic_that_a_member_reads_are_not_deleted(topic):
+    member = ConsumerMember(topic, "m1", ["a"])
+    settle(member)
+    assert member.commit(1) is ErrorCode.NONE
+    item = offset_delete.OffsetDeleteRequest.OffsetDeleteRequestTopic
+    row = item.OffsetDeleteRequestPartition(partition_index=0)
+    request = offset_delete.OffsetDeleteRequest(
+        group_id="g", topics=[item(name="a", partitions=[row])]
+    )
+    answer = member.client.ask(offset_delete.API, 0, request)
+    ((told,),) = [each.partitions for each in answer.topics]
+    assert ErrorCode.of(told.error_code) is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+def test_a_consumer_group_is_dead_to_those_who_describe_classic_groups(topic):
+    member = ConsumerMember(topic, "m1", ["a"])
+    settle(member)
+    request = describe_groups.DescribeGroupsRequest(groups=["g"])
+    answer = member.client.ask(describe_groups.API, 5, request, lambda a: a.groups[0].error_code)
+    (told,) = answer.groups
+    assert (told.error_code, told.group_state, told.members) == (0, "Dead", [])

@@ -86,8 +86,16 @@ def test_a_classic_group_has_neither_epochs_nor_targets(fake, cluster, answers, 
     assert found.epoch is None
 
 
-def test_a_group_that_does_not_exist_is_dead(cluster, answers):
-    answers["DescribeGroups"] = DescribeGroupsResponse(groups=[Classic(group_state="Dead")])
+@pytest.mark.parametrize(
+    "row",
+    [
+        Classic(group_state="Dead"),
+        # From version 6 on.
+        Classic(group_state="Dead", error_code=int(ErrorCode.GROUP_ID_NOT_FOUND)),
+    ],
+)
+def test_a_group_that_does_not_exist_is_dead(cluster, answers, row):
+    answers["DescribeGroups"] = DescribeGroupsResponse(groups=[row])
     assert describe(cluster, "g").state == DEAD
 
 

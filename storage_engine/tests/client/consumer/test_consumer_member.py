@@ -137,6 +137,21 @@ def test_what_a_member_keeps_is_read_on_while_it_lets_go_of_other_partitions(fak
     assert group.beats[-1].member_epoch == -1
 
 
+def test_a_member_that_gets_more_reads_on_what_it_has(fake, group):
+    group.answers += [group.assign("t", 0)]
+    with member(fake) as consumer:
+        consumer.subscribe(["t"])
+        records: list[Any] = []
+        polled_until(consumer, lambda: len(records) == RECORDS, records)
+        group.answers += [group.assign("t", 0, 1)]
+        polled_until(consumer, lambda: len(records) == 2 * RECORDS, records)
+        assert consumer.poll(200) == []
+        assert {(record.partition, record.offset) for record in records} == {
+            (partition, offset) for partition in (0, 1) for offset in range(RECORDS)
+        }
+        assert len(consumer.assignment) == 2
+
+
 def told(group):
     """The partitions that heartbeats have said, in their order."""
     return [

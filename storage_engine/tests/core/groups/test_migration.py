@@ -8,9 +8,11 @@ import pytest
 
 from storage_engine.core.coordinator_log import AppendRecord
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups import migration
 from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer_protocol import read_assignment, write_assignment
+from storage_engine.core.groups.events import CheckDeadlines, Joined, ReadOffsets
 from storage_engine.core.groups.settings import ConsumerSettings, MigrationPolicy
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.core.groups.consumer.consumer_bench import Client, ConsumerBench, numbers
@@ -264,3 +266,108 @@ def test_a_failover_in_the_middle_of_a_migration_changes_nothing():
     bench.fail_over()
     assert bench.consumer_group().content == before
     assert bench.coordinator.groups[G].size == 3
+
+
+# --- large groups ---
+
+
+@pytest.fixture
+def in_pieces(monkeypatch):
+    """Two members are as many as are converted at once."""
+    monkeypatch.setattr(migration, "AT_ONCE", 2)
+
+
+def commit_of(bench, value: int, by: Joined) -> int:
+    return bench.commit({T0: value}, caller(by))
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_requests_to_a_group_wait_while_it_is_converted():
+    bench = MigrationBench(**AT_ONCE)
+    first, *_ = bench.classic(5)
+    assert bench.enter_group("new") is None
+    joins = bench.requests
+    commit, read = commit_of(bench, 7, first), bench.requests + 1
+    bench.ask(lambda request: ReadOffsets(request=request, group_id=G, partitions=None))
+    other = bench.enter_group("a", group_id="other")
+    assert other.error is ErrorCode.NONE, "other groups go on"
+    assert not {joins, commit, read} & {*bench.answers}
+    bench.advance(0)
+    bench.replicate()
+    assert bench.answers[joins].member_epoch == first.generation + 1
+    assert bench.error(commit) is ErrorCode.NONE
+    assert bench.answers[read].offsets[T0].offset == 7
+    assert bench.consumer_group().size == 6
+    assert bench.beat("new", bench.answers[joins].member_epoch).error is ErrorCode.NONE
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_large_conversion_is_one_batch():
+    bench = MigrationBench(**AT_ONCE)
+    bench.classic(5)
+    before = len(bench.log)
+    bench.enter_group("new")
+    steps = []
+    while bench.coordinator._consumer.has_work:
+        known = len(bench.log)
+        bench.step(CheckDeadlines(at=bench.at))
+        if len(bench.log) > known:
+            steps.append([each.with_last for each in bench.last])
+    conversion, *_ = steps
+    assert conversion == [False] + [True] * (2 + 3 * 5)
+    assert len(bench.log) > before
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_failover_in_the_middle_of_a_large_conversion_finds_the_former_group():
+    bench = MigrationBench(**AT_ONCE)
+    bench.classic(5)
+    bench.enter_group("new")
+    bench.step(CheckDeadlines(at=bench.at))
+    bench.fail_over()
+    assert isinstance(bench.group(), ClassicGroup) and bench.group().size == 5
+    bench.enter_group("new")
+    bench.advance(0)
+    assert bench.consumer_group().size == 6
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_large_group_that_can_not_be_converted_goes_on():
+    bench = MigrationBench(**AT_ONCE)
+    first, *_ = bench.classic(5, user_data=b"mine")
+    bench.enter_group("new")
+    request = bench.requests
+    commit = commit_of(bench, 7, first)
+    bench.advance(0)
+    bench.replicate()
+    assert bench.code(bench.answers[request]) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.error(commit) is ErrorCode.NONE
+    assert isinstance(bench.group(), ClassicGroup)
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_large_group_becomes_a_classic_one_in_pieces_too():
+    bench = MigrationBench(**AT_ONCE)
+    first, *_ = bench.classic(5)
+    bench.enter_group("new")
+    bench.advance(0)
+    assert bench.beat("new", -1) is None
+    leaves = bench.requests
+    commit = commit_of(bench, 7, first)
+    bench.advance(0)
+    bench.replicate()
+    assert bench.error(leaves) is ErrorCode.NONE
+    assert bench.error(commit) is ErrorCode.ILLEGAL_GENERATION, "the group has another by now"
+    assert isinstance(bench.group(), ClassicGroup) and bench.group().size == 5
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_sessions_that_end_while_a_group_is_converted_end_afterwards():
+    bench = MigrationBench(**AT_ONCE)
+    bench.classic(5)
+    bench.enter_group("new")
+    bench.now_ms += 60_000
+    bench.step(CheckDeadlines(at=bench.at))
+    assert bench.group().size == 5
+    bench.advance(70_000)
+    assert bench.state() == "Empty"

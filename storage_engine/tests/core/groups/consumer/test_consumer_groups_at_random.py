@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from storage_engine.core.coordinator_log import StateLog
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.groups import migration
 from storage_engine.core.groups.consumer import targets
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.membership import GroupMembership
@@ -48,6 +49,16 @@ def test_the_same_holds_while_targets_are_computed_beside_the_loop(seed):
 @given(st.integers(0, 2**32))
 def test_the_same_holds_while_the_group_migrates(seed):
     live(seed, classic=3)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32))
+def test_the_same_holds_while_the_group_migrates_in_pieces(seed):
+    at_once, migration.AT_ONCE = migration.AT_ONCE, 1
+    try:
+        live(seed, classic=3)
+    finally:
+        migration.AT_ONCE = at_once
 
 
 def test_much_happens_in_spite_of_the_faults():
