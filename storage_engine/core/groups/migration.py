@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from typing import TypeVar
 from uuid import UUID
 
-from storage_engine.core.coordinator_log import Answer, Moment, pieces
+from storage_engine.core.coordinator_log import PIECE, Answer, Moment, pieces
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.assignors.assignment import Assignment
 from storage_engine.core.groups.busy_groups import BusyGroups
@@ -142,11 +142,11 @@ class Migration:
         if size > self._settings.record_max_bytes:
             return _refused(group, "its members are too many for one batch of the log")
         made, records = self._consumer_group(group), []
-        for some in pieces(_in_order(group.group_id, group.generation, converted)):
-            for key, record in some:
-                made.apply(key, record)
-                records.append((key, record))
-            yield
+        for key, record in _in_order(group.group_id, group.generation, converted):
+            made.apply(key, record)
+            records.append((key, record))
+            if len(records) % PIECE == 0:
+                yield
         self._put(group, made, records)
         self._end_requests(group)
         for ids in pieces(made.members):

@@ -20,6 +20,7 @@ from storage_engine.core.coordinator_log import (
     AppendRecord,
     Moment,
     Replicated,
+    UnreadableRecord,
 )
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.consumer.events import (
@@ -31,7 +32,12 @@ from storage_engine.core.groups.consumer.events import (
     TopicShapesChanged,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
-from storage_engine.core.groups.consumer.records import CurrentAssignmentKey
+from storage_engine.core.groups.consumer.records import (
+    ConsumerGroupKey,
+    CurrentAssignmentKey,
+    TargetKey,
+)
+from storage_engine.core.groups.consumer.topics import Topics
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
     CheckDeadlines,
@@ -51,6 +57,13 @@ from storage_engine.tests.core.groups.consumer.consumer_members import (
 )
 from storage_engine.tests.core.groups.group_bench import G, content_of
 from storage_engine.tests.core.outcome import outcome
+
+COUNTED = (
+    "content", "instances", "owners", "subscriptions", "subscribers", "with_pattern",
+    "with_assignor", "with_protocol", "classic_count", "protocols_bytes", "named_count",
+    "reconciled_count", "state",
+)  # fmt: skip
+"""All of a group that follows from its records."""
 
 LETTER_LOST = 0.05
 LETTER_TWICE = 0.02
@@ -198,6 +211,7 @@ class World:
         key, record = effect.entry
         if isinstance(key, OffsetKey):
             self.check_commit(event)
+        self.check_epoch(key, record)
         self.log.append((key, record, None, begins))
         self.mirror.put(key, record, None)
         self.ends.append((effect.number, len(self.log)))
@@ -310,6 +324,23 @@ class World:
         if kinds > 1 or (not kinds and isinstance(group, ConsumerGroup) and group.members):
             raise Violation(f"the group is of {kinds} kinds at the end of a batch")
 
+    def check_epoch(self, key: Any, record: Any) -> None:
+        """Check that no epoch goes back but that of a member that leaves or comes."""
+        known = self.mirror.consumer_groups.get(G)
+        before: Any = None
+        if known is not None and record is not None:
+            match key:
+                case ConsumerGroupKey():
+                    before = known.group and known.group.epoch
+                case TargetKey():
+                    before = known.target and known.target.epoch
+                case CurrentAssignmentKey() if record.member_epoch > 0:
+                    current = known.current.get(key.member_id)
+                    before = current and current.member_epoch - 1
+        now = getattr(record, "epoch", None) or getattr(record, "member_epoch", None)
+        if before is not None and now is not None and now <= before:
+            raise Violation(f"the epoch of {key} goes from {before} to {now}")
+
     def check_state(self) -> None:
         group = self.coordinator.groups.get(G)
         if not isinstance(group, ConsumerGroup):
@@ -330,6 +361,19 @@ class World:
                             raise Violation(f"{number} has another owner in the index")
         if sum(map(len, group.owners.values())) != len(holders):
             raise Violation("the index has owners that hold nothing")
+        self.check_restored(group)
+
+    def check_restored(self, group: ConsumerGroup) -> None:
+        is_busy = G in self.coordinator._consumer.busy
+        if group.sessions.keys() != group.members.keys() and not is_busy:
+            raise Violation("a member has no session, or the other way round")
+        restored = ConsumerGroup(group_id=G, topics=Topics())
+        for key, record in group.content.entries(G):
+            assert not isinstance(record, UnreadableRecord)
+            restored.apply(key, record)
+        for name in COUNTED:
+            if getattr(restored, name) != getattr(group, name):
+                raise Violation(f"a restored group would have another value of {name}")
 
     def check_holders(self, client: Member) -> None:
         """Check that no partition that the client may commit can be committed by another."""
