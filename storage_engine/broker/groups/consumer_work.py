@@ -76,7 +76,7 @@ class ConsumerWork:
                 self._ports.patterns.resolve(effect, partial(self._resolved, effect))
             case ComputeAssignment():
                 self._ports.computations.submit(
-                    (effect.group_id,),
+                    ("groups", effect.group_id),
                     effect.compute,
                     lambda targets: self._computed(effect, targets),
                     partial(self._failed, effect),
