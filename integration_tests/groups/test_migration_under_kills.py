@@ -41,6 +41,7 @@ KILLED_EVERY_S = 10.0
 RESTED_S = 6.0
 """Between the restarts of two members."""
 CLOSED_S = 120.0
+ASKED_S = 5.0
 READ_S = 300.0
 LANGUAGES = ["java"] * 3 + ["c"] * 4 + ["python"] * 3
 
@@ -223,7 +224,12 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def type_of_group(cluster: LocalCluster) -> str | None:
-    found = admin(cluster).list_consumer_groups().result(CLOSED_S)
+    """None while its coordinator is not there."""
+    client = admin(cluster)  # which ends with the last reference to it, and its answers never come
+    try:
+        found = client.list_consumer_groups(request_timeout=ASKED_S).result(CLOSED_S)
+    except KafkaException:
+        return None
     return next((each.type.name for each in found.valid if each.group_id == GROUP), None)
 
 
@@ -249,7 +255,9 @@ def test_each_record_is_processed_and_no_commit_goes_back_while_ten_members_chan
                     member.close()
                     member.enter_context(members.made(language, protocol))
                     time.sleep(RESTED_S)
-                types.append(wait_until(lambda: type_of_group(cluster), "it is there"))
+                types.append(
+                    wait_until(lambda: type_of_group(cluster), "it is listed", timeout_s=CLOSED_S)
+                )
         written.end()
         ends = dict.fromkeys(range(PARTITIONS), written.count)
         wait_until(lambda: committed.offsets == ends, "all is committed", timeout_s=READ_S)
