@@ -133,8 +133,8 @@ class ClassicMembers:
         self, group: ConsumerGroup, event: Join
     ) -> tuple[MemberSubscription | None, ErrorCode]:
         settings, member_id = self._settings, event.member_id
-        is_member = member_id in group.members
-        if group.size >= settings.consumer.max_size and not is_member:
+        has_place = member_id in group.members or event.instance_id in group.instances
+        if group.size >= settings.consumer.max_size and not has_place:
             return None, ErrorCode.GROUP_MAX_SIZE_REACHED
         if self._topics.shapes is None:
             return None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

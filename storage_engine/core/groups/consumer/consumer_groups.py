@@ -59,7 +59,9 @@ class ConsumerGroups:
         self._work: deque[Iterator[None]] = deque()
         self.busy = BusyGroups(self._work.append, step)
         membership = self._membership = GroupMembership(log, self._times, deadlines)
-        self._targets = Targets(log, settings.consumer, groups, membership, self._work.append)
+        self._targets = Targets(
+            log, settings.consumer, groups, membership, deadlines, self._work.append
+        )
         self._patterns = Patterns(log, membership)
         self._migration = Migration(
             log, settings, groups, self._topics, membership, rebalances, self.busy
@@ -170,7 +172,11 @@ class ConsumerGroups:
 
     def _join(self, group: ConsumerGroup, event: Join) -> bool:
         if not group.is_empty:
-            return self._classic.join(group, event)
+            if self._classic.join(group, event):
+                return True
+            # It stays a consumer group where it is too large to be converted.
+            is_same = self._groups.get(event.group_id) is group
+            return is_same and self._classic.join(group, event)
         if event.member_id:
             code = ErrorCode.UNKNOWN_MEMBER_ID
             self._log.emit(Joined(request=event.request, error=code, member_id=event.member_id))

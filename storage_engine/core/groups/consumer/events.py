@@ -133,7 +133,7 @@ class AssignmentComputed:
     epoch: int
     """The epoch of the effect."""
     targets: Mapping[str, Assignment] | None
-    """The result of `compute`; None: it has failed, and is asked again with the next heartbeat."""
+    """The result of `compute`; None: it has failed, and is asked again later."""
     at: Moment
 
 

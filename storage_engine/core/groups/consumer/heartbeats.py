@@ -174,9 +174,11 @@ class ConsumerHeartbeats:
             return Refusal(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator does not know topics yet"
             )
-        is_member = isinstance(group, ConsumerGroup) and member_id in group.members
+        has_place = isinstance(group, ConsumerGroup) and (
+            member_id in group.members or replaced_by(group, member_id, event) is not None
+        )
         most = self._settings.max_size
-        if group is not None and group.size >= most and not is_member:
+        if group is not None and group.size >= most and not has_place:
             return Refusal(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"group {event.group_id} has {most} members, the most that it may have",
@@ -233,12 +235,17 @@ class ConsumerHeartbeats:
     ) -> None:
         """Remove members, by their own will or not, and call `then` afterwards. The group becomes a
         classic one when only such members are left."""
+
+        def removed() -> None:
+            if self._groups.get(group.group_id) is group:
+                self._targets.advance(group)
+            then()
+
         if self._migration.downgrades_without(group, member_ids):
-            self._migration.downgrade(group, member_ids, at, then)
+            self._migration.downgrade(group, member_ids, at, removed)
             return
         self._membership.remove(group, member_ids)
-        self._targets.advance(group)
-        then()
+        removed()
 
     def check_due(self, group: ConsumerGroup, member_ids: Iterable[str], at: Moment) -> None:
         """Remove those of these members whose time is over."""
@@ -256,3 +263,5 @@ class ConsumerHeartbeats:
             self._membership.plan(group, member_id)
         if ended:
             self.remove(group, ended, at)
+        else:
+            self._targets.advance(group)

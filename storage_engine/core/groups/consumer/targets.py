@@ -25,6 +25,7 @@ from storage_engine.core.groups.consumer.records import (
     TargetMemberRecord,
     TargetRecord,
 )
+from storage_engine.core.groups.deadlines import DeadlineKey, Deadlines
 from storage_engine.core.groups.events import GroupLog
 from storage_engine.core.groups.group import Group
 from storage_engine.core.groups.settings import ConsumerSettings
@@ -32,6 +33,9 @@ from storage_engine.core.groups.settings import ConsumerSettings
 SHORT_WORK = 1_000
 """The partitions, the members, and the topics for each member, up to which an assignment is
 computed in the step: with 1,000 in all it takes half a millisecond."""
+
+RETRY_MS = 5_000
+"""The pause after a computation that has failed."""
 
 Work = Callable[[Iterator[None]], None]
 """Has the rest of some work done in pieces, with the turns of others between them."""
@@ -44,12 +48,14 @@ class Targets:
         settings: ConsumerSettings,
         groups: Mapping[str, Group],
         membership: GroupMembership,
+        deadlines: Deadlines,
         work: Work,
     ) -> None:
         self._log = log
         self._settings = settings
         self._groups = groups
         self._membership = membership
+        self._deadlines = deadlines
         self._work = work
 
     def advance(self, group: ConsumerGroup) -> None:
@@ -88,6 +94,7 @@ class Targets:
             return
         if event.targets is None:
             group.computing = None
+            self._deadlines.plan(DeadlineKey(group.group_id), event.at.now_ms + RETRY_MS)
             return
         self._work(self._take(group, event.epoch, event.targets))
 

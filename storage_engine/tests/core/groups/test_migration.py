@@ -371,3 +371,73 @@ def test_sessions_that_end_while_a_group_is_converted_end_afterwards():
     assert bench.group().size == 5
     bench.advance(70_000)
     assert bench.state() == "Empty"
+
+
+def test_a_group_that_is_too_large_for_one_batch_stays_what_it_is():
+    bench = MigrationBench(**AT_ONCE, record_max_bytes=1_000)
+    bench.classic()
+    answer = bench.enter_group("new")
+    assert bench.code(answer) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert "too many" in answer.message
+    assert isinstance(bench.group(), ClassicGroup)
+
+
+def test_a_group_that_is_too_large_to_become_classic_goes_on_without_the_member():
+    bench = MigrationBench(**AT_ONCE)
+    bench.classic()
+    new = Client(bench, "new")
+    new.turn()
+    bench.coordinator._consumer._migration._settings = replace(bench.settings, record_max_bytes=100)
+    assert new.leave() is ErrorCode.NONE
+    group = bench.consumer_group()
+    assert group.size == group.classic_count == 2
+    assert group.epoch == group.target_epoch, "the partitions of the member are given to others"
+
+
+def test_a_classic_member_takes_a_static_place_in_a_group_that_is_too_large_to_be_classic():
+    bench = MigrationBench(**AT_ONCE)
+    bench.classic()
+    Client(bench, "new", instance_id="s").turn()
+    migration_of = bench.coordinator._consumer._migration
+    migration_of._settings = replace(bench.settings, record_max_bytes=100)
+    joined = bench.joined(bench.join(instance_id="s"))
+    group = bench.consumer_group()
+    assert group.size == group.classic_count == 3 and joined.member_id in group.members
+
+
+def test_a_group_with_too_many_members_for_the_other_kind_stays_what_it_is():
+    few = {"consumer": ConsumerSettings(max_size=2)}
+    bench = MigrationBench(**AT_ONCE, **few)
+    bench.classic()
+    assert bench.code(bench.enter_group("new")) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    bench = MigrationBench(**AT_ONCE)
+    bench.classic()
+    new = Client(bench, "new")
+    new.turn()
+    bench.coordinator._consumer._migration._settings = replace(bench.settings, max_size=1)
+    new.leave()
+    assert isinstance(bench.group(), ConsumerGroup)
+
+
+def test_a_member_that_may_hold_partitions_of_the_last_generation_keeps_them():
+    bench = MigrationBench(**AT_ONCE)
+    (only,) = bench.classic(1)
+    protocols = (("range", cooperative("t", owned=[0, 1, 2, 3])),)
+    rejoined = bench.joined(bench.join(only.member_id, protocols=protocols))
+    assert bench.group().state is GroupState.COMPLETING and rejoined.generation == 2
+    answer = bench.enter_group("new")
+    assert numbers(answer.assignment) == [], "the other still reads them"
+    current = bench.consumer_group().current(only.member_id)
+    assert numbers(current.assigned) == [0, 1, 2, 3]
+
+
+def test_a_partition_that_two_members_claim_goes_to_one():
+    bench = MigrationBench(**AT_ONCE)
+    first, second = bench.classic()
+    group = bench.group()
+    for member in group.members.values():
+        member.assignment = write_assignment(0, {"t": [0, 1, 2, 3]})
+    bench.enter_group("new")
+    group = bench.consumer_group()
+    held = [numbers(group.current(each.member_id).assigned) for each in (first, second)]
+    assert sorted(held) == [[], [0, 1, 2, 3]]

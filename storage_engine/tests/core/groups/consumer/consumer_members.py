@@ -20,6 +20,7 @@ from storage_engine.core.groups.events import (
     CommitOffsets,
     Join,
     Joined,
+    Leave,
     MemberHeartbeat,
     RequestingMember,
     Sync,
@@ -275,7 +276,16 @@ class ClassicMember(Member):
         return MemberHeartbeat(request=request, group_id=G, caller=self._caller(), at=self.world.at)
 
     def leave(self, epoch: int) -> None:
+        """Leave by LeaveGroup; a static member only stops."""
+        caller = self._caller()
         self.stop()
+        if self.instance_id is None:
+            self.world.ask(
+                self,
+                lambda request: Leave(
+                    request=request, group_id=G, members=(caller,), at=self.world.at
+                ),
+            )
 
     def hear(self, asked: Asked, answer: Any) -> None:
         if not self.is_for_me(asked):

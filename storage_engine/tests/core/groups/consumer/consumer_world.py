@@ -90,10 +90,13 @@ class World:
         self.log: list[Any] = []
         self.replicated = 0
         self.requests = self.values = 0
+        self.callers: dict[int, RequestingMember] = {}
+        """By the offset that was committed."""
         self.asked: dict[int, Asked] = {}
         self.letters: list[Callable[[], None]] = []
         self.commits = self.moves = self.elections = self.conversions = 0
         self.was_consumer = False
+        self.migrates = classic > 0
         self.members: list[Member] = []
         for number in range(5):
             kind = ClassicMember if number < classic else Member
@@ -185,7 +188,7 @@ class World:
                 case AppendRecord():
                     if appended and not effect.with_last:
                         self.check_batch_end()
-                    self.append(effect, event, begins=not (appended and effect.with_last))
+                    self.append(effect, begins=not (appended and effect.with_last))
                     appended = True
                 case WakeAt():
                     self.wake_ms = effect.now_ms
@@ -207,10 +210,11 @@ class World:
         self.was_consumer = is_consumer
         self.check_state()
 
-    def append(self, effect: AppendRecord[Any], event: Any, *, begins: bool) -> None:
+    def append(self, effect: AppendRecord[Any], *, begins: bool) -> None:
         key, record = effect.entry
         if isinstance(key, OffsetKey):
-            self.check_commit(event)
+            assert isinstance(record, OffsetRecord)
+            self.check_commit(self.callers[record.offset])
         self.check_epoch(key, record)
         self.log.append((key, record, None, begins))
         self.mirror.put(key, record, None)
@@ -270,6 +274,7 @@ class World:
     def commit(self, client: Member, caller: RequestingMember) -> None:
         self.values += 1
         value = self.values
+        self.callers[value] = caller
         names = {shape.topic_id: name for name, shape in self.topics.items()}
         offsets = {
             TopicPartition(names[topic], number): OffsetRecord(offset=value, commit_ms=0)
@@ -382,14 +387,14 @@ class World:
             if other is not client and other.may_commit & client.may_commit:
                 raise Violation(f"{client.name} and {other.name} hold the same partition")
 
-    def check_commit(self, event: CommitOffsets) -> None:
+    def check_commit(self, caller: RequestingMember) -> None:
         self.commits += 1
         records = self.mirror.consumer_groups.get(G)
         if records is None:
             return
-        current = records.current.get(event.caller.member_id)
-        if current is None or current.member_epoch != event.caller.generation:
-            raise Violation(f"a commit of {event.caller} was stored for {current}")
+        current = records.current.get(caller.member_id)
+        if current is None or current.member_epoch != caller.generation:
+            raise Violation(f"a commit of {caller} was stored for {current}")
 
     def check_answer(self, answer: Any) -> None:
         """Check that the epoch that is told can't be lost."""
@@ -429,7 +434,13 @@ class World:
             pause_ms = self.random.choice([1_000, 12_000, 50_000])
             member.paused_until_ms = self.now_ms + pause_ms
         elif not member.alive:
-            member.start()
+            self.start_again(member)
+
+    def start_again(self, member: Member) -> None:
+        """Start a client again, perhaps with the other protocol."""
+        if self.migrates:
+            member.__class__ = self.random.choice([Member, ClassicMember])
+        member.start()
 
     def settle(self) -> None:
         """The faults stop: whoever is there shares everything out."""

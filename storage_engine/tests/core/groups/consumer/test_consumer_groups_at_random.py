@@ -29,13 +29,13 @@ def live(seed: int, factory=GroupCoordinator, classic: int = 0) -> World:
     return world
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_partition_is_committed_by_two_and_all_is_shared_out_in_the_end(seed):
     live(seed)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_same_holds_while_targets_are_computed_beside_the_loop(seed):
     short, targets.SHORT_WORK = targets.SHORT_WORK, 0
@@ -45,13 +45,13 @@ def test_the_same_holds_while_targets_are_computed_beside_the_loop(seed):
         targets.SHORT_WORK = short
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_same_holds_while_the_group_migrates(seed):
     live(seed, classic=3)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_same_holds_while_the_group_migrates_in_pieces(seed):
     at_once, migration.AT_ONCE = migration.AT_ONCE, 1
@@ -113,10 +113,20 @@ class _AnswersAtOnce(StateLog):
         action()
 
 
-def answers_at_once(*how) -> GroupCoordinator:
-    coordinator = GroupCoordinator(*how)
-    coordinator._log.__class__ = _AnswersAtOnce
-    return coordinator
+class _SplitsBatches(StateLog):
+    __slots__ = ()
+
+    def append(self, entry, *, producer=None, with_last=False):
+        return super().append(entry, producer=producer)
+
+
+def with_log(kind: type[StateLog]):
+    def make(*how) -> GroupCoordinator:
+        coordinator = GroupCoordinator(*how)
+        coordinator._log.__class__ = kind
+        return coordinator
+
+    return make
 
 
 class _Membership(GroupMembership):
@@ -133,8 +143,6 @@ class _Membership(GroupMembership):
         is_end = record is None and isinstance(key, CurrentAssignmentKey)
         if is_end and self.rule == "a member's assignment ends with it":
             return
-        if self.rule == "a conversion is one batch":
-            with_last = False
         super().write(group, key, record, with_last=with_last)
 
     def raise_epoch(self, group, *, with_last=True):
@@ -158,11 +166,11 @@ def without(rule: str):
         (with_groups(_Trusts), 0),
         (with_groups(_GivesEarly), 0),
         (with_groups(_CountsWrong), 0),
-        (answers_at_once, 0),
+        (with_log(_AnswersAtOnce), 0),
         (without("partitions are given up before the next epoch"), 0),
         (without("a member's assignment ends with it"), 0),
         (without("a change begins another epoch"), 0),
-        (without("a conversion is one batch"), 3),
+        (with_log(_SplitsBatches), 3),
     ],
 )
 def test_a_missing_rule_shows(factory, classic):

@@ -264,6 +264,16 @@ def test_a_full_group_takes_nobody_but_those_who_are_in():
     assert bench.beat("a", 1).error is ErrorCode.NONE
 
 
+def test_a_static_member_comes_back_to_a_full_group():
+    bench = ConsumerBench(consumer=ConsumerSettings(max_size=1))
+    bench.members("s1", instance_id="s")
+    bench.beat("s1", -2, instance_id="s")
+    assert bench.enter_group("s2", instance_id="s").error is ErrorCode.NONE
+    bench.beat("s2", -2, instance_id="s")
+    assert bench.error(bench.join(instance_id="other")) is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert bench.error(bench.join(instance_id="s")) is ErrorCode.NONE
+
+
 def test_nobody_joins_before_the_topics_are_known():
     bench = ConsumerBench()
     bench.tells_topics = False

@@ -108,8 +108,9 @@ def test_a_computation_that_has_failed_is_asked_for_again():
     bench.enter_group("a")
     (asked,) = bench.to_compute
     bench.step(AssignmentComputed(group_id=G, epoch=asked.epoch, targets=None, at=bench.at))
-    bench.beat("a", 1)
-    assert len(bench.to_compute) == 2
+    assert len(bench.to_compute) == 1
+    bench.advance(targets.RETRY_MS)
+    assert len(bench.to_compute) == 2, "also where no member of the consumer protocol is there"
 
 
 @pytest.mark.usefixtures("all_long")
