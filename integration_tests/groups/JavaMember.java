@@ -7,7 +7,8 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** A member of a consumer group, until its standard input ends: it prints partition and offset of each record, once it
- *  has committed it, or "refused" before them. Arguments: bootstrap servers, group, topic, settings as key=value. */
+ *  has committed it. Arguments: bootstrap servers, group, topic, and for who does not end when a commit is refused, but
+ *  prints "refused" and goes on, settings as key=value. */
 public class JavaMember {
     private static volatile boolean ends = false;
 
@@ -44,9 +45,12 @@ public class JavaMember {
                 try {
                     consumer.commitSync();
                 } catch (KafkaException refusal) {
+                    if (args.length == 3) {
+                        throw refusal;
+                    }
                     System.out.println("refused");
                 }
-                records.forEach(each -> System.out.println(each.partition() + " " + each.offset()));
+                records.forEach(each -> System.out.println("read " + each.partition() + " " + each.offset()));
                 System.out.flush();
             }
         }

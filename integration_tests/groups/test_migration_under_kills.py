@@ -101,8 +101,8 @@ class Java(Background):
         assert self._process.stdout is not None
         line = ""
         for line in map(str.strip, self._process.stdout):
-            if line not in ("refused", "closed"):
-                partition, offset = line.split()
+            if line.startswith("read "):
+                _, partition, offset = line.split()
                 self._places.add([(int(partition), int(offset))])
         assert line == "closed", "it ended by itself"
 
