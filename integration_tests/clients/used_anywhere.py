@@ -108,6 +108,8 @@ ADMIN: dict[str, Arguments] = {
     "list_groups": (),
     "describe_group": ("none",),
     "delete_group": ("none",),
+    "describe_group_configs": ("none",),
+    "alter_group_configs": ("none", {"consumer.heartbeat.interval.ms": "5000"}),
     "group_offsets": ("none",),
     "alter_group_offsets": ("another", {TP: 0}),
     "reset_group_offsets": ("none",),

@@ -229,6 +229,25 @@ def test_a_static_member_that_comes_back_has_its_part_again(servers: str) -> Non
     other.close()
 
 
+def test_a_static_member_that_was_killed_is_waited_for_and_replaced(servers: str) -> None:
+    topic = made(servers, "static-killed")
+    name = {"group.instance.id": "one"}
+    killed = Consumer(config(servers, topic, **name))
+    killed.subscribe([topic])
+    wait_until(lambda: killed.poll(50) == [] and killed.assignment, "it has its part")
+    assert killed._group is not None
+    # Its heartbeats end, and it does not leave.
+    killed._group._loop.stop()
+    with Consumer(config(servers, topic, **name)) as consumer:
+        consumer.subscribe([topic])
+        wait_until(
+            lambda: consumer.poll(50) == [] and len(consumer.assignment) == PARTITIONS,
+            "it has the part of the one that was killed",
+            timeout_s=60,
+        )
+    killed.close()
+
+
 def test_who_does_not_poll_loses_its_part_and_gets_it_again(servers: str) -> None:
     topic = made(servers, "lapsed")
     heard: list[str] = []
@@ -307,6 +326,16 @@ def test_a_group_is_listed_described_reset_and_deleted(
         assert len(member["assignment"]) == PARTITIONS
         shown = headrace("describe", topic, "--members")
         assert f"{topic} 0-{PARTITIONS - 1}" in shown.splitlines()[-1]
+        headrace("settings", topic, "--config", "consumer.session.timeout.ms=7000")
+
+        def session() -> tuple[str, str]:
+            rows = json.loads(headrace("settings", topic, "--json"))
+            row = next(r for r in rows if r["setting"] == "consumer.session.timeout.ms")
+            return row["value"], row["source"]
+
+        wait_until(lambda: session() == ("7000", "group"), "the setting is told")
+        headrace("settings", topic, "--remove-config", "consumer.session.timeout.ms")
+        wait_until(lambda: session() == ("6000", "brokers"), "the setting is the brokers'")
         assert topic in headrace("list", "--type", "consumer", "--state", "stable")
         assert topic not in headrace("list", "--type", "classic")
         with (

@@ -154,6 +154,8 @@ class AsyncAdmin(InThread[Admin]):
     list_groups = _awaited(Admin.list_groups)
     describe_group = _awaited(Admin.describe_group)
     delete_group = _awaited(Admin.delete_group)
+    describe_group_configs = _awaited(Admin.describe_group_configs)
+    alter_group_configs = _awaited(Admin.alter_group_configs)
     group_offsets = _awaited(Admin.group_offsets)
     alter_group_offsets = _awaited(Admin.alter_group_offsets)
     reset_group_offsets = _awaited(Admin.reset_group_offsets)

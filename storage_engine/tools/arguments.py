@@ -197,3 +197,24 @@ def time_ms(text: str) -> int:
             f"'{text}' is not a time: give 2026-01-31T12:00:00 or milliseconds since 1970"
         ) from None
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_configs(texts: list[str]) -> dict[str, str]:
+    """`KEY=VALUE` of `--config`; UsageError for anything else, and for a key given twice."""
+    result: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise UsageError(f"'--config {text}' is not of the form KEY=VALUE")
+        if key in result:
+            raise UsageError(f"'--config {key}=…' is given twice")
+        result[key] = value.strip()
+    return result
+
+
+def add_config(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """`--config KEY=VALUE`, for `parse_configs`."""
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help=f"{meaning}; repeatable"
+    )

@@ -1,8 +1,8 @@
 """Reads a topic as a member of a group, for `headrace consume --group`.
 
-What is printed is committed before the next records come, at the latest every five seconds, and at
-the end. A reader that is killed, or whose output is closed, commits nothing of its last records:
-they are printed again by whoever goes on.
+What is printed is committed every five seconds, when partitions go to another member, and at the
+end. A reader that is killed, or whose output is closed, commits nothing of its last records: they
+are printed again by whoever goes on.
 """
 
 import argparse

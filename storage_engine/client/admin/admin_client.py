@@ -159,6 +159,8 @@ class Admin(Closing):
     list_groups = _method(groups.list_groups)
     describe_group = _method(groups.describe_group)
     delete_group = _method(groups.delete_group)
+    describe_group_configs = _method(admin.describe_group_configs)
+    alter_group_configs = _method(admin.alter_group_configs)
     group_offsets = _method(committed_offsets)
     alter_group_offsets = _method(offset_resets.set_offsets)
     reset_group_offsets = _method(offset_resets.reset_offsets)

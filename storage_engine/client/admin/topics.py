@@ -43,6 +43,8 @@ ALL_BROKERS = ""
 
 _TOPIC_RESOURCE = 2
 _BROKER_RESOURCE = 4
+_GROUP_RESOURCE = 32
+_RESOURCES = {_TOPIC_RESOURCE: "topic", _BROKER_RESOURCE: "broker", _GROUP_RESOURCE: "group"}
 _SET = 0
 _DELETE = 1
 
@@ -230,6 +232,17 @@ def describe_broker_configs(cluster: Cluster, broker_id: int) -> dict[str, Confi
     return _entries(result)
 
 
+def describe_group_configs(cluster: Cluster, group: str) -> dict[str, ConfigEntry]:
+    """The settings in force for a consumer group, whether it exists or not, by name."""
+    message = _describe_request(_GROUP_RESOURCE, group)
+    result = cluster.ask_any(
+        DESCRIBE_CONFIGS,
+        message,
+        error_of=lambda answer: _error("settings of group", group, answer.results[0]),
+    ).results[0]
+    return _entries(result)
+
+
 def _describe_request(resource_type: int, name: str) -> DescribeConfigsRequest:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=None
@@ -265,6 +278,14 @@ def alter_broker_configs(
     _alter_configs(cluster, _BROKER_RESOURCE, str(broker_id), values, remove)
 
 
+def alter_group_configs(
+    cluster: Cluster, group: str, values: Mapping[str, str], *, remove: Iterable[str] = ()
+) -> None:
+    """Like `alter_topic_configs`, for a consumer group, whether it exists or not: its members hear
+    of new times with their next heartbeats."""
+    _alter_configs(cluster, _GROUP_RESOURCE, group, values, remove)
+
+
 def _alter_configs(
     cluster: Cluster,
     resource_type: int,
@@ -293,7 +314,7 @@ def _alter_configs(
         lambda _: IncrementalAlterConfigsRequest(resources=[resource], validate_only=False),
         lambda answer: [(each.resource_name, each) for each in answer.responses],
         final=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        what="topic" if resource_type == _TOPIC_RESOURCE else "broker",
+        what=_RESOURCES[resource_type],
     )
 
 

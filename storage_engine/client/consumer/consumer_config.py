@@ -82,8 +82,8 @@ SETTINGS = by_key(
 )
 
 _OF_CLASSIC = {
-    "session.timeout.ms": "consumer.session.timeout.ms is a setting of the group",
-    "heartbeat.interval.ms": "consumer.heartbeat.interval.ms is a setting of the group",
+    "session.timeout.ms": "set consumer.session.timeout.ms with 'headrace groups settings'",
+    "heartbeat.interval.ms": "set consumer.heartbeat.interval.ms with 'headrace groups settings'",
     "partition.assignment.strategy": "group.remote.assignor names how brokers assign",
 }
 """Settings that only the classic protocol has, with what takes their place."""

@@ -165,7 +165,6 @@ class ConsumerMembership:
         """Whether the coordinator waits to hear of `owned`: it has taken something away, which the
         owner may not even have got."""
         self._subscription_is_told = False
-        self._interval_ms = 0
         self._unreleased_since_ms: int | None = None
         self._polled_ms = 0
         self._effects: list[Effect] = []
@@ -335,12 +334,12 @@ class ConsumerMembership:
             self._failed(event)
             return
         self.stage, self.epoch = ConsumerStage.MEMBER, event.epoch
-        self._interval_ms, self._unreleased_since_ms = event.interval_ms, None
+        self._unreleased_since_ms = None
         self._beat_ms = event.now_ms + event.interval_ms
         if beat.owned is not None:
             self._told, self._owes_answer = beat.owned, False
         if event.assignment is not None:
-            self._owes_answer = bool(without(self.assigned, event.assignment))
+            self._owes_answer |= bool(without(self.assigned, event.assignment))
             self.assigned = event.assignment
 
     def _failed(self, event: BeatAnswered) -> None:

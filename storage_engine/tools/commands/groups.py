@@ -3,6 +3,7 @@
 actions:
   list                 list the groups of the cluster
   describe GROUP       show the members of a group, its committed offsets and its lag
+  settings GROUP       show the settings of a consumer group, and change them
   reset-offsets GROUP  change the committed offsets of a group that has no members
   delete GROUP         delete a group that has no members, and its committed offsets
 
@@ -15,6 +16,8 @@ examples:
   headrace groups list --bootstrap-server 127.0.0.1:9092 --type consumer --state empty
   headrace groups describe billing --bootstrap-server 127.0.0.1:9092
   headrace groups describe billing --bootstrap-server 127.0.0.1:9092 --members
+  headrace groups settings billing --bootstrap-server 127.0.0.1:9092 \\
+      --config consumer.session.timeout.ms=30000
   headrace groups reset-offsets billing --bootstrap-server 127.0.0.1:9092 --to-earliest
   headrace groups delete billing --bootstrap-server 127.0.0.1:9092
 """
@@ -35,10 +38,19 @@ from storage_engine.client.admin.groups import (
     list_groups,
 )
 from storage_engine.client.admin.offset_resets import reset_offsets
+from storage_engine.client.admin.topics import alter_group_configs, describe_group_configs
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.core.ids import TopicPartition, numbers_by_topic
+from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.tools.actions import Actions, act_on_cluster
-from storage_engine.tools.arguments import TIME_HELP, add_json, natural_number, time_ms
+from storage_engine.tools.arguments import (
+    TIME_HELP,
+    add_config,
+    add_json,
+    natural_number,
+    parse_configs,
+    time_ms,
+)
 from storage_engine.tools.document import Document
 from storage_engine.tools.table import print_json, print_rows, write_line
 
@@ -89,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "for each partition",
     )
     add_json(describing)
+    _add_settings(actions)
     _add_reset(actions)
     deleting = actions.add(
         "delete",
@@ -109,6 +122,28 @@ def _state(text: str) -> str:
 def run(args: argparse.Namespace) -> int:
     """Run `headrace groups`."""
     return act_on_cluster(args)
+
+
+def _add_settings(actions: Actions) -> None:
+    parser = actions.add(
+        "settings",
+        _settings,
+        "show the settings of a consumer group, and change them",
+        "settings billing --config consumer.heartbeat.interval.ms=3000",
+    )
+    parser.add_argument(
+        "group", metavar="GROUP", help="a consumer group, or the name of one that is to come"
+    )
+    add_config(parser, "new value of a setting of the group")
+    parser.add_argument(
+        "--remove-config",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="remove the group's own value of a setting, so that the brokers' value applies; "
+        "repeatable",
+    )
+    add_json(parser)
 
 
 def _add_reset(actions: Actions) -> None:
@@ -261,6 +296,26 @@ def _ranges(numbers: Iterable[int]) -> str:
         else:
             found.append((number, number))
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in found)
+
+
+# --- settings ---
+
+
+def _settings(cluster: Cluster, args: argparse.Namespace) -> None:
+    configs = parse_configs(args.config)
+    if configs or args.remove_config:
+        alter_group_configs(cluster, args.group, configs, remove=args.remove_config)
+        write_line(f"settings of group '{args.group}' changed")
+        return
+    rows: list[Document] = [
+        {
+            "setting": entry.name,
+            "value": entry.value,
+            "source": "group" if entry.source is ConfigSource.GROUP else "brokers",
+        }
+        for entry in describe_group_configs(cluster, args.group).values()
+    ]
+    print_rows(("setting", "value", "source"), rows, as_json=args.json)
 
 
 # --- reset and delete ---

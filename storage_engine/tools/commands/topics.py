@@ -44,9 +44,11 @@ from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, TopicSchema, schema_of
 from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import (
+    add_config,
     add_json,
     add_schema,
     natural_number,
+    parse_configs,
     positive_integer,
     schema_text,
 )
@@ -87,26 +89,6 @@ def run(args: argparse.Namespace) -> int:
     return act_on_cluster(args)
 
 
-def parse_configs(texts: list[str]) -> dict[str, str]:
-    """`KEY=VALUE` of `--config`; UsageError for anything else, and for a key given twice."""
-    result: dict[str, str] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        key = key.strip()
-        if not equals or not key:
-            raise UsageError(f"'--config {text}' is not of the form KEY=VALUE")
-        if key in result:
-            raise UsageError(f"'--config {key}=…' is given twice")
-        result[key] = value.strip()
-    return result
-
-
-def _add_config(parser: argparse.ArgumentParser, meaning: str) -> None:
-    parser.add_argument(
-        "--config", action="append", default=[], metavar="KEY=VALUE", help=f"{meaning}; repeatable"
-    )
-
-
 def _add_create(actions: Actions) -> None:
     parser = actions.add(
         "create",
@@ -139,7 +121,7 @@ def _add_create(actions: Actions) -> None:
         help="columns, separated by commas, by which rows are partitioned and compacted; they "
         "become NOT NULL",
     )
-    _add_config(parser, "setting of the topic, such as retention.ms=3600000")
+    add_config(parser, "setting of the topic, such as retention.ms=3600000")
     parser.add_argument(
         "--if-not-exists", action="store_true", help="do nothing when the topic already exists"
     )
@@ -325,7 +307,7 @@ def _add_alter(actions: Actions) -> None:
         "all columns that a typed topic shall have: new columns are added, types may be widened, "
         "columns that are left out are hidden",
     )
-    _add_config(parser, "new value of a setting of the topic")
+    add_config(parser, "new value of a setting of the topic")
     parser.add_argument(
         "--remove-config",
         action="append",

@@ -3,11 +3,21 @@ lost."""
 
 import pytest
 
-from storage_engine.client.admin.topics import create_topic, delete_topics
+from storage_engine.client.admin.topics import (
+    alter_group_configs,
+    create_topic,
+    delete_topics,
+    describe_group_configs,
+)
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import DeadlineExceededError, ErrorCode, KafkaError
+from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.protocol.messages.create_topics import CreateTopicsResponse
 from storage_engine.protocol.messages.delete_topics import DeleteTopicsResponse
+from storage_engine.protocol.messages.describe_configs import DescribeConfigsResponse
+from storage_engine.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsResponse,
+)
 from storage_engine.tests.client.fake_cluster import FakeCluster, Fault
 
 
@@ -108,3 +118,25 @@ def test_a_cluster_without_a_controller_is_an_error_at_the_deadline(fake):
         pytest.raises(DeadlineExceededError, match="has no controller at the moment"),
     ):
         create_topic(cluster, "t", 1, 1)
+
+
+def test_settings_of_groups_are_those_of_their_own_kind_of_resource(fake, cluster):
+    asked = []
+
+    def answer(_broker_id, api, request):
+        (resource,) = request.resources
+        asked.append((api, resource.resource_type, resource.resource_name))
+        if api == "DescribeConfigs":
+            result = DescribeConfigsResponse.DescribeConfigsResult
+            entry = result.DescribeConfigsResourceResult(
+                name="consumer.session.timeout.ms", value="7000", config_source=8
+            )
+            return DescribeConfigsResponse(results=[result(configs=[entry])])
+        row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        return IncrementalAlterConfigsResponse(responses=[row(resource_name="g")])
+
+    fake.admin = answer
+    alter_group_configs(cluster, "g", {"consumer.session.timeout.ms": "7000"})
+    found = describe_group_configs(cluster, "g")["consumer.session.timeout.ms"]
+    assert (found.value, found.source) == ("7000", ConfigSource.GROUP)
+    assert asked == [("IncrementalAlterConfigs", 32, "g"), ("DescribeConfigs", 32, "g")]

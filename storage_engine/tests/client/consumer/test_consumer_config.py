@@ -27,8 +27,8 @@ def test_a_wrong_setting_is_told_in_one_line(settings, complaint):
 @pytest.mark.parametrize(
     ("key", "instead"),
     [
-        ("session.timeout.ms", "consumer.session.timeout.ms is a setting of the group"),
-        ("heartbeat.interval.ms", "consumer.heartbeat.interval.ms is a setting of the group"),
+        ("session.timeout.ms", "set consumer.session.timeout.ms with 'headrace groups settings'"),
+        ("heartbeat.interval.ms", "set consumer.heartbeat.interval.ms with"),
         ("partition.assignment.strategy", "group.remote.assignor"),
     ],
 )

@@ -6,7 +6,9 @@ import pytest
 
 from storage_engine.client.admin.group_descriptions import GroupMember
 from storage_engine.client.admin.groups import GroupDescription, ListedGroup
+from storage_engine.client.admin.topics import ConfigEntry
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.settings.config_source import ConfigSource
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands import groups
 
@@ -107,3 +109,33 @@ def test_a_state_that_no_group_has_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["groups", "list", "--state", "happy", *SERVER])
     assert "'happy' is no state; give one of Empty, Stable," in capsys.readouterr().err
+
+
+def test_settings_of_a_group_are_shown_with_their_source(monkeypatch, capsys):
+    entries = {
+        name: ConfigEntry(name=name, value=value, source=source, read_only=False, sensitive=False)
+        for name, value, source in (
+            ("consumer.heartbeat.interval.ms", "3000", ConfigSource.GROUP),
+            ("consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT),
+        )
+    }
+    monkeypatch.setattr(groups, "describe_group_configs", lambda _cluster, _group: entries)
+    assert main(["groups", "settings", "g", *SERVER]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "SETTING                         VALUE  SOURCE",
+        "consumer.heartbeat.interval.ms  3000   group",
+        "consumer.session.timeout.ms     45000  brokers",
+    ]
+
+
+def test_settings_of_a_group_are_set_and_removed(monkeypatch, capsys):
+    asked: list[object] = []
+    monkeypatch.setattr(
+        groups,
+        "alter_group_configs",
+        lambda _cluster, group, values, *, remove: asked.append((group, values, remove)),
+    )
+    command = ["groups", "settings", "g", "--config", "a=1", "--remove-config", "b", *SERVER]
+    assert main(command) == 0
+    assert asked == [("g", {"a": "1"}, ["b"])]
+    assert capsys.readouterr().out == "settings of group 'g' changed\n"
