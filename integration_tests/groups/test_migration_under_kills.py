@@ -148,7 +148,8 @@ class Committed(Background):
         while not self._stop.wait(0.1):
             try:
                 asked = [ConsumerGroupTopicPartitions(GROUP)]
-                answer = self._admin.list_consumer_group_offsets(asked)[GROUP].result(10.0)
+                answers = self._admin.list_consumer_group_offsets(asked, request_timeout=ASKED_S)
+                answer = answers[GROUP].result(CLOSED_S)
             except KafkaException:
                 continue
             for each in answer.topic_partitions:
@@ -260,7 +261,12 @@ def test_each_record_is_processed_and_no_commit_goes_back_while_ten_members_chan
                 )
         written.end()
         ends = dict.fromkeys(range(PARTITIONS), written.count)
-        wait_until(lambda: committed.offsets == ends, "all is committed", timeout_s=READ_S)
+
+        def is_committed() -> bool:
+            committed.check()
+            return committed.offsets == ends
+
+        wait_until(is_committed, "all is committed", timeout_s=READ_S)
     every = {(partition, offset) for partition, end in ends.items() for offset in range(end)}
     print(f"{len(every)} records, {places.seen.total() - len(every)} again, {killer.kills} kills")
     assert (types, set(places.seen) == every, committed.back) == (["CONSUMER", "CLASSIC"], True, [])
