@@ -140,17 +140,20 @@ class Committed(Background):
 
     def __init__(self, cluster: LocalCluster) -> None:
         super().__init__()
-        self._admin = admin(cluster)
+        self._cluster = cluster
         self.offsets: dict[int, int] = {}
         self.back: list[str] = []
 
     def _work(self) -> None:
+        client = admin(self._cluster)
         while not self._stop.wait(0.1):
             try:
                 asked = [ConsumerGroupTopicPartitions(GROUP)]
-                answers = self._admin.list_consumer_group_offsets(asked, request_timeout=ASKED_S)
+                answers = client.list_consumer_group_offsets(asked, request_timeout=ASKED_S)
                 answer = answers[GROUP].result(CLOSED_S)
             except KafkaException:
+                # It may go on asking the broker that was the coordinator.
+                client = admin(self._cluster)
                 continue
             for each in answer.topic_partitions:
                 before = self.offsets.get(each.partition, 0)
@@ -266,7 +269,7 @@ def test_each_record_is_processed_and_no_commit_goes_back_while_ten_members_chan
             committed.check()
             return committed.offsets == ends
 
-        wait_until(is_committed, "all is committed", timeout_s=READ_S)
+        wait_until(is_committed, f"all is committed up to {written.count}", timeout_s=READ_S)
     every = {(partition, offset) for partition, end in ends.items() for offset in range(end)}
     print(f"{len(every)} records, {places.seen.total() - len(every)} again, {killer.kills} kills")
     assert (types, set(places.seen) == every, committed.back) == (["CONSUMER", "CLASSIC"], True, [])
