@@ -3,10 +3,12 @@ import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** A member of a consumer group, until its standard input ends: it prints partition and offset of each record, once it
- *  has committed it. */
+ *  has committed it. Arguments: bootstrap servers, group, topic, and for who does not end when a commit is refused, but
+ *  prints "refused" and goes on, settings as key=value. */
 public class JavaMember {
     private static volatile boolean ends = false;
 
@@ -20,6 +22,10 @@ public class JavaMember {
         settings.put("max.poll.records", "20");
         settings.put("key.deserializer", StringDeserializer.class.getName());
         settings.put("value.deserializer", StringDeserializer.class.getName());
+        for (int i = 3; i < args.length; i++) {
+            String[] pair = args[i].split("=", 2);
+            settings.put(pair[0], pair[1]);
+        }
         Thread waiting = new Thread(() -> {
             try {
                 while (System.in.read() >= 0) { }
@@ -36,7 +42,14 @@ public class JavaMember {
                 if (records.isEmpty()) {
                     continue;
                 }
-                consumer.commitSync();
+                try {
+                    consumer.commitSync();
+                } catch (KafkaException refusal) {
+                    if (args.length == 3) {
+                        throw refusal;
+                    }
+                    System.out.println("refused");
+                }
                 records.forEach(each -> System.out.println("read " + each.partition() + " " + each.offset()));
                 System.out.flush();
             }

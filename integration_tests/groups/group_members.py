@@ -42,15 +42,17 @@ class ConfluentMember:
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str, **settings: Any) -> None:
         self.rebalances = 0
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        if given.get("group.protocol") != "consumer":
+            given.setdefault("heartbeat.interval.ms", HEARTBEAT_MS)
         self.consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
                 "log_level": 0,
-                **{key.replace("_", "."): value for key, value in settings.items()},
+                **given,
             }
         )
         self.consumer.subscribe([topic], on_assign=self._assigned)

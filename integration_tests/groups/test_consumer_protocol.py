@@ -23,7 +23,7 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from integration_tests.support.java_clients import NEWEST, SHORT_LIVED, compiled
+from integration_tests.support.java_clients import NEWEST, QUIET, SHORT_LIVED, compiled
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -89,7 +89,7 @@ class JavaMember:
     """Kafka's own, as a process."""
 
     def __init__(self, cluster: LocalCluster, topic: str, classes: str) -> None:
-        command = ["java", *SHORT_LIVED, "-Xmx128m", "-cp", classes, "JavaMember"]
+        command = ["java", *SHORT_LIVED, QUIET, "-Xmx128m", "-cp", classes, "JavaMember"]
         self._process = subprocess.Popen(
             [*command, cluster.bootstrap_servers, topic, topic],
             stdin=subprocess.PIPE,
