@@ -43,7 +43,7 @@ JOINS_ANEW = frozenset(
 _Part = sync_group.SyncGroupRequest.SyncGroupRequestAssignment
 
 
-class ClassicMember(WorkloadMember):
+class SimulatedClassicMember(WorkloadMember):
     protocol = "classic"
 
     def __init__(self, parts: GroupParts, instance_id: str | None = None) -> None:

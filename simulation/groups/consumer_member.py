@@ -44,7 +44,7 @@ JOINS_ANEW = frozenset(
 )
 
 
-class ConsumerMember(WorkloadMember):
+class SimulatedConsumerMember(WorkloadMember):
     protocol = "consumer"
 
     def __init__(self, parts: GroupParts, instance_id: str | None = None) -> None:

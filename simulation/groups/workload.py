@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from simulation.checks.copies import BatchNote
 from simulation.checks.group_log import committed_bytes
-from simulation.groups.classic_member import ClassicMember
-from simulation.groups.consumer_member import ConsumerMember
+from simulation.groups.classic_member import SimulatedClassicMember
+from simulation.groups.consumer_member import SimulatedConsumerMember
 from simulation.groups.member import GROUP_STATE, SESSION_MS, GroupParts, WorkloadMember
 from simulation.groups.topics import GroupTopics
 from simulation.shared import Profile, Run
@@ -162,7 +162,7 @@ class Place:
         self._groups.run.cluster.loop.call_later(self._choose.randint(*within_ms), act)
 
     def _begin(self) -> None:
-        kind = ConsumerMember if self._groups.prefers_consumer else ClassicMember
+        kind = SimulatedConsumerMember if self._groups.prefers_consumer else SimulatedClassicMember
         member = self.member = kind(self._groups.parts, self._instance_id)
         member.run()
         lives_ms = self._choose.randint(*LIVES_MS)
