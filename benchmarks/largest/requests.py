@@ -1,4 +1,5 @@
-"""The largest legal request for each list of each API, made from the schemas of kafka-python.
+"""The largest legal request for each list of each API, made from the schemas of kafka-python
+and, where it has none, from our own messages.
 
 Each list that encloses the tested one has one item, the tested list has as many as are asked for,
 and all others are empty. A list is filled twice: with different names or numbers, and with the
@@ -8,7 +9,7 @@ same.
 import importlib
 import pkgutil
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -16,6 +17,7 @@ import kafka.protocol
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.data_container import DataContainer
 
+from benchmarks.largest.consumer_group_requests import CONSUMER_GROUP_REQUESTS, Body
 from storage_engine.protocol.apis.registry import SERVED_RANGES, name_of, spec_for
 
 TOPIC = "many"
@@ -108,16 +110,20 @@ def largest_requests(
     for key, version in [*versions, *_OTHER_FORMS]:
         if api not in (None, name_of(key)):
             continue
-        message_class = classes[name_of(key) + "Request"]
-        for path in _lists(message_class.fields, version, ()):
+        bodies = CONSUMER_GROUP_REQUESTS.get(key)
+        if bodies is None:
+            bodies = dict(_bodies(classes[name_of(key) + "Request"], version))
+        head = struct.pack(">hhih", key, version, 1, -1)
+        head += b"\x00" if spec_for(key).is_flexible(version) else b""
+        for path, body_of in bodies.items():
             for same in (False, True):
-                kind = f"{'.'.join(path)}, {'the same' if same else 'different'}"
                 size, frame = count, b""
                 while True:
-                    frame = _frame(message_class, key, version, path, size, same)
+                    frame = head + body_of([0] * size if same else range(size))
                     if len(frame) <= frame_max_bytes:
                         break
                     size = size * frame_max_bytes // len(frame) * 9 // 10
+                kind = f"{path}, {'the same' if same else 'different'}"
                 yield LargestRequest(
                     api_key=key, version=version, items=kind, count=size, frame=frame
                 )
@@ -146,30 +152,26 @@ def _lists(
                 yield from _lists(field.fields, version, path)
 
 
-def _frame(
-    message_class: type[ApiMessage],
-    key: int,
-    version: int,
-    path: tuple[str, ...],
-    count: int,
-    same: bool,
-) -> bytes:
-    filler = _Filler(version, path, count, same)
-    values = filler.values(message_class.fields, ())
-    body: bytes = message_class(version=version, **values).encode(version=version)
-    header = struct.pack(">hhih", key, version, 1, -1)
-    tags = b"\x00" if spec_for(key).is_flexible(version) else b""
-    return header + tags + body
+def _bodies(message_class: type[ApiMessage], version: int) -> Iterator[tuple[str, Body]]:
+    """Yield what encodes a request, for the path of each of its lists."""
+    for path in _lists(message_class.fields, version, ()):
+
+        def body_of(numbers: Sequence[int], path: tuple[str, ...] = path) -> bytes:
+            values = _Filler(version, path, numbers).values(message_class.fields, ())
+            body: bytes = message_class(version=version, **values).encode(version=version)
+            return body
+
+        yield ".".join(path), body_of
 
 
 class _Filler:
     """Fills the fields of one request."""
 
-    def __init__(self, version: int, path: tuple[str, ...], count: int, same: bool) -> None:
+    def __init__(self, version: int, path: tuple[str, ...], numbers: Sequence[int]) -> None:
+        """`numbers`: one for each item of the long list."""
         self._version = version
         self._path = path
-        self._count = count
-        self._same = same
+        self._numbers = numbers
 
     def values(
         self, fields: Mapping[str, _Field], above: tuple[str, ...], number: int = -1
@@ -186,14 +188,13 @@ class _Filler:
             return self._plain(field.name, field.type_str, number)
         path = (*above, field.name)
         if path == self._path:
-            numbers = [0 if self._same else each for each in range(self._count)]
             if field.is_struct_array():
                 return [
                     field.data_class(version=self._version, **self.values(field.fields, path, each))
-                    for each in numbers
+                    for each in self._numbers
                 ]
             of = field.array_of
-            return [self._plain("name", of.type_str, each) for each in numbers]
+            return [self._plain("name", of.type_str, each) for each in self._numbers]
         if path == self._path[: len(path)]:
             return [field.data_class(version=self._version, **self.values(field.fields, path))]
         return []

@@ -167,7 +167,7 @@ def test_the_znode_has_all_endpoints_as_kafka_writes_them(pair):
         client.stop()
         client.close()
     node = json.loads(data)
-    assert node["version"] == 4
+    assert node["version"] == 5
     assert node["listener_security_protocol_map"] == {
         "INTERNAL": "SSL",
         "CLIENT": "SSL",
