@@ -33,7 +33,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "every transaction ends, and readers come to its end",
     ),
     "zombies_go_on_writing": (
-        17,
+        8,
         "an idempotent producer's batches are committed once and in order",
     ),
     "zombies_go_on_committing": (0, "nothing is committed that nobody asked to commit"),
@@ -57,17 +57,17 @@ CAUGHT: dict[str, tuple[int, str]] = {
         "a group reads offsets that are committed, and nothing else",
     ),
     "heartbeats_that_do_not_restart_the_clock": (
-        5,
+        32,
         "a member is lost to its timeout, or because somebody gives it up",
     ),
     "members_given_up_with_all_others_of_their_query": (
-        29,
+        11,
         "a member is lost to its timeout, or because somebody gives it up",
     ),
     "members_given_up_stay_open": (5, "a transaction ends in one way, everywhere"),
     "origins_not_moved_with_the_commit": (42, "a sink has each record of its source once"),
     "origins_that_have_moved_not_noticed": (42, "a sink has each record of its source once"),
-    "compaction_forgets_unfinished_ends": (37, "a compacted log says what was written"),
+    "compaction_forgets_unfinished_ends": (0, "a compacted log says what was written"),
 }
 """The first seed that caught each, and the promise it found broken."""
 
