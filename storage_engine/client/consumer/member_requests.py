@@ -19,7 +19,7 @@ from storage_engine.protocol.apis.consumer_group_heartbeat import (
     FIRST_VERSION_WITH_PATTERN,
     UNCHANGED_MS,
     ConsumerGroupHeartbeatRequest,
-    TopicPartitions,
+    OwnedPartitions,
 )
 from storage_engine.protocol.messages.heartbeat import API as HEARTBEAT
 from storage_engine.protocol.messages.heartbeat import HeartbeatRequest
@@ -113,7 +113,7 @@ def beat(
         rows = []
     elif owned is not None:
         rows = [
-            TopicPartitions(topic_id=topic, partitions=sorted(numbers))
+            OwnedPartitions(topic_id=topic, partitions=sorted(numbers))
             for topic, numbers in owned.items()
         ]
     message = ConsumerGroupHeartbeatRequest(

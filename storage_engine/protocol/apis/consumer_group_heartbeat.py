@@ -37,9 +37,6 @@ class OwnedPartitions:
     partitions: Sequence[int] = int32s()
 
 
-TopicPartitions = OwnedPartitions
-
-
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupHeartbeatRequest:
     """`topic_partitions` are the partitions that the member owns."""

@@ -32,7 +32,7 @@ class FakeGroup:
         fake.admin = self._answer
 
     def assign(self, topic: str, *partitions: int) -> beats.Assignment:
-        row = beats.TopicPartitions(topic_id=self.fake.topic_ids[topic], partitions=partitions)
+        row = beats.OwnedPartitions(topic_id=self.fake.topic_ids[topic], partitions=partitions)
         return beats.Assignment(topic_partitions=[row])
 
     def _answer(self, _broker_id: int, api: str, message: Any) -> Any:
