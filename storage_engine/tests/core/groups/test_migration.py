@@ -302,6 +302,20 @@ def test_requests_to_a_group_wait_while_it_is_converted():
 
 
 @pytest.mark.usefixtures("in_pieces")
+def test_a_transactional_commit_is_asked_for_again_while_a_group_is_converted():
+    bench = MigrationBench(**AT_ONCE)
+    first, *_ = bench.classic(5)
+    bench.enter_group("new")
+    commit = bench.commit({T0: 7}, caller(first), producer=(1, 0))
+    assert bench.error(commit) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    bench.advance(0)
+    bench.replicate()
+    assert not bench.group().offsets, "behind its marker it would begin a transaction without end"
+    again = bench.commit({T0: 7}, caller(first), producer=(1, 0))
+    assert bench.error(again) is ErrorCode.NONE
+
+
+@pytest.mark.usefixtures("in_pieces")
 def test_a_large_conversion_is_one_batch():
     bench = MigrationBench(**AT_ONCE)
     bench.classic(5)
