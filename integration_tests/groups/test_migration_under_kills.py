@@ -1,7 +1,8 @@
 """Ten members in three languages change the protocol of their group and change it back, one by one,
-while records are written and the group's coordinator is killed again and again."""
+for ten minutes, while records are written and the group's coordinator is killed again and again."""
 
 import contextlib
+import itertools
 import subprocess
 import threading
 import time
@@ -37,6 +38,9 @@ PARTITIONS = 12
 OFFSETS = "__consumer_offsets"
 OFFSETS_PARTITIONS = 3
 SESSION_MS = 6000
+LASTS_S = 600.0
+RECORDS_OF_PARTITION = 84_000
+"""Written within that time: a million in all."""
 KILLED_EVERY_S = 10.0
 RESTED_S = 6.0
 """Between the restarts of two members."""
@@ -117,7 +121,7 @@ class Java(Background):
 
 
 class Written(Background):
-    """Writes numbers to all partitions by turns."""
+    """Writes numbers to all partitions by turns, evenly over the time."""
 
     def __init__(self, servers: str) -> None:
         super().__init__()
@@ -126,12 +130,14 @@ class Written(Background):
         self.count = 0
 
     def _work(self) -> None:
-        while not self._stop.is_set():
-            for partition in range(PARTITIONS):
-                self._producer.produce(TOPIC, b"%d" % self.count, partition=partition)
-            self.count += 1
-            self._producer.poll(0)
-            time.sleep(0.01)
+        begun = time.monotonic()
+        while self.count < RECORDS_OF_PARTITION and not self._stop.is_set():
+            due = RECORDS_OF_PARTITION * (time.monotonic() - begun) / LASTS_S
+            while self.count < min(due, RECORDS_OF_PARTITION):
+                for partition in range(PARTITIONS):
+                    self._producer.produce(TOPIC, b"%d" % self.count, partition=partition)
+                self.count += 1
+            self._producer.poll(0.01)
         assert self._producer.flush(READ_S) == 0
 
 
@@ -240,7 +246,8 @@ def test_each_record_is_processed_and_no_commit_goes_back_while_ten_members_chan
     places = Places()
     classes = compiled(Path(__file__).with_name("JavaMember.java"), NEWEST, tmp_path)
     members = Members(cluster, places, classes)
-    types = []
+    expected: list[str] = []
+    types: list[str] = []
     with contextlib.ExitStack() as stack:
         written = stack.enter_context(Written(cluster.bootstrap_servers))
         live = [contextlib.ExitStack() for _ in LANGUAGES]
@@ -255,7 +262,11 @@ def test_each_record_is_processed_and_no_commit_goes_back_while_ten_members_chan
 
         wait_until(are_read, "all are read", timeout_s=CLOSED_S)
         with Killer(cluster) as killer:
-            for protocol in ("consumer", "classic"):
+            until = time.monotonic() + LASTS_S
+            for protocol in itertools.cycle(("consumer", "classic")):
+                if time.monotonic() > until:
+                    break
+                expected.append(protocol.upper())
                 for member, language in zip(live, LANGUAGES, strict=True):
                     member.close()
                     member.enter_context(members.made(language, protocol))
@@ -273,4 +284,5 @@ def test_each_record_is_processed_and_no_commit_goes_back_while_ten_members_chan
         wait_until(is_committed, f"all is committed up to {written.count}", timeout_s=READ_S)
     every = {(partition, offset) for partition, end in ends.items() for offset in range(end)}
     print(f"{len(every)} records, {places.seen.total() - len(every)} again, {killer.kills} kills")
-    assert (types, set(places.seen) == every, committed.back) == (["CONSUMER", "CLASSIC"], True, [])
+    print(f"{len(types)} conversions")
+    assert (types, set(places.seen) == every, committed.back) == (expected, True, [])
