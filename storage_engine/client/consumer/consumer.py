@@ -29,7 +29,6 @@ from storage_engine.client.closing import Closing
 from storage_engine.client.cluster import EARLIEST, LATEST
 from storage_engine.client.consumer.consumer_config import CONSUMER_PROTOCOL, ConsumerConfig
 from storage_engine.client.consumer.consumer_coordinator import (
-    NOBODY,
     Change,
     ConsumerCoordinator,
     OffsetsCommitted,
@@ -42,7 +41,7 @@ from storage_engine.client.consumer.membership import Assigned, Revoked
 from storage_engine.client.consumer.record_buffer import Piece, PolledTable
 from storage_engine.client.consumer.subscription import Subscription
 from storage_engine.client.fetching.typed_reading import Selection
-from storage_engine.client.groups.group_requests import GroupMetadata, MemberIdentity
+from storage_engine.client.groups.group_requests import NOBODY, GroupMetadata, MemberIdentity
 from storage_engine.client.security.security_rows import Given
 from storage_engine.client.turn import Turn, in_turn
 from storage_engine.core.errors import ConfigError, HeadraceError
@@ -74,7 +73,7 @@ class Consumer(ConsumerLookups, Closing):
         """`config`: see `consumer_config.SETTINGS`, Kafka's keys, values also as text; ConfigError
         for a wrong one. Opens nothing before the first call."""
         super().__init__(ConsumerConfig.of(config), Turn("consumer", self._end, waits=False))
-        self._positions = Positions(self._config)
+        self._positions = Positions(self._config, identity=self._identity)
         self._group: ConsumerCoordinator | None = None
         self._caller: MemberIdentity = NOBODY
         self._subscription: Subscription | None = None
@@ -376,7 +375,7 @@ class Consumer(ConsumerLookups, Closing):
     def group_metadata(self) -> GroupMetadata:
         """The metadata that a producer's `send_offsets_to_transaction` needs."""
         group = self._group_id("group_metadata")
-        known = self._caller if self._group is None else self._group.identity(self._caller)
+        known = self._identity()
         return GroupMetadata(
             group, known.generation, known.member_id, self._config.group_instance_id
         )
@@ -479,6 +478,9 @@ class Consumer(ConsumerLookups, Closing):
             for tp in gone:
                 left.pop(tp, None)
             self._positions.assign(left)
+
+    def _identity(self) -> MemberIdentity:
+        return self._caller if self._group is None else self._group.identity(self._caller)
 
     def _check_assigned(self, tp: TopicPartition) -> None:
         if tp not in self._positions.assigned:

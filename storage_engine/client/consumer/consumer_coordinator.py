@@ -25,8 +25,6 @@ from storage_engine.client.consumer.coordinator_calls import (
 )
 from storage_engine.client.consumer.membership import (
     ASK_AGAIN,
-    NO_GENERATION,
-    NO_MEMBER,
     Assigned,
     CommitAnswered,
     Farewell,
@@ -45,7 +43,7 @@ from storage_engine.client.consumer.membership import (
 )
 from storage_engine.client.consumer.offset_commits import OffsetCommits, PendingCommit
 from storage_engine.client.consumer.subscription import Subscription
-from storage_engine.client.groups.group_requests import GroupRequest, MemberIdentity
+from storage_engine.client.groups.group_requests import NOBODY, GroupRequest, MemberIdentity
 from storage_engine.client.loop import ClientLoop
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import (
@@ -327,5 +325,4 @@ class ConsumerCoordinator:
             self._changes.append(OffsetsCommitted(commit.callback, commit.error))
 
 
-NOBODY = MemberIdentity(member_id=NO_MEMBER, generation=NO_GENERATION)
 """The member that commits for a consumer which chose its partitions itself."""

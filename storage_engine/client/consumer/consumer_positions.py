@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
+from storage_engine.client.consumer.consumer_config import CONSUMER_PROTOCOL, ConsumerConfig
 from storage_engine.client.consumer.consumer_config import EARLIEST as EARLIEST_RESET
 from storage_engine.client.consumer.consumer_config import NONE as NO_RESET
-from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.consumer.consumer_errors import NoOffsetError
 from storage_engine.client.consumer.consumer_record import ConsumerRecord
 from storage_engine.client.consumer.record_buffer import Piece, RecordBuffer, TakenBatch
@@ -30,6 +30,7 @@ from storage_engine.client.fetching.typed_reading import (
     check_alike,
 )
 from storage_engine.client.groups.committed_offsets import committed_offsets
+from storage_engine.client.groups.group_requests import NOBODY, MemberIdentity
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,
@@ -49,6 +50,16 @@ _FIND_MS = 1_000
 
 _RETRY_MS = 100
 
+_LATER = frozenset(
+    {
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        # The next heartbeat brings the present epoch, or takes the partitions away.
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+)
+"""Errors that are none any more after a while, though not by asking again at once."""
+
 log = logging.getLogger(__name__)
 
 Committed = Callable[[Cluster, Collection[TopicPartition]], Mapping[TopicPartition, int]]
@@ -58,9 +69,17 @@ Committed = Callable[[Cluster, Collection[TopicPartition]], Mapping[TopicPartiti
 class Positions:
     """The positions of the assigned partitions. For one thread."""
 
-    def __init__(self, config: ConsumerConfig, committed: Committed | None = None) -> None:
-        """`committed`: None for the offsets that the group's coordinator has stored."""
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        committed: Committed | None = None,
+        *,
+        identity: Callable[[], MemberIdentity] = lambda: NOBODY,
+    ) -> None:
+        """`committed`: None for the offsets that the group's coordinator has stored, and gives to
+        the member of that identity."""
         self._config = config
+        self._identity = identity
         self._committed = committed or self._of_group
         self._cluster = config.cluster(deadline_ms=_FIND_MS)
         self._fetches = config.cluster(unknown_topic_wait_ms=config.default_api_timeout_ms)
@@ -187,8 +206,8 @@ class Positions:
 
     def _not_found(self, error: HeadraceError, now_ms: int) -> None:
         """Raise it where trying again is no use. Brokers that are busy answer later."""
-        away = isinstance(error, KafkaError) and error.code is ErrorCode.BROKER_NOT_AVAILABLE
-        if isinstance(error, KafkaError) and not error.retriable and not away:
+        later = isinstance(error, KafkaError) and error.code in _LATER
+        if isinstance(error, KafkaError) and not error.retriable and not later:
             raise error
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
@@ -219,7 +238,11 @@ class Positions:
         self, cluster: Cluster, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         group = self._config.group_id
-        return {} if group is None else committed_offsets(cluster, group, partitions)
+        if group is None:
+            return {}
+        knows_epochs = self._config.group_protocol == CONSUMER_PROTOCOL
+        member = self._identity() if knows_epochs else NOBODY
+        return committed_offsets(cluster, group, partitions, member)
 
     def _out_of_range(self, tp: TopicPartition, offset: int, start: int, end: int) -> int:
         reset = self._config.auto_offset_reset

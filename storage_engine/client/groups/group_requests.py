@@ -60,6 +60,9 @@ class MemberIdentity:
         return known if self.joins and self.joins == known.joins else self
 
 
+NOBODY = MemberIdentity(member_id="", generation=-1)
+
+
 def commit_request(
     group: str,
     caller: MemberIdentity,

@@ -1,10 +1,12 @@
-"""Groups whose conversion is done in pieces, since it looks at all members. Requests to them wait
-meanwhile, and are stepped in their order afterwards."""
+"""Groups whose conversion is done in pieces, since it looks at all members. Clients are told to ask
+again meanwhile: rights, and that a transaction goes on, are checked before the step. Only members
+that leave wait, and are stepped in their order afterwards."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from storage_engine.core.coordinator_log import PIECE
+from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.consumer.events import (
     AssignmentComputed,
     ConsumerHeartbeat,
@@ -14,6 +16,7 @@ from storage_engine.core.groups.events import (
     CommitOffsets,
     DeleteGroup,
     DeleteOffsets,
+    GroupLog,
     Join,
     Leave,
     MemberHeartbeat,
@@ -39,9 +42,13 @@ GroupRequest = (
 
 class BusyGroups:
     def __init__(
-        self, work: Callable[[Iterator[None]], None], step: Callable[[GroupRequest], None]
+        self,
+        log: GroupLog,
+        work: Callable[[Iterator[None]], None],
+        step: Callable[[GroupRequest], None],
     ) -> None:
         """`work` has a generator drawn in pieces, `step` steps an event at once."""
+        self._log = log
         self._work = work
         self._step = step
         self._waiting: dict[str, deque[GroupRequest]] = {}
@@ -54,7 +61,7 @@ class BusyGroups:
         return bool(self._waiting)
 
     def convert(self, group_id: str, steps: Iterator[None]) -> None:
-        """Have the steps done in pieces; a request to the group waits until its last conversion is
+        """Have the steps done in pieces; the group is busy until its last conversion is
         complete."""
         if group_id not in self._waiting:
             self._waiting[group_id] = deque()
@@ -62,9 +69,21 @@ class BusyGroups:
             self._work(self._go_on(group_id))
         self._conversions[group_id].append(steps)
 
-    def wait(self, event: GroupRequest) -> None:
-        """Step the event of a busy group after those that wait."""
-        self._waiting[event.group_id].append(event)
+    def receive(self, event: GroupRequest) -> None:
+        """Take up an event of a busy group. What clients don't ask for again is stepped after those
+        that wait; the rest is answered as in Kafka while a coordinator loads, since Java's consumer
+        does not expect COORDINATOR_LOAD_IN_PROGRESS of each request."""
+        match event:
+            case PatternResolved() | AssignmentComputed() | Leave():
+                self._waiting[event.group_id].append(event)
+            case ConsumerHeartbeat() if event.member_epoch < 0:
+                self._waiting[event.group_id].append(event)
+            case MemberHeartbeat():
+                self._log.refuse(event.request, ErrorCode.NONE)
+            case Sync():
+                self._log.refuse(event.request, ErrorCode.REBALANCE_IN_PROGRESS)
+            case _:
+                self._log.refuse(event.request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def put_first(self, event: GroupRequest) -> None:
         """Step the event of a busy group before those that wait."""

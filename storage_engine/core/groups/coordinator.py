@@ -128,12 +128,7 @@ class GroupCoordinator:
     def step(self, event: Event) -> list[Effect]:
         busy = self._consumer.busy
         if busy and isinstance(event, GroupRequest) and event.group_id in busy:
-            if isinstance(event, CommitOffsets) and event.producer is not None:
-                # Its transaction may end meanwhile, and what waits is stepped with records of
-                # others: the client asks again.
-                self._log.refuse(event.request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            else:
-                busy.wait(event)
+            busy.receive(event)
         else:
             self._step(event)
         return self._effects()

@@ -57,7 +57,7 @@ class ConsumerGroups:
         self._topics = Topics()
         self._times = GroupTimes(settings.consumer)
         self._work: deque[Iterator[None]] = deque()
-        self.busy = BusyGroups(self._work.append, step)
+        self.busy = BusyGroups(log, self._work.append, step)
         membership = self._membership = GroupMembership(log, self._times, deadlines)
         self._targets = Targets(
             log, settings.consumer, groups, membership, deadlines, self._work.append

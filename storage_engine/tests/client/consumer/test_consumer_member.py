@@ -11,11 +11,12 @@ from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.apis import consumer_group_heartbeat as beats
 from storage_engine.protocol.apis.spec import VersionRange
 from storage_engine.protocol.messages.offset_commit import OffsetCommitResponse
-from storage_engine.protocol.messages.offset_fetch import OffsetFetchResponse
+from storage_engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from storage_engine.tests.client.support.batches import append_records
 from storage_engine.tests.client.support.coordinators import found_at
 
 INTERVAL_MS = 50
+NOT_COMMITTED = -1
 POLLS = 200
 RECORDS = 10
 
@@ -29,6 +30,9 @@ class FakeGroup:
         self.epoch = 1
         self.beats: list[beats.ConsumerGroupHeartbeatRequest] = []
         self.commits: list[Any] = []
+        self.fetches: list[OffsetFetchRequest.OffsetFetchRequestGroup] = []
+        self.fetch_codes: deque[ErrorCode] = deque()
+        self.committed = NOT_COMMITTED
         fake.admin = self._answer
 
     def assign(self, topic: str, *partitions: int) -> beats.Assignment:
@@ -42,7 +46,7 @@ class FakeGroup:
             case "ConsumerGroupHeartbeat":
                 return self._beat(message)
             case "OffsetFetch":
-                return OffsetFetchResponse()
+                return self._fetch(message)
             case _:
                 assert api == "OffsetCommit"
                 return self._commit(message)
@@ -61,6 +65,27 @@ class FakeGroup:
             heartbeat_interval_ms=INTERVAL_MS,
             assignment=given,
         )
+
+    def _fetch(self, message: OffsetFetchRequest) -> OffsetFetchResponse:
+        (asked,) = message.groups
+        self.fetches.append(asked)
+        group = OffsetFetchResponse.OffsetFetchResponseGroup
+        if self.fetch_codes:
+            code = int(self.fetch_codes.popleft())
+            return OffsetFetchResponse(groups=[group(group_id=asked.group_id, error_code=code)])
+        topic = group.OffsetFetchResponseTopics
+        row = topic.OffsetFetchResponsePartitions
+        topics = [
+            topic(
+                name=each.name,
+                partitions=[
+                    row(partition_index=number, committed_offset=self.committed)
+                    for number in each.partition_indexes
+                ],
+            )
+            for each in asked.topics or ()
+        ]
+        return OffsetFetchResponse(groups=[group(group_id=asked.group_id, topics=topics)])
 
     def _commit(self, message: Any) -> OffsetCommitResponse:
         self.commits.append(message)
@@ -150,6 +175,31 @@ def test_a_member_that_gets_more_reads_on_what_it_has(fake, group):
             (partition, offset) for partition in (0, 1) for offset in range(RECORDS)
         }
         assert len(consumer.assignment) == 2
+
+
+def test_a_member_asks_for_committed_offsets_by_its_epoch(fake, group):
+    group.answers += [group.assign("t", 0)]
+    group.committed = 7
+    with member(fake) as consumer:
+        consumer.subscribe(["t"])
+        records: list[Any] = []
+        polled_until(consumer, lambda: bool(records), records)
+    assert records[0].offset == group.committed
+    (asked,) = group.fetches
+    assert (asked.member_id, asked.member_epoch) == (group.beats[0].member_id, 2)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_a_member_whose_epoch_is_over_asks_for_committed_offsets_again(fake, group, code):
+    group.answers += [group.assign("t", 0)]
+    group.fetch_codes += [code]
+    group.committed = 7
+    with member(fake) as consumer:
+        consumer.subscribe(["t"])
+        records: list[Any] = []
+        polled_until(consumer, lambda: bool(records), records)
+    assert records[0].offset == group.committed
+    assert len(group.fetches) == 2
 
 
 def told(group):

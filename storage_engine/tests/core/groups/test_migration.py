@@ -12,7 +12,15 @@ from storage_engine.core.groups import migration
 from storage_engine.core.groups.classic.group import ClassicGroup, GroupState
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer_protocol import read_assignment, write_assignment
-from storage_engine.core.groups.events import CheckDeadlines, Joined, ReadOffsets
+from storage_engine.core.groups.events import (
+    CheckDeadlines,
+    DeleteGroup,
+    DeleteOffsets,
+    Joined,
+    Leave,
+    MemberHeartbeat,
+    ReadOffsets,
+)
 from storage_engine.core.groups.settings import ConsumerSettings, MigrationPolicy
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.core.groups.consumer.consumer_bench import Client, ConsumerBench, numbers
@@ -281,38 +289,77 @@ def commit_of(bench, value: int, by: Joined) -> int:
     return bench.commit({T0: value}, caller(by))
 
 
+def asks(event_class, **fields):
+    """An event about the group, by its first member where it has one."""
+
+    def ask(bench, by: Joined) -> int:
+        own = {"caller": caller(by), "at": bench.at} if event_class is MemberHeartbeat else {}
+        return bench.ask(lambda request: event_class(request=request, group_id=G, **fields, **own))
+
+    return ask
+
+
 @pytest.mark.usefixtures("in_pieces")
-def test_requests_to_a_group_wait_while_it_is_converted():
+def test_only_those_that_enter_or_leave_wait_while_a_group_is_converted():
     bench = MigrationBench(**AT_ONCE)
-    first, *_ = bench.classic(5)
+    first, second, *_ = bench.classic(5)
     assert bench.enter_group("new") is None
     joins = bench.requests
-    commit, read = commit_of(bench, 7, first), bench.requests + 1
-    bench.ask(lambda request: ReadOffsets(request=request, group_id=G, partitions=None))
+    leaves = asks(Leave, members=(caller(second),), at=bench.at)(bench, second)
     other = bench.enter_group("a", group_id="other")
     assert other.error is ErrorCode.NONE, "other groups go on"
-    assert not {joins, commit, read} & {*bench.answers}
+    assert not {joins, leaves} & {*bench.answers}
     bench.advance(0)
     bench.replicate()
     assert bench.answers[joins].member_epoch == first.generation + 1
-    assert bench.error(commit) is ErrorCode.NONE
-    assert bench.answers[read].offsets[T0].offset == 7
-    assert bench.consumer_group().size == 6
+    assert bench.error(leaves) is ErrorCode.NONE
+    group = bench.consumer_group()
+    assert group.size == 5 and second.member_id not in group.members
     assert bench.beat("new", bench.answers[joins].member_epoch).error is ErrorCode.NONE
 
 
+ASKED_AGAIN = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 @pytest.mark.usefixtures("in_pieces")
-def test_a_transactional_commit_is_asked_for_again_while_a_group_is_converted():
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda bench, by: commit_of(bench, 7, by), ASKED_AGAIN),
+        (lambda bench, by: bench.commit({T0: 7}, caller(by), producer=(1, 0)), ASKED_AGAIN),
+        (lambda bench, by: bench.join(by.member_id), ASKED_AGAIN),
+        (lambda bench, by: bench.sync(by), ErrorCode.REBALANCE_IN_PROGRESS),
+        (asks(MemberHeartbeat), ErrorCode.NONE),
+        (asks(ReadOffsets, partitions=None), ASKED_AGAIN),
+        (asks(DeleteOffsets, partitions=[T0]), ASKED_AGAIN),
+        (asks(DeleteGroup), ASKED_AGAIN),
+    ],
+    ids=["commit", "transaction", "join", "sync", "heartbeat", "read", "offsets", "group"],
+)
+def test_clients_are_told_to_ask_again_while_a_group_is_converted(ask, told):
     bench = MigrationBench(**AT_ONCE)
     first, *_ = bench.classic(5)
     bench.enter_group("new")
-    commit = bench.commit({T0: 7}, caller(first), producer=(1, 0))
-    assert bench.error(commit) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    asked = ask(bench, first)
+    assert bench.error(asked) is told
     bench.advance(0)
     bench.replicate()
-    assert not bench.group().offsets, "behind its marker it would begin a transaction without end"
-    again = bench.commit({T0: 7}, caller(first), producer=(1, 0))
-    assert bench.error(again) is ErrorCode.NONE
+    group = bench.consumer_group()
+    assert group.size == 6 and not group.offsets
+    again = ask(bench, first)
+    assert bench.error(again) is not ASKED_AGAIN
+
+
+@pytest.mark.usefixtures("in_pieces")
+def test_a_heartbeat_of_the_consumer_protocol_is_asked_for_again_while_a_group_is_converted():
+    bench = MigrationBench(**AT_ONCE)
+    bench.classic(5)
+    bench.enter_group("new")
+    assert bench.enter_group("newer").error is ASKED_AGAIN
+    bench.advance(0)
+    bench.replicate()
+    assert bench.code(bench.enter_group("newer")) is ErrorCode.NONE
+    assert bench.consumer_group().size == 7
 
 
 @pytest.mark.usefixtures("in_pieces")
@@ -355,7 +402,8 @@ def test_a_large_group_that_can_not_be_converted_goes_on():
     bench.advance(0)
     bench.replicate()
     assert bench.code(bench.answers[request]) is ErrorCode.GROUP_ID_NOT_FOUND
-    assert bench.error(commit) is ErrorCode.NONE
+    assert bench.error(commit) is ASKED_AGAIN
+    assert bench.error(commit_of(bench, 7, first)) is ErrorCode.NONE
     assert isinstance(bench.group(), ClassicGroup)
 
 
@@ -371,7 +419,9 @@ def test_a_large_group_becomes_a_classic_one_in_pieces_too():
     bench.advance(0)
     bench.replicate()
     assert bench.error(leaves) is ErrorCode.NONE
-    assert bench.error(commit) is ErrorCode.ILLEGAL_GENERATION, "the group has another by now"
+    assert bench.error(commit) is ASKED_AGAIN
+    again = commit_of(bench, 7, first)
+    assert bench.error(again) is ErrorCode.ILLEGAL_GENERATION, "the group has another by now"
     assert isinstance(bench.group(), ClassicGroup) and bench.group().size == 5
 
 
