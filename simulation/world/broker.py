@@ -4,7 +4,7 @@ Each life of the process has a loop, a session and connections of its own; only 
 it.
 """
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from simulation.world.clock import ProcessLoop
@@ -104,13 +104,13 @@ class SimulatedBroker:
         return self.parts.cluster.registration.broker_epoch
 
     def start(self) -> None:
-        """Start the process; returns once it has read the cluster's id."""
-        known: list[str] = []
-        self.begin(known.append)
-        self.network.loop.run_until(lambda: bool(known))
+        """Start the process; returns once it serves."""
+        self.begin()
+        self.network.loop.run_until(lambda: self.serving)
 
-    def begin(self, on_started: Callable[[str], None] = lambda _cluster_id: None) -> None:
-        """Start the process; it joins the cluster as soon as it knows the cluster's id."""
+    def begin(self) -> None:
+        """Start the process; it serves and joins the cluster as soon as it knows the cluster's id,
+        its access rules and its features."""
         self.life += 1
         loop = self.loop = ProcessLoop(self.network.loop)
         self.process = self.machine.begin(self.network.loop.now_ms)
@@ -137,13 +137,20 @@ class SimulatedBroker:
 
         def on_known(cluster_id: str) -> None:
             if self.loop is loop:
-                self._join(cluster_id)
-                on_started(cluster_id)
+                self._build(cluster_id)
+                parts = self.parts
+                features = partial(parts.cluster.features.when_known, join, self.refused.append)
+                parts.when_access_is_known(features)
+
+        def join() -> None:
+            if self.loop is loop:
+                self._joined = True
+                self.parts.join_cluster(self.refused.append)
 
         self._joined = False
         agree_on_cluster_id(self.session, on_known=on_known, on_failed=self.refused.append)
 
-    def _join(self, cluster_id: str) -> None:
+    def _build(self, cluster_id: str) -> None:
         session = self.session
         self.logs.load(cluster_id)
         self.parts = build(
@@ -163,8 +170,6 @@ class SimulatedBroker:
                 peer_ports=SimulatedPeerPorts(self.network, self.id, self.loop),
             )
         )
-        self._joined = True
-        self.parts.join_cluster(self.refused.append)
 
     @property
     def serving(self) -> bool:
