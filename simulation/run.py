@@ -31,6 +31,7 @@ from simulation.faults.faults import (
     Fault,
     FaultKind,
     disk_faults_of,
+    machine_faults_of,
     marker_faults_of,
     port_faults_of,
     schedule_of,
@@ -182,6 +183,7 @@ class SeedRun:
             counts |= workload.counts()
         if self._with.proof:
             counts["closed sessions"] = self.checker.closed_sessions
+            counts["closed by watchers"] = self.checker.closed_by_watchers
             counts["deposed"] = len(self.checker.deposed)
         return SeedOutcome(
             seed=self.run.seed,
@@ -203,6 +205,7 @@ class SeedRun:
         self.cluster.loop.after_event = self.checker.after_event
         self.cluster.zookeeper.on_write = self.checker.on_zookeeper_write
         self.cluster.zookeeper.on_session_closed = self.checker.session_closed
+        self.cluster.zookeeper.on_watcher_done = self.checker.watcher_done
         for workload in self.workloads:
             workload.create_topics()
         for workload in self.workloads:
@@ -326,6 +329,8 @@ def _schedule(
         faults += marker_faults_of(seed, seconds=seconds)
     if placement is not None and placement.proof == BY_PORT:
         faults += port_faults_of(seed, brokers=brokers, seconds=seconds)
+    if placement is not None and seed >= 0:
+        faults += machine_faults_of(seed, brokers=brokers, seconds=seconds)
     if what.disks and seed >= 0:
         faults += disk_faults_of(seed, brokers=brokers, seconds=seconds)
     return faults
@@ -350,13 +355,13 @@ def _make_cluster(
         settings["replica.alter.log.dirs.io.max.bytes.per.second"] = str(rate)
     if placement is not None:
         settings[DEATH_PROOF] = placement.proof
-    notices = random.Random(f"notices {seed}")
+    notices, watchers = random.Random(f"notices {seed}"), random.Random(f"watchers {seed}")
     cluster = SimulatedCluster(
         root,
         profile.brokers,
         log_dirs=2 if what.disks else 1,
         disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-        machines=placement.make_machines(notices) if placement else (),
+        machines=placement.make_machines(notices, watchers) if placement else (),
         **settings,  # type: ignore[arg-type]
     )
     cluster.network.cuts_refuse = placement is not None and placement.cuts_refuse

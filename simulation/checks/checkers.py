@@ -58,7 +58,9 @@ class Checker:
         self.may_be_mistaken = False
         """Whether brokers may count a living broker as dead (`broker.death.proof=port`)."""
         self.closed_sessions = 0
-        """The number of sessions of dead brokers that other brokers have closed."""
+        """The number of sessions of dead brokers that others have closed."""
+        self.closed_by_watchers = 0
+        """The number of these that their brokers' watchers have closed."""
         self.deposed: set[int] = set()
         """Sessions that other brokers have closed while the owners lived. Until its lease ends or
         it is notified, an owner may append records that no other broker gets: to acks=1 nothing is
@@ -352,11 +354,12 @@ class Checker:
                 f" {record.committed.end_offset}",
             )
 
-    def session_closed(self, session_id: int) -> None:
-        """Check that another broker closes only sessions of the dead."""
+    def session_closed(self, session_id: int, by_watcher: bool) -> None:
+        """Check that another process closes only sessions of the dead; brokers may be mistaken
+        where ports count as proof, watchers never."""
         for broker in self._cluster.brokers:
             if broker.up and broker.session.session_id == session_id:
-                if not self.may_be_mistaken:
+                if by_watcher or not self.may_be_mistaken:
                     raise InvariantViolation(
                         "no living broker is taken for dead", f"broker {broker.id}"
                     )
@@ -364,7 +367,14 @@ class Checker:
                 self.deposed.add(session_id)
                 return
         self.closed_sessions += 1
-        self._trace.note(f"session {session_id} of a dead broker is closed")
+        self.closed_by_watchers += by_watcher
+        who = "its watcher" if by_watcher else "another broker"
+        self._trace.note(f"session {session_id} of a dead broker is closed by {who}")
+
+    def watcher_done(self, session_id: int) -> None:
+        """Check that a session is gone which a watcher counts as closed."""
+        if session_id in self._cluster.zookeeper.live:
+            raise InvariantViolation("a watcher ends once the session is gone", f"{session_id}")
 
     def on_zookeeper_write(self, path: str, _old: bytes | None, new: bytes | None) -> None:
         parts = path.split("/")

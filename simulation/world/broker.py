@@ -22,6 +22,7 @@ from simulation.world.processes import (
     SimulatedProcess,
     SimulatedProcesses,
 )
+from simulation.world.watchers import RESTART_MS, SimulatedWatcher
 from simulation.world.zookeeper import SimulatedZooKeeper
 from simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
@@ -33,6 +34,7 @@ from storage_engine.broker.wiring.build import BrokerParts, build
 from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.core.ids import BrokerEpoch
 from storage_engine.core.ports import SessionState
+from storage_engine.core.settings.settings import DEATH_PROOF, NO_PROOF
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.disk import REAL_DISK, Disk
 
@@ -44,7 +46,7 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "leader.imbalance.check.interval.seconds": "5",
     # Where it is about something else, dead brokers are waited for.
-    "broker.death.proof": "none",
+    DEATH_PROOF: NO_PROOF,
 }
 
 
@@ -80,6 +82,9 @@ class SimulatedBroker:
         self.loop: ProcessLoop
         self.process: SimulatedProcess
         self.session: SimulatedSession
+        self.watcher: SimulatedWatcher | None = None
+        """None where broker.death.proof is none."""
+        self._watcher_started_ms = 0
         self.foreign_sessions: SimulatedForeignSessions
         self.transport: SimulatedTransport
         self.logs: LogManager
@@ -117,6 +122,11 @@ class SimulatedBroker:
         self.session = session = SimulatedSession(
             self.zookeeper, loop, timeout_ms=self.config.integer("zookeeper.session.timeout.ms")
         )
+        machine = self.machine
+        session.can_connect = lambda: machine.reaches_zookeeper
+        if self.config.text(DEATH_PROOF) != NO_PROOF:
+            self._start_watcher()
+            session.add_state_listener(self._tell_watcher)
         self.foreign_sessions = SimulatedForeignSessions(self.zookeeper, loop)
         self.foreign_sessions.is_cut_off = lambda: session.state is SessionState.SUSPENDED
         self.transport = SimulatedTransport(self.network, self.id, loop)
@@ -149,6 +159,24 @@ class SimulatedBroker:
 
         self._joined = False
         agree_on_cluster_id(self.session, on_known=on_known, on_failed=self.refused.append)
+
+    def _start_watcher(self) -> None:
+        self._watcher_started_ms = self.network.loop.now_ms
+        self.watcher = SimulatedWatcher(
+            self.zookeeper, self.process, self.id, session_timeout_ms=self.session.timeout_ms
+        )
+        self._tell_watcher(self.session.state)
+
+    def _tell_watcher(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and self.watcher is not None:
+            self.watcher.told(self.session.session_id)
+
+    def kill_watcher(self) -> None:
+        """Kill the watcher alone; the broker notices, and starts another."""
+        if self.watcher is not None and self.watcher.lives:
+            self.watcher.die()
+            again_ms = self._watcher_started_ms + RESTART_MS - self.network.loop.now_ms
+            self.loop.call_later(max(1, again_ms), self._start_watcher)
 
     def _build(self, cluster_id: str) -> None:
         session = self.session
@@ -186,15 +214,24 @@ class SimulatedBroker:
         """Stop in order, but without a controlled shutdown."""
         self.parts.close()
         self.session.close()
+        if self.watcher is not None:
+            self.watcher.die()
         self.loop.kill()
         self.logs.close()
         self._gone()
 
-    def lose_machine(self) -> None:
-        """Kill the broker with its machine: no process is left there that could notice."""
+    def lose_machine(self, after: SimulatedMachine | None = None) -> None:
+        """Kill the broker with its machine: no process is left there that could notice. `after`:
+        the machine when it is started again; None: one for this broker alone."""
         self.process.watchers.clear()
         self.kill()
-        self.machine = SimulatedMachine(f"{self.machine.boot_id}-0")
+        self.machine = after or self.machine.after_power_loss()
+
+    def kill_unit(self) -> None:
+        """Kill the broker and its watcher at one moment."""
+        if self.watcher is not None:
+            self.watcher.die()
+        self.kill()
 
     def kill(self, *, session_ends_at_once: bool = False) -> None:
         """SIGKILL. A broker that is restarted at once ends its predecessor's session itself."""
