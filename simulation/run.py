@@ -144,7 +144,7 @@ class SeedRun:
         self.checker = Checker(self.cluster, self.trace)
         self.checker.disks_fail = what.disks
         if placement is not None:
-            self.checker.may_be_mistaken = placement.proof == BY_PORT
+            self.checker.sessions.may_be_mistaken = placement.proof == BY_PORT
             self.trace.note(str(placement))
         self.run = run = Run(seed, profile, self.cluster, self.trace, self.checker)
         self.transactions = (
@@ -182,9 +182,10 @@ class SeedRun:
         for workload in self.workloads:
             counts |= workload.counts()
         if self._with.proof:
-            counts["closed sessions"] = self.checker.closed_sessions
-            counts["closed by watchers"] = self.checker.closed_by_watchers
-            counts["deposed"] = len(self.checker.deposed)
+            sessions = self.checker.sessions
+            counts["closed sessions"] = sessions.of_the_dead
+            counts["closed by watchers"] = sessions.by_watchers
+            counts["deposed"] = len(sessions.deposed)
         return SeedOutcome(
             seed=self.run.seed,
             profile=self.run.profile,
@@ -204,8 +205,8 @@ class SeedRun:
             self.checker.started(broker)
         self.cluster.loop.after_event = self.checker.after_event
         self.cluster.zookeeper.on_write = self.checker.on_zookeeper_write
-        self.cluster.zookeeper.on_session_closed = self.checker.session_closed
-        self.cluster.zookeeper.on_watcher_done = self.checker.watcher_done
+        self.cluster.zookeeper.on_session_closed = self.checker.sessions.closed
+        self.cluster.zookeeper.on_watcher_done = self.checker.sessions.watcher_done
         for workload in self.workloads:
             workload.create_topics()
         for workload in self.workloads:

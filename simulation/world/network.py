@@ -334,8 +334,7 @@ class SimulatedNetwork:
         self.held_up: set[tuple[int, int]] = set()
         """The directions (from, to) in which nothing gets through for now."""
         self.dark: set[int] = set()
-        """The brokers whose machines have no power: nothing gets through to them, and nobody hears
-        that their connections have ended."""
+        """The brokers on dark machines: who is connected to them hears nothing."""
         self.late_ms: dict[tuple[int, str], int] = {}
         """The earliest arrival of what is sent, by (sender, channel)."""
         self.on_closed: dict[int, Callable[[int], None]] = {}
@@ -407,8 +406,7 @@ class SimulatedNetwork:
                 self.waiting.append(pipe)
 
     def gone(self, broker: int) -> None:
-        """Break the connections of a process that has ended. Who is connected to one on a dark
-        machine hears nothing."""
+        """Break the connections of a process that has ended."""
         for connection in list(self.connections):
             if broker not in self.dark:
                 if broker in (connection.sender, connection.receiver):

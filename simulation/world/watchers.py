@@ -18,7 +18,7 @@ RESTART_MS = 10_000
 PAUSE_MS = 200
 PAUSE_MAX_MS = 2_000
 """The pause between two attempts doubles up to this."""
-SESSION_TIMEOUTS = 3
+SESSION_TIMEOUTS = 2
 """So many session timeouts after the broker's end its session has expired."""
 
 
