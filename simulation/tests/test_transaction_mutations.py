@@ -32,10 +32,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
         1,
         "every transaction ends, and readers come to its end",
     ),
-    "zombies_go_on_writing": (
-        8,
-        "an idempotent producer's batches are committed once and in order",
-    ),
+    "zombies_go_on_writing": (8, "nothing of a transaction follows its end"),
     "zombies_go_on_committing": (0, "nothing is committed that nobody asked to commit"),
     "open_transactions_ignored_by_the_last_stable_offset": (
         0,
