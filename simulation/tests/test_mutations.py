@@ -25,7 +25,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "acknowledged_before_the_isr_has_it": (0, "what acks=all acknowledged is committed"),
     "controller_epoch_ignored": (558, "what brokers tell clients of leaders never goes back"),
     "number_of_orders_ignored": (275, "what brokers tell clients of leaders never goes back"),
-    "leader_epoch_ignored": (176, "leader epochs never go back"),
+    "leader_epoch_ignored": (367, "leader epochs never go back"),
     "leader_epoch_of_fetches_ignored": (
         -1,
         "a high watermark is the end of a batch in the log",
