@@ -31,6 +31,7 @@ from simulation.faults.faults import (
     Fault,
     FaultKind,
     disk_faults_of,
+    machine_faults_of,
     marker_faults_of,
     port_faults_of,
     schedule_of,
@@ -143,7 +144,7 @@ class SeedRun:
         self.checker = Checker(self.cluster, self.trace)
         self.checker.disks_fail = what.disks
         if placement is not None:
-            self.checker.may_be_mistaken = placement.proof == BY_PORT
+            self.checker.sessions.may_be_mistaken = placement.proof == BY_PORT
             self.trace.note(str(placement))
         self.run = run = Run(seed, profile, self.cluster, self.trace, self.checker)
         self.transactions = (
@@ -181,8 +182,10 @@ class SeedRun:
         for workload in self.workloads:
             counts |= workload.counts()
         if self._with.proof:
-            counts["closed sessions"] = self.checker.closed_sessions
-            counts["deposed"] = len(self.checker.deposed)
+            sessions = self.checker.sessions
+            counts["closed sessions"] = sessions.of_the_dead
+            counts["closed by watchers"] = sessions.by_watchers
+            counts["deposed"] = len(sessions.deposed)
         return SeedOutcome(
             seed=self.run.seed,
             profile=self.run.profile,
@@ -202,7 +205,8 @@ class SeedRun:
             self.checker.started(broker)
         self.cluster.loop.after_event = self.checker.after_event
         self.cluster.zookeeper.on_write = self.checker.on_zookeeper_write
-        self.cluster.zookeeper.on_session_closed = self.checker.session_closed
+        self.cluster.zookeeper.on_session_closed = self.checker.sessions.closed
+        self.cluster.zookeeper.on_watcher_done = self.checker.sessions.watcher_done
         for workload in self.workloads:
             workload.create_topics()
         for workload in self.workloads:
@@ -326,6 +330,8 @@ def _schedule(
         faults += marker_faults_of(seed, seconds=seconds)
     if placement is not None and placement.proof == BY_PORT:
         faults += port_faults_of(seed, brokers=brokers, seconds=seconds)
+    if placement is not None and seed >= 0:
+        faults += machine_faults_of(seed, brokers=brokers, seconds=seconds)
     if what.disks and seed >= 0:
         faults += disk_faults_of(seed, brokers=brokers, seconds=seconds)
     return faults
@@ -350,13 +356,13 @@ def _make_cluster(
         settings["replica.alter.log.dirs.io.max.bytes.per.second"] = str(rate)
     if placement is not None:
         settings[DEATH_PROOF] = placement.proof
-    notices = random.Random(f"notices {seed}")
+    notices, watchers = random.Random(f"notices {seed}"), random.Random(f"watchers {seed}")
     cluster = SimulatedCluster(
         root,
         profile.brokers,
         log_dirs=2 if what.disks else 1,
         disk=lambda broker: SimulatedDisk(root / f"broker{broker}"),
-        machines=placement.make_machines(notices) if placement else (),
+        machines=placement.make_machines(notices, watchers) if placement else (),
         **settings,  # type: ignore[arg-type]
     )
     cluster.network.cuts_refuse = placement is not None and placement.cuts_refuse

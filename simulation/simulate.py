@@ -47,8 +47,9 @@ LOGGED_PROGRESS_S = 60.0
 WITH = {
     "transactions": "run transactional clients too, or leave them out (default: run them)",
     "typed": "write and read typed topics too, or leave them out (default: write and read them)",
-    "proof": "let brokers close the ZooKeeper session of a dead broker by a proof of its death, or "
-    "let every session expire (default: close it)",
+    "proof": "let brokers and their watchers close the ZooKeeper session of a dead broker by a "
+    "proof of its death, and let whole machines fail, or let every session expire (default: close "
+    "it)",
     "groups": "in every third seed run members of a group by both protocols too, or leave them out "
     "(default: run them)",
     "disks": "give brokers two log dirs that fail and that replicas move between, delete records "

@@ -9,6 +9,7 @@ sure that nothing changed unnoticed.
 from collections.abc import Callable
 from pathlib import Path
 
+from simulation.checks.closed_sessions import ClosedSessions
 from simulation.checks.copies import NotedLog, noted
 from simulation.checks.ledger import ExpectedTopic, InvariantViolation, OnCommitted, PartitionRecord
 from simulation.checks.lives import Life, ReplicaSeen
@@ -55,14 +56,7 @@ class Checker:
         self._controller_epoch = 0
         self.disks_fail = False
         """Whether log dirs fail: brokers can't read them, and the checker can."""
-        self.may_be_mistaken = False
-        """Whether brokers may count a living broker as dead (`broker.death.proof=port`)."""
-        self.closed_sessions = 0
-        """The number of sessions of dead brokers that other brokers have closed."""
-        self.deposed: set[int] = set()
-        """Sessions that other brokers have closed while the owners lived. Until its lease ends or
-        it is notified, an owner may append records that no other broker gets: to acks=1 nothing is
-        promised over a change of leaders."""
+        self.sessions = ClosedSessions(cluster, trace)
         self._lost_power: set[int] = set()
         """The brokers whose logs may be shorter than they were."""
         self.on_committed: list[OnCommitted] = []
@@ -319,7 +313,7 @@ class Checker:
         """Check R-REP11: nothing is appended once the session has ended, nor in a later session
         under the epoch of the ended one."""
         session = broker.session.session_id
-        if session == seen.session and session in self.deposed:
+        if session == seen.session and session in self.sessions.deposed:
             return
         if session not in self._cluster.zookeeper.live or session != seen.session:
             raise InvariantViolation(
@@ -351,20 +345,6 @@ class Checker:
                 f"{record.partition} on broker {broker.id}: {high_watermark}, committed is up to"
                 f" {record.committed.end_offset}",
             )
-
-    def session_closed(self, session_id: int) -> None:
-        """Check that another broker closes only sessions of the dead."""
-        for broker in self._cluster.brokers:
-            if broker.up and broker.session.session_id == session_id:
-                if not self.may_be_mistaken:
-                    raise InvariantViolation(
-                        "no living broker is taken for dead", f"broker {broker.id}"
-                    )
-                self._trace.note(f"broker {broker.id} lives, and its session is closed")
-                self.deposed.add(session_id)
-                return
-        self.closed_sessions += 1
-        self._trace.note(f"session {session_id} of a dead broker is closed")
 
     def on_zookeeper_write(self, path: str, _old: bytes | None, new: bytes | None) -> None:
         parts = path.split("/")

@@ -29,6 +29,8 @@ class Trait(enum.Flag):
     """It is scheduled only with `broker.death.proof=port`."""
     DISKS = enum.auto()
     """It is scheduled only with `disks`."""
+    MACHINES = enum.auto()
+    """It is scheduled only with `proof`, where brokers have machines and watchers."""
 
 
 class FaultKind(enum.Enum):
@@ -95,6 +97,21 @@ class FaultKind(enum.Enum):
     REFUSED_PORT = "refused port", 0, Trait.RUNNING | Trait.PROOF
     """A firewall between a living broker and all others breaks their connections, and refuses new
     ones in its name; clients reach it."""
+    DARK_MACHINE = "dark machine", 0, Trait.MACHINES
+    """A machine loses its power: all its brokers and watchers end at one moment, some of the bytes
+    that were not flushed are lost, and others hear nothing of it."""
+    KILLED_UNITS = "killed units", 0, Trait.RUNNING | Trait.MACHINES
+    """A broker is killed with its watcher; or all brokers of its machine, with theirs."""
+    MACHINE_CUT_OFF = "machine cut off", 0, Trait.MACHINES
+    """Nothing gets through between a machine and all others, ZooKeeper among them."""
+    MACHINE_CUT_OFF_ONE_WAY = "machine cut off one way", 0, Trait.MACHINES
+    """Nothing gets through in one direction, of what goes to and from ZooKeeper or not."""
+    MACHINE_WITHOUT_ZOOKEEPER = "machine without zookeeper", 0, Trait.RUNNING | Trait.MACHINES
+    """No process of a machine reaches ZooKeeper, and a broker of it is killed meanwhile."""
+    KILLED_WATCHER = "killed watcher", 0, Trait.RUNNING | Trait.AT_ONCE | Trait.MACHINES
+    """A broker's watcher is killed alone; the broker starts another."""
+    LOST_PIPE = "lost pipe", 0, Trait.RUNNING | Trait.AT_ONCE | Trait.MACHINES
+    """The pipe between a broker and its watcher ends, though both live."""
     MOVE_LOG = "move of a log", 0, Trait.RUNNING | Trait.AT_ONCE | Trait.DISKS
     """A replica is to move to another log dir of its broker."""
     BROKEN_LOG_DIR = "broken log dir", 0, Trait.RUNNING | Trait.DISKS
@@ -152,6 +169,13 @@ more."""
 OF_TRANSACTIONS = FaultKind.having(Trait.TRANSACTIONS)
 OF_PROOF = FaultKind.having(Trait.PROOF)
 OF_DISKS = FaultKind.having(Trait.DISKS)
+OF_MACHINES = FaultKind.having(Trait.MACHINES)
+_CUTS_FROM_ZOOKEEPER = {
+    FaultKind.SESSION_CUT,
+    FaultKind.MACHINE_CUT_OFF,
+    FaultKind.MACHINE_CUT_OFF_ONE_WAY,
+    FaultKind.MACHINE_WITHOUT_ZOOKEEPER,
+}
 
 MEAN_PAUSE_MS = (150, 300, 300, 600)
 """The mean pauses between two faults, of which each seed has one."""
@@ -175,6 +199,10 @@ FIRST_OF_DISKS = 3001
 """The number of the first fault of disks."""
 FIRST_OF_MOVES = 4001
 """The number of the first move."""
+MACHINES_PAUSE_MS = 1500
+"""The mean pause between two faults of machines and watchers."""
+FIRST_OF_MACHINES = 5001
+"""The number of the first of them."""
 SCRIPT_MS = 6000
 """The time for a whole script."""
 
@@ -264,6 +292,21 @@ def disk_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
     ]
 
 
+def machine_faults_of(seed: int, *, brokers: int, seconds: int) -> list[Fault]:
+    """Return the faults that are added where brokers have machines and watchers. The broker of a
+    fault is one of the machine's."""
+    choose = random.Random(f"machine faults {seed}")
+    likely = [choose.choice((0.3, 1, 3)) for _ in OF_MACHINES]
+
+    def fault() -> _Drawn:
+        (kind,) = choose.choices(OF_MACHINES, likely)
+        return kind, choose.randint(1, brokers), 0, _duration_ms(kind, choose)
+
+    return _spread(
+        choose, FIRST_OF_MACHINES, fault, pause_ms=MACHINES_PAUSE_MS, seconds=seconds, least=1
+    )
+
+
 _Drawn = tuple[FaultKind, int, int, int]
 """The kind, the broker, the other broker and the duration."""
 
@@ -303,7 +346,7 @@ def _duration_ms(kind: FaultKind, choose: random.Random) -> int:
     if kind.traits & Trait.SCRIPT:
         return SCRIPT_MS
     duration_ms = min(LONGEST_MS, 5 + int(choose.lognormvariate(5.8, 1.3)))
-    if kind is FaultKind.SESSION_CUT and duration_ms % 2:
+    if kind in _CUTS_FROM_ZOOKEEPER and duration_ms % 2:
         # Half of them are long enough to lose the session.
         duration_ms += SESSION_MS
     return duration_ms

@@ -13,6 +13,7 @@ from functools import partial
 from simulation.faults.administrator import WISHES, Administrator
 from simulation.faults.disk_faults import Course, DiskFaults
 from simulation.faults.faults import Fault, FaultKind, Trait
+from simulation.faults.machine_faults import MachineFaults
 from simulation.faults.scripts import SCRIPTS, Condition, Scene, Script
 from simulation.shared import Run
 from simulation.world.broker import SimulatedBroker
@@ -63,6 +64,13 @@ class Injector:
         self._healed = False
         self._administrator = Administrator(run, growing_topic, partitions)
         self._disks = DiskFaults(run, self._restart, self._later)
+        self._machines = MachineFaults(
+            run,
+            cut_session=self._cut_session,
+            lose_power=self._lose_power,
+            start_if_down=self._start_if_down,
+            later=self._later,
+        )
         self.done: Counter[FaultKind] = Counter()
         self._ways: dict[FaultKind, Callable[[Fault, SimulatedBroker], Course]] = {
             FaultKind.KILL: self._kill,
@@ -88,6 +96,7 @@ class Injector:
             **dict.fromkeys(SCRIPTS, self._run_script),
             **dict.fromkeys(FaultKind.having(Trait.BETWEEN_TWO), self._between_two),
             **self._disks.ways,
+            **self._machines.ways,
         }
         cluster.network.resend_ms = lambda: choose.randint(0, RESEND_MAX_MS)
         cluster.network.delay_ms = self._network_delay_ms
@@ -109,6 +118,7 @@ class Injector:
         self._trace.note("--- the faults are over ---")
         self._cluster.network.heal()
         self._disks.heal()
+        self._machines.heal()
         for broker in self._cluster.brokers:
             if broker.serving and broker.parts.cluster.registration.is_leaving:
                 broker.kill()
@@ -158,7 +168,7 @@ class Injector:
         yield
 
     def _restart(self, broker: SimulatedBroker) -> None:
-        broker.kill(session_ends_at_once=True)
+        broker.kill(session_ends_at_once=broker.machine.reaches_zookeeper)
         self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
 
     def _kill(self, fault: Fault, broker: SimulatedBroker) -> Course:
@@ -191,8 +201,12 @@ class Injector:
         self._checker.lost_power(broker)
 
     def _start_if_down(self, broker: SimulatedBroker) -> None:
-        if not broker.up:
+        if broker.up:
+            return
+        if self._machines.can_start(broker):
             self._start(broker)
+        else:
+            self._later(RESTART_PAUSE_MS, lambda: self._start_if_down(broker))
 
     def _start(self, broker: SimulatedBroker) -> None:
         self._trace.note(f"broker {broker.id} starts")
@@ -251,7 +265,7 @@ class Injector:
         def reconnect() -> None:
             if not broker.up or broker.session is not session:
                 return
-            if broker.loop.paused:
+            if broker.loop.paused or not broker.machine.reaches_zookeeper:
                 self._later(RESTART_PAUSE_MS, reconnect)
             elif session.state is SessionState.SUSPENDED:
                 session.reconnect()

@@ -9,6 +9,13 @@ from storage_engine.core.settings.settings import BY_PORT, BY_PROCESS
 NOTICED_MAX_MS = (1, 5, 50)
 """The longest delay until a process's end is noticed, of which each seed has one."""
 
+WATCHER_MS = (1, 300)
+"""How long after its broker's end a watcher acts."""
+LATE_MS = (300, 5000)
+"""The same of one that is late: the next incarnation has often registered by then."""
+LATE_WATCHERS = (0.05, 0.2, 0.5)
+FAILED_ATTEMPTS = (0, 0.2, 0.6)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
@@ -21,11 +28,26 @@ class Placement:
     cuts_refuse: bool
     """Whether what cuts two brokers off refuses connections in the other's name: a false proof."""
     noticed_max_ms: int
+    late_watchers: float
+    """The share of ends that a watcher acts on late."""
+    failed_attempts: float
+    """The share of attempts of watchers that fail."""
 
-    def make_machines(self, choose: random.Random) -> list[SimulatedMachine]:
+    def make_machines(
+        self, choose: random.Random, watchers: random.Random
+    ) -> list[SimulatedMachine]:
+        """`choose` and `watchers`: the delays of notices, and what watchers do."""
+
+        def watcher_ms() -> int:
+            is_late = watchers.random() < self.late_watchers
+            least_ms, most_ms = LATE_MS if is_late else WATCHER_MS
+            return watchers.randint(least_ms, most_ms)
+
         made = {number: SimulatedMachine(f"{number:x}") for number in self.machines}
         for machine in made.values():
             machine.noticed_ms = lambda: choose.randint(1, self.noticed_max_ms)
+            machine.watcher_ms = watcher_ms
+            machine.attempt_fails = lambda: watchers.random() < self.failed_attempts
         return [made[number] for number in self.machines]
 
     def __str__(self) -> str:
@@ -43,4 +65,6 @@ def placement_of(seed: int, brokers: int) -> Placement:
         proof=proof,
         cuts_refuse=choose.random() < 0.7,
         noticed_max_ms=choose.choice(NOTICED_MAX_MS),
+        late_watchers=choose.choice(LATE_WATCHERS),
+        failed_attempts=choose.choice(FAILED_ATTEMPTS),
     )

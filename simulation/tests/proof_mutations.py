@@ -6,11 +6,13 @@ from typing import Any
 
 from simulation.run import run_seed
 from simulation.tests.mutations import Apply, mutated, set_attribute
+from simulation.world.watchers import SimulatedWatcher
 from storage_engine.broker.wiring import parts as cluster
 from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
 from storage_engine.core.ports import PortAnswer
 from storage_engine.core.settings.settings import BY_PROCESS
 from storage_engine.zookeeper import session_credentials
+from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
 
 MUTATIONS: dict[str, Apply] = {}
 
@@ -47,3 +49,34 @@ def suspicion_is_taken_for_proof(stack: ExitStack) -> None:
 
     set_attribute(stack, cluster, "BY_PORT", BY_PROCESS)
     set_attribute(stack, RefusedPort, "probed", dead)
+
+
+@mutation
+def the_end_of_the_pipe_is_taken_for_proof(stack: ExitStack) -> None:
+    """A watcher that reads nothing more counts its broker as dead, whatever the kernel says."""
+    set_attribute(stack, SimulatedWatcher, "pipe_ended", SimulatedWatcher._noticed)
+
+
+@mutation
+def the_newest_session_is_closed(stack: ExitStack) -> None:
+    """A watcher looks up which session its broker has, instead of closing the one that it was told:
+    where it is late, that is the next incarnation's."""
+
+    def newest(self: SimulatedWatcher) -> int:
+        node = self._server.nodes.get(BrokerIdZNode.path(self.broker_id))
+        return self._session_id if node is None else node.owner
+
+    set_attribute(stack, SimulatedWatcher, "session_to_close", newest)
+
+
+@mutation
+def an_attempt_counts_as_done(stack: ExitStack) -> None:
+    """A watcher that could not close the session ends as if it had."""
+
+    def attempt(self: SimulatedWatcher) -> None:
+        if self._machine.reaches_zookeeper and not self._machine.attempt_fails():
+            self._close()
+        else:
+            self._server.on_watcher_done(self.session_to_close())
+
+    set_attribute(stack, SimulatedWatcher, "close_session", attempt)

@@ -20,7 +20,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
         1,
         "a partition has one owner in the coordinator's log",
     ),
-    "epochs_not_checked_on_commits": (1, "a commit with a stale epoch is never accepted"),
+    "epochs_not_checked_on_commits": (4, "a commit with a stale epoch is never accepted"),
     "tombstones_of_assignments_forgotten": (
         0,
         "a partition has one owner in the coordinator's log",

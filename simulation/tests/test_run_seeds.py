@@ -9,6 +9,7 @@ import pytest
 
 from simulation.faults.faults import (
     OF_DISKS,
+    OF_MACHINES,
     OF_PROOF,
     OF_TRANSACTIONS,
     FaultKind,
@@ -33,7 +34,7 @@ def test_a_fixed_set_of_seeds_keeps_every_promise(pool):
     assert ran.acknowledged > 50 * SEEDS
     if DELETES_A_TOPIC >= SEEDS:
         ran += sum_of(pool, [DELETES_A_TOPIC])
-    assert {*ran.faults} == {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF, *OF_DISKS}
+    assert {*ran.faults} == {*FaultKind} - {*OF_TRANSACTIONS, *OF_PROOF, *OF_DISKS, *OF_MACHINES}
 
 
 def test_a_fixed_set_of_seeds_with_transactions_keeps_every_promise(pool):

@@ -32,11 +32,8 @@ CAUGHT: dict[str, tuple[int, str]] = {
         1,
         "every transaction ends, and readers come to its end",
     ),
-    "zombies_go_on_writing": (
-        8,
-        "an idempotent producer's batches are committed once and in order",
-    ),
-    "zombies_go_on_committing": (0, "nothing is committed that nobody asked to commit"),
+    "zombies_go_on_writing": (8, "nothing of a transaction follows its end"),
+    "zombies_go_on_committing": (8, "a transaction ends in one way, everywhere"),
     "open_transactions_ignored_by_the_last_stable_offset": (
         0,
         "the last stable offset is not above what is undecided",
@@ -47,7 +44,10 @@ CAUGHT: dict[str, tuple[int, str]] = {
     ),
     "replays_not_recognised": (1, "a replay is told that its batch is committed"),
     "members_that_are_lost_not_missed": (8, "a sink has each record of its source once"),
-    "guards_outlive_markers": (3, "nothing of a transaction follows its end"),
+    "guards_outlive_markers": (
+        3,
+        "an idempotent producer's batches are committed once and in order",
+    ),
     "offsets_not_checked_again_after_they_have_waited": (
         22,
         "a transaction ends before the next one of its producer begins",

@@ -4,7 +4,7 @@ Each life of the process has a loop, a session and connections of its own; only 
 it.
 """
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from simulation.world.clock import ProcessLoop
@@ -22,6 +22,7 @@ from simulation.world.processes import (
     SimulatedProcess,
     SimulatedProcesses,
 )
+from simulation.world.watchers import RESTART_MS, SimulatedWatcher
 from simulation.world.zookeeper import SimulatedZooKeeper
 from simulation.world.zookeeper_session import SimulatedSession
 from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
@@ -33,6 +34,7 @@ from storage_engine.broker.wiring.build import BrokerParts, build
 from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.core.ids import BrokerEpoch
 from storage_engine.core.ports import SessionState
+from storage_engine.core.settings.settings import DEATH_PROOF, NO_PROOF
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.disk import REAL_DISK, Disk
 
@@ -44,7 +46,7 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "leader.imbalance.check.interval.seconds": "5",
     # Where it is about something else, dead brokers are waited for.
-    "broker.death.proof": "none",
+    DEATH_PROOF: NO_PROOF,
 }
 
 
@@ -80,6 +82,9 @@ class SimulatedBroker:
         self.loop: ProcessLoop
         self.process: SimulatedProcess
         self.session: SimulatedSession
+        self.watcher: SimulatedWatcher | None = None
+        """None where broker.death.proof is none."""
+        self._watcher_started_ms = 0
         self.foreign_sessions: SimulatedForeignSessions
         self.transport: SimulatedTransport
         self.logs: LogManager
@@ -104,19 +109,24 @@ class SimulatedBroker:
         return self.parts.cluster.registration.broker_epoch
 
     def start(self) -> None:
-        """Start the process; returns once it has read the cluster's id."""
-        known: list[str] = []
-        self.begin(known.append)
-        self.network.loop.run_until(lambda: bool(known))
+        """Start the process; returns once it serves."""
+        self.begin()
+        self.network.loop.run_until(lambda: self.serving)
 
-    def begin(self, on_started: Callable[[str], None] = lambda _cluster_id: None) -> None:
-        """Start the process; it joins the cluster as soon as it knows the cluster's id."""
+    def begin(self) -> None:
+        """Start the process; it serves and joins the cluster as soon as it knows the cluster's id,
+        its access rules and its features."""
         self.life += 1
         loop = self.loop = ProcessLoop(self.network.loop)
         self.process = self.machine.begin(self.network.loop.now_ms)
         self.session = session = SimulatedSession(
             self.zookeeper, loop, timeout_ms=self.config.integer("zookeeper.session.timeout.ms")
         )
+        machine = self.machine
+        session.can_connect = lambda: machine.reaches_zookeeper
+        if self.config.text(DEATH_PROOF) != NO_PROOF:
+            self._start_watcher()
+            session.add_state_listener(self._tell_watcher)
         self.foreign_sessions = SimulatedForeignSessions(self.zookeeper, loop)
         self.foreign_sessions.is_cut_off = lambda: session.state is SessionState.SUSPENDED
         self.transport = SimulatedTransport(self.network, self.id, loop)
@@ -137,13 +147,38 @@ class SimulatedBroker:
 
         def on_known(cluster_id: str) -> None:
             if self.loop is loop:
-                self._join(cluster_id)
-                on_started(cluster_id)
+                self._build(cluster_id)
+                parts = self.parts
+                features = partial(parts.cluster.features.when_known, join, self.refused.append)
+                parts.when_access_is_known(features)
+
+        def join() -> None:
+            if self.loop is loop:
+                self._joined = True
+                self.parts.join_cluster(self.refused.append)
 
         self._joined = False
         agree_on_cluster_id(self.session, on_known=on_known, on_failed=self.refused.append)
 
-    def _join(self, cluster_id: str) -> None:
+    def _start_watcher(self) -> None:
+        self._watcher_started_ms = self.network.loop.now_ms
+        self.watcher = SimulatedWatcher(
+            self.zookeeper, self.process, self.id, session_timeout_ms=self.session.timeout_ms
+        )
+        self._tell_watcher(self.session.state)
+
+    def _tell_watcher(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and self.watcher is not None:
+            self.watcher.told(self.session.session_id)
+
+    def kill_watcher(self) -> None:
+        """Kill the watcher alone; the broker notices, and starts another."""
+        if self.watcher is not None and self.watcher.lives:
+            self.watcher.die()
+            again_ms = self._watcher_started_ms + RESTART_MS - self.network.loop.now_ms
+            self.loop.call_later(max(1, again_ms), self._start_watcher)
+
+    def _build(self, cluster_id: str) -> None:
         session = self.session
         self.logs.load(cluster_id)
         self.parts = build(
@@ -163,8 +198,6 @@ class SimulatedBroker:
                 peer_ports=SimulatedPeerPorts(self.network, self.id, self.loop),
             )
         )
-        self._joined = True
-        self.parts.join_cluster(self.refused.append)
 
     @property
     def serving(self) -> bool:
@@ -181,15 +214,24 @@ class SimulatedBroker:
         """Stop in order, but without a controlled shutdown."""
         self.parts.close()
         self.session.close()
+        if self.watcher is not None:
+            self.watcher.die()
         self.loop.kill()
         self.logs.close()
         self._gone()
 
-    def lose_machine(self) -> None:
-        """Kill the broker with its machine: no process is left there that could notice."""
+    def lose_machine(self, after: SimulatedMachine | None = None) -> None:
+        """Kill the broker with its machine: no process is left there that could notice. `after`:
+        the machine when it is started again; None: one for this broker alone."""
         self.process.watchers.clear()
         self.kill()
-        self.machine = SimulatedMachine(f"{self.machine.boot_id}-0")
+        self.machine = after or self.machine.after_power_loss()
+
+    def kill_unit(self) -> None:
+        """Kill the broker and its watcher at one moment."""
+        if self.watcher is not None:
+            self.watcher.die()
+        self.kill()
 
     def kill(self, *, session_ends_at_once: bool = False) -> None:
         """SIGKILL. A broker that is restarted at once ends its predecessor's session itself."""

@@ -116,7 +116,8 @@ class _Pipe:
 
     @property
     def is_open(self) -> bool:
-        return self.direction not in self._network.held_up
+        network = self._network
+        return self.direction not in network.held_up and network.dark.isdisjoint(self.direction)
 
     def hold_until(self, due_ms: int) -> None:
         """Have what is sent from now on arrive no sooner."""
@@ -332,6 +333,8 @@ class SimulatedNetwork:
         """The pairs that can't connect."""
         self.held_up: set[tuple[int, int]] = set()
         """The directions (from, to) in which nothing gets through for now."""
+        self.dark: set[int] = set()
+        """The brokers on dark machines: who is connected to them hears nothing."""
         self.late_ms: dict[tuple[int, str], int] = {}
         """The earliest arrival of what is sent, by (sender, channel)."""
         self.on_closed: dict[int, Callable[[int], None]] = {}
@@ -389,6 +392,8 @@ class SimulatedNetwork:
         self.refused.clear()
         self.held_up.clear()
         self.late_ms.clear()
+        for broker in sorted(self.dark):
+            self.light(broker)
         self.release()
 
     def release(self) -> None:
@@ -403,12 +408,22 @@ class SimulatedNetwork:
     def gone(self, broker: int) -> None:
         """Break the connections of a process that has ended."""
         for connection in list(self.connections):
-            if broker in (connection.sender, connection.receiver):
-                connection.cut(f"broker {broker} is gone")
+            if broker not in self.dark:
+                if broker in (connection.sender, connection.receiver):
+                    connection.cut(f"broker {broker} is gone")
+            elif broker == connection.sender:
+                connection.cut(f"the machine of broker {broker} is dark")
+
+    def light(self, broker: int) -> None:
+        """End the darkness of a broker's machine, whose kernel knows no connection any more."""
+        self.dark.discard(broker)
+        for connection in list(self.connections):
+            if connection.receiver == broker:
+                connection.cut(f"the machine of broker {broker} was dark")
 
     def answer_of(self, sender: int, receiver: int) -> PortAnswer:
         """Return the receiver's answer to an attempt to connect."""
-        if {(sender, receiver), (receiver, sender)} & self.held_up:
+        if receiver in self.dark or {(sender, receiver), (receiver, sender)} & self.held_up:
             return PortAnswer.SILENT
         pair = frozenset((sender, receiver))
         if pair in self.refused:

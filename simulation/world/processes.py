@@ -4,7 +4,7 @@ sessions of others.
 Fault model: each machine numbers its processes from 1 on, so that numbers of different machines
 mean different processes, and a number is used again after a restart. The end of a process is
 noticed on its machine after a small delay. A machine that loses its power notices nothing more, and
-has another boot id when it is back.
+has another boot id when it is back. A machine may be cut off from ZooKeeper with all its processes.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,27 @@ class SimulatedMachine:
         self.running: dict[int, SimulatedProcess] = {}
         self.noticed_ms: Callable[[], int] = lambda: NOTICED_MS
         """The delay of the notice that a process has ended."""
+        self.watcher_ms: Callable[[], int] = lambda: NOTICED_MS
+        """The delay until a watcher acts on the end of its broker."""
+        self.attempt_fails: Callable[[], bool] = lambda: False
+        """Whether an attempt of a watcher to close a session fails."""
+        self.is_dark = False
+        """Whether it has lost its power: nothing runs on it any more."""
+        self.cuts = 0
+        """The number of faults that cut it off from ZooKeeper."""
+
+    @property
+    def reaches_zookeeper(self) -> bool:
+        return not self.cuts
+
+    def after_power_loss(self) -> "SimulatedMachine":
+        """Return the same machine once it is started again."""
+        machine = SimulatedMachine(f"{self.boot_id}-0")
+        machine.noticed_ms = self.noticed_ms
+        machine.watcher_ms = self.watcher_ms
+        machine.attempt_fails = self.attempt_fails
+        machine.cuts = self.cuts
+        return machine
 
     def begin(self, started_ms: int) -> "SimulatedProcess":
         """Start a process, under the lowest number that is free."""

@@ -67,8 +67,11 @@ class SimulatedZooKeeper:
     """The delay of each message, either way, in sessions that begin from now on."""
     closed_by_others: dict[int, Callable[[], None]] = field(default_factory=dict)
     """By live session, the callback that notifies its owner of a close by another broker."""
-    on_session_closed: Callable[[int], None] = lambda _session_id: None
-    """Called with each live session that another than its owner closes."""
+    on_session_closed: Callable[[int, bool], None] = lambda _session_id, _by_watcher: None
+    """Called with each live session that another than its owner closes, and whether that is the
+    owner's watcher."""
+    on_watcher_done: Callable[[int], None] = lambda _session_id: None
+    """Called with a session that a watcher counts as closed."""
     on_write: OnWrite | None = None
     """Called with every write, in order."""
     _names: dict[str, set[str]] = field(default_factory=dict)
@@ -171,10 +174,10 @@ class SimulatedZooKeeper:
     def password_of(session_id: int) -> bytes:
         return session_id.to_bytes(16, "big")
 
-    def close_session(self, session_id: int) -> None:
+    def close_session(self, session_id: int, *, by_watcher: bool = False) -> None:
         """Close a session for a client that knows its password; its owner is notified."""
         if session_id in self.live:
-            self.on_session_closed(session_id)
+            self.on_session_closed(session_id, by_watcher)
             self.drop_session(session_id)
             if tell := self.closed_by_others.get(session_id):
                 tell()

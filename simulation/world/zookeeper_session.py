@@ -45,6 +45,8 @@ class SimulatedSession:
         """The delay of messages from the server, where it differs."""
         self.lose_answers = 0
         """The number of writes to come that are done, but answered UNKNOWN."""
+        self.can_connect: Callable[[], bool] = lambda: True
+        """Whether the broker's machine reaches the server."""
         self._loop = server.loop
         self._scheduler = scheduler
         self._listeners: list[Callable[[SessionState], None]] = []
@@ -148,8 +150,12 @@ class SimulatedSession:
         self.cut_off()
 
         def again() -> None:
-            if not self._closed and self.state is SessionState.SUSPENDED:
+            if self._closed or self.state is not SessionState.SUSPENDED:
+                return
+            if self.can_connect():
                 self.reconnect()
+            else:
+                self._scheduler.call_later(RECONNECT_MS, again)
 
         self._scheduler.call_later(RECONNECT_MS + 2 * self.delay_ms(), again)
 

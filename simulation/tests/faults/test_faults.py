@@ -2,12 +2,15 @@
 
 from simulation.faults.faults import (
     FIRST_OF_DISKS,
+    FIRST_OF_MACHINES,
     FIRST_OF_PORTS,
     OF_DISKS,
+    OF_MACHINES,
     OF_PROOF,
     OF_TRANSACTIONS,
     FaultKind,
     disk_faults_of,
+    machine_faults_of,
     marker_faults_of,
     port_faults_of,
     schedule_of,
@@ -27,7 +30,7 @@ def test_schedules_differ_and_have_every_kind_of_fault():
     schedules = [schedule_of(seed, seconds=20) for seed in SEEDS]
     assert len({str(schedule) for schedule in schedules}) == len(SEEDS)
     kinds = {fault.kind for schedule in schedules for fault in schedule}
-    assert kinds == set(FaultKind) - {*OF_TRANSACTIONS, *OF_PROOF, *OF_DISKS}
+    assert kinds == set(FaultKind) - {*OF_TRANSACTIONS, *OF_PROOF, *OF_DISKS, *OF_MACHINES}
 
 
 def test_faults_of_markers_have_numbers_of_their_own():
@@ -54,6 +57,16 @@ def test_faults_of_disks_have_numbers_of_their_own_and_power_is_lost_among_them(
         assert all(fault.number >= FIRST_OF_DISKS for fault in faults)
         found |= {fault.kind for fault in faults}
     assert found == {*OF_DISKS, FaultKind.POWER_LOSS}
+
+
+def test_faults_of_machines_have_numbers_of_their_own():
+    found = set()
+    for seed in SEEDS:
+        faults = machine_faults_of(seed, brokers=3, seconds=20)
+        assert len({fault.number for fault in faults}) == len(faults)
+        assert all(fault.number >= FIRST_OF_MACHINES for fault in faults)
+        found |= {fault.kind for fault in faults}
+    assert found == {*OF_MACHINES}
 
 
 def test_faults_are_in_order_and_never_between_a_broker_and_itself():

@@ -3,6 +3,7 @@
 import pytest
 
 from simulation.world.broker import SESSION_TIMEOUT_MS
+from storage_engine.core.features import NEWEST_LEVELS
 from storage_engine.core.ids import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -47,3 +48,12 @@ def test_a_paused_broker_answers_what_came_meanwhile_when_it_goes_on(cluster):
     cluster[leader].pause()
     cluster.loop.run_for(SESSION_TIMEOUT_MS + 100)
     assert not registered(cluster, leader), "it sent no heartbeat"
+
+
+def test_a_broker_serves_only_once_it_knows_the_features(cluster):
+    broker = cluster[3]
+    broker.stop()
+    broker.begin()
+    cluster.loop.run_until(lambda: broker.serving)
+    finalized = broker.parts.cluster.features.finalized
+    assert finalized.levels == NEWEST_LEVELS
