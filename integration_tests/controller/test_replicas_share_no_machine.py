@@ -78,6 +78,7 @@ def test_a_controller_that_is_killed_while_topics_are_made_and_a_dead_machine(br
     for each in asked.values():
         with contextlib.suppress(KafkaException):
             each.result(60)
+    client = client_of(brokers)
     for new in news:
         try:
             make_topic(client, new)
