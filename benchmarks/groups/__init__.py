@@ -41,7 +41,7 @@ from storage_engine.tools.table import print_results
 
 ROWS = ("rebalance", "heartbeats", "joins", "restarts")
 LEAST_CLASSIC_MEMBERS = 1_000
-"""Of a tenth of them the last 100 are measured."""
+"""A tenth of them must still have a hundred to measure."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

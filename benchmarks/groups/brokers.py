@@ -29,9 +29,12 @@ SETTINGS = {
     "group.consumer.max.size": "100000",
     "group.max.size": "100000",
 }
+_OURS = {"zookeeper.session.timeout.ms": "60000"}
+"""A busy machine must not end the broker's session."""
 TOPIC = "many"
 
 _FIND_VERSION = 4
+_CREATED_MS = 300_000
 _TRIES = 600
 _RETRY_S = 0.1
 
@@ -61,7 +64,7 @@ class Coordinator(NamedTuple):
 
     def create(self, partitions: int) -> None:
         """Create TOPIC."""
-        with Cluster(self.bootstrap_servers) as cluster:
+        with Cluster(self.bootstrap_servers, deadline_ms=_CREATED_MS) as cluster:
             create_topic(cluster, TOPIC, partitions, 1)
 
     async def _serve_groups(self) -> None:
@@ -74,7 +77,7 @@ class Coordinator(NamedTuple):
                 break
             await asyncio.sleep(_RETRY_S)
         else:
-            code = ErrorCode(answer.coordinators[0].error_code)
+            code = ErrorCode.of(answer.coordinators[0].error_code)
             raise CommandError(f"{self.side} has no coordinator: {code.meaning}")
         connection.close()
 
@@ -106,6 +109,6 @@ class Sides:
                 return
             (port,) = free_ports(1)
             servers = f"{HOST}:{port}"
-            wanted |= {"listeners": f"PLAINTEXT://{servers}"}
+            wanted |= {"listeners": f"PLAINTEXT://{servers}", **_OURS}
             with running_brokers(folder / OURS, "the broker", servers, [wanted]) as pids:
                 yield Coordinator.ready(side, servers, pids)

@@ -1,4 +1,4 @@
-"""What the leader of a classic group gives the members: no IO.
+"""The assignments that the leader of a classic group gives the members: no IO.
 
 Eager members give all up, and take what their names' order says (`range`). Cooperative ones keep
 what they have: in a first generation those that have too much give some up, in a second others

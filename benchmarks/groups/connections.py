@@ -41,8 +41,9 @@ class MemberConnection(asyncio.Protocol):
 
     def begin(self, spec: ApiSpec[Req, Resp], version: int, request: Req) -> Awaitable[bytes]:
         """Send a request whose answer, a frame without its length, may come much later."""
-        if self._waiting is not None or self._transport is None:
-            raise CommandError("a connection of the benchmark is busy, or closed")
+        if self._transport is None:
+            raise CommandError("the broker closed a connection of the benchmark between requests")
+        assert self._waiting is None, "one request at a time"
         self._number += 1
         self._transport.write(
             joined(encode_request_frame(spec, version, self._number, CLIENT_ID, request))

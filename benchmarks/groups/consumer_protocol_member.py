@@ -21,11 +21,12 @@ RETRY_S = 0.1
 AT_ONCE_S = 0.0
 
 _LEAVES = -1
-_MOVED = (
+NOT_YET = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+"""The errors of a coordinator that has not loaded the group."""
 _JOINS_ANEW = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
@@ -74,13 +75,13 @@ class ConsumerProtocolMember:
     def answered(self, answer: ConsumerGroupHeartbeatResponse) -> float:
         """Take the answer to the last heartbeat, and return the seconds until the next.
         CommandError for a refusal."""
-        if answer.error_code in _MOVED:
+        if answer.error_code in NOT_YET:
             return RETRY_S
         if answer.error_code in _JOINS_ANEW:
             self.epoch, self.owned, self._is_unacknowledged = 0, frozenset(), False
             return AT_ONCE_S
         if answer.error_code:
-            name = ErrorCode(answer.error_code).name
+            name = ErrorCode.of(answer.error_code).name
             raise CommandError(f"a heartbeat of the benchmark got {name}: {answer.error_message}")
         self.epoch = answer.member_epoch
         self._is_unacknowledged = False

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import Self
 
 from benchmarks.groups.connections import MemberConnection
@@ -117,7 +118,12 @@ class Crowd:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for running in self.running:
             with contextlib.suppress(Exception):
                 await running.stop()

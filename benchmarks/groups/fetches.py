@@ -1,4 +1,4 @@
-"""Who owns which partition, and how long its owner has not fetched it: no IO and no clock."""
+"""The owners of partitions, and how long each has not fetched its own: no IO and no clock."""
 
 from collections import Counter
 from collections.abc import Iterable

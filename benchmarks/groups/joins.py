@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from benchmarks.groups.brokers import TOPIC, Coordinator, Sides
 from benchmarks.groups.classic_assignments import COOPERATIVE, EAGER, subscription
 from benchmarks.groups.connections import MemberConnection
+from benchmarks.groups.consumer_protocol_member import NOT_YET
 from benchmarks.groups.members import JOIN_VERSION, joining
 from benchmarks.groups.results import JOIN, Figures
 from storage_engine.core.errors import ErrorCode
@@ -28,8 +29,6 @@ _SESSION_MS = 1_800_000
 _AT_A_TIME = 50
 _RETRIES = 600
 _RETRY_S = 0.1
-
-_NOT_YET = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def measure(sides: Sides, side: str, args: argparse.Namespace) -> Figures:
@@ -91,10 +90,10 @@ async def _member_id(connection: MemberConnection, group: str) -> str:
         answer = await connection.ask(join_group.API, JOIN_VERSION, request)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return answer.member_id
-        if answer.error_code not in _NOT_YET:
+        if answer.error_code not in NOT_YET:
             break
         await asyncio.sleep(_RETRY_S)
-    name = ErrorCode(answer.error_code).name
+    name = ErrorCode.of(answer.error_code).name
     raise CommandError(f"a JoinGroup without a member id got {name}, not MEMBER_ID_REQUIRED")
 
 
@@ -109,4 +108,4 @@ def _check_waiting(waits: list[Awaitable[bytes]]) -> None:
         if isinstance(each, asyncio.Future) and each.done():
             frame = memoryview(each.result())
             code = parse_response(join_group.API, JOIN_VERSION, frame).error_code
-            raise CommandError(f"a JoinGroup was answered early: {ErrorCode(code).name}")
+            raise CommandError(f"a JoinGroup was answered early: {ErrorCode.of(code).name}")

@@ -13,6 +13,7 @@ from benchmarks.groups.classic_assignments import EAGER, assigned, subscription
 from benchmarks.groups.connections import MemberConnection
 from benchmarks.groups.consumer_protocol_member import (
     AT_ONCE_S,
+    NOT_YET,
     RETRY_S,
     VERSION,
     ConsumerProtocolMember,
@@ -40,7 +41,7 @@ _IDLE_S = 0.02
 
 
 class Watched(NamedTuple):
-    """What the members of a group tell while they work."""
+    """The group, and where its members tell what they do."""
 
     group: str
     topic: str
@@ -66,7 +67,7 @@ class Member(Protocol):
 
 
 class _Base:
-    """What members of both protocols share: ownership that is told, and fetches."""
+    """The part that both protocols share: ownership, which is told."""
 
     def __init__(self, watched: Watched, connection: MemberConnection, name: str) -> None:
         self._watched = watched
@@ -163,7 +164,7 @@ class ClassicMember(_Base):
             answer = await self.connection.ask(join_group.API, JOIN_VERSION, request)
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self.name = answer.member_id
-            elif answer.error_code in _NOT_YET:
+            elif answer.error_code in NOT_YET:
                 await asyncio.sleep(RETRY_S)
             else:
                 _check(answer.error_code, "a JoinGroup")
@@ -198,13 +199,6 @@ class ClassicMember(_Base):
         self.own(frozenset())
         answer = await self.connection.ask(leave_group.API, LEAVE_VERSION, request)
         _check(answer.error_code, "a LeaveGroup")
-
-
-_NOT_YET = (
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-)
 
 
 def joining(
@@ -245,4 +239,4 @@ async def fetch_owned(watched: Watched, connection: MemberConnection, member: Me
 
 def _check(code: int, what: str) -> None:
     if code:
-        raise CommandError(f"{what} of the benchmark got {ErrorCode(code).name}")
+        raise CommandError(f"{what} of the benchmark got {ErrorCode.of(code).name}")

@@ -5,6 +5,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import Self
 
 from benchmarks.groups.brokers import TOPIC, Coordinator, Sides
@@ -134,7 +135,12 @@ class _Group:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         try:
             self._writing.close()
             for consumer in self._consumers:
