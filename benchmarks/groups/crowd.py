@@ -12,8 +12,8 @@ from typing import Self
 
 from benchmarks.groups.connections import MemberConnection
 from benchmarks.groups.members import (
-    ClassicMember,
-    KafkaMember,
+    ClassicGroupMember,
+    ConsumerGroupMember,
     Member,
     Watched,
     fetch_owned,
@@ -59,9 +59,9 @@ class Crowd:
         connections = [await MemberConnection.open(self._address)]
         member: Member
         if self._protocol == CONSUMER:
-            member = KafkaMember(self.watched, connections[0])
+            member = ConsumerGroupMember(self.watched, connections[0])
         else:
-            member = ClassicMember(self.watched, connections[0], self._protocol)
+            member = ClassicGroupMember(self.watched, connections[0], self._protocol)
         running = Running(member, connections)
         loop = asyncio.get_running_loop()
         # First, so that a failure below closes the connections, too.

@@ -7,7 +7,7 @@ import time
 from benchmarks.groups.brokers import TOPIC, Coordinator, Sides
 from benchmarks.groups.crowd import CONSUMER, Crowd
 from benchmarks.groups.fetches import Ownership, Pauses
-from benchmarks.groups.members import KafkaMember, Watched
+from benchmarks.groups.members import ConsumerGroupMember, Watched
 from benchmarks.groups.results import STEADY, Figures
 from benchmarks.support.rounds import percentile
 from storage_engine.tools.table import report_line
@@ -30,7 +30,9 @@ async def _measured(broker: Coordinator, args: argparse.Namespace) -> Figures:
     async with Crowd(broker.address, watched, CONSUMER, fetches=False) as crowd:
         begun_s, begun_cpu_s = time.monotonic(), broker.cpu_s()
         await crowd.start_many(args.many)
-        members = [each.member for each in crowd.running if isinstance(each.member, KafkaMember)]
+        members = [
+            each.member for each in crowd.running if isinstance(each.member, ConsumerGroupMember)
+        ]
         await crowd.wait_until(
             lambda: all(each.beats_s for each in members), "a group with all members", _JOINED_S
         )

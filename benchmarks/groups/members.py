@@ -80,7 +80,7 @@ class _Base:
         self._watched.ownership.change(self.name, before, partitions, time.monotonic())
 
 
-class KafkaMember(_Base):
+class ConsumerGroupMember(_Base):
     """A member of the consumer protocol."""
 
     def __init__(self, watched: Watched, connection: MemberConnection) -> None:
@@ -118,7 +118,7 @@ class KafkaMember(_Base):
         await self.connection.ask(CONSUMER_HEARTBEAT, VERSION, request)
 
 
-class ClassicMember(_Base):
+class ClassicGroupMember(_Base):
     """A member of the classic protocol, eager or cooperative."""
 
     def __init__(self, watched: Watched, connection: MemberConnection, strategy: str) -> None:
