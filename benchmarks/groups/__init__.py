@@ -3,7 +3,7 @@
 The members are connections of one process that speak the protocol themselves: the same program for
 both sides. A member reconciles as Kafka's client does, sends heartbeats at the interval that the
 broker gives, and at once when its partitions have changed. Each row has a broker of its own; with
---beside-kafka then one of Apache Kafka 4 (downloads 120 MB, once, into --folder), in KRaft mode,
+--beside-kafka then one of Apache Kafka 4 (downloads 45 MB, once, into --folder), in KRaft mode,
 with the same settings and the JVM options of Kafka's own start script.
 
   rebalance   --members on --partitions, each with a fetch that waits 500 ms at most, again and
@@ -18,7 +18,7 @@ with the same settings and the JVM options of Kafka's own start script.
               long after it was written a record was read
 
 Times of rebalances are medians over the rounds, pauses the longest of all rounds. Needs Linux, 2
-GB of memory, and as many file descriptors as members. The whole takes 12 minutes, beside Kafka 21.
+GB of memory, and as many file descriptors as members. The whole takes 12 minutes, beside Kafka 20.
 
 examples:
   headrace bench groups
