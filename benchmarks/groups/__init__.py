@@ -18,7 +18,8 @@ with the same settings and the JVM options of Kafka's own start script.
               long after it was written a record was read
 
 Times of rebalances are medians over the rounds, pauses the longest of all rounds. Needs Linux, 2
-GB of memory, and as many file descriptors as members. The whole takes 12 minutes, beside Kafka 20.
+GB of memory, and twice as many file descriptors as members. The whole takes about 12 minutes,
+beside Kafka 20.
 
 examples:
   headrace bench groups

@@ -22,7 +22,7 @@ _ROWS: dict[str, Callable[[Sides, str, argparse.Namespace], Figures]] = {
 def measure(args: argparse.Namespace, rows: Sequence[str]) -> list[GroupResult]:
     """Return the lines of the rows."""
     check_proc()
-    allow_connections(max(2 * args.members, args.many, args.classic_members))
+    allow_connections(max(2 * (args.members + args.rounds), args.many, joins.CONNECTIONS))
     sides = Sides(args)
     found: list[GroupResult] = []
     for row in rows:

@@ -16,7 +16,7 @@ from storage_engine.tools.errors import CommandError
 CLIENT_ID = "headrace-bench"
 _LENGTH_BYTES = 4
 _SPARE_FILES = 500
-"""Descriptors for all that is no connection."""
+"""Descriptors for all that is neither."""
 
 
 class MemberConnection(asyncio.Protocol):
@@ -84,9 +84,9 @@ class MemberConnection(asyncio.Protocol):
 
 
 def allow_connections(count: int) -> None:
-    """Raise this process's limit of open files, which brokers that it starts inherit. CommandError
-    where the system does not allow so many."""
-    needed = count + _SPARE_FILES
+    """Raise this process's limit of open files, which brokers that it starts inherit: a broker
+    keeps half of them for logs. CommandError where the system does not allow so many."""
+    needed = 2 * count + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard not in (resource.RLIM_INFINITY,) and hard < needed:
         raise CommandError(

@@ -1,6 +1,7 @@
 """JoinGroup of the last members of large classic groups: the broker's processor time.
 
-Rule: each measured JoinGroup comes by itself, and no generation begins meanwhile.
+Rule: each measured JoinGroup comes by itself, and no generation begins meanwhile. The members
+before them have closed their connections, which a group hears of only when their sessions end.
 """
 
 import argparse
@@ -15,19 +16,20 @@ from benchmarks.groups.members import JOIN_VERSION, joining
 from benchmarks.groups.results import JOIN, Figures
 from storage_engine.core.errors import ErrorCode
 from storage_engine.protocol.framing import parse_response
-from storage_engine.protocol.messages import join_group
+from storage_engine.protocol.messages import describe_groups, join_group
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import report_line
 
 MEASURED = 100
 """The joins of a group that are measured, its last ones."""
+CONNECTIONS = 2 * MEASURED
 _APART_S = 0.02
 _SETTLE_S = 2.0
 _DELAY_MS = 600_000
 """Until then no generation begins."""
 _SESSION_MS = 1_800_000
-_AT_A_TIME = 50
 _RETRIES = 600
+_DESCRIBE_VERSION = 5
 _RETRY_S = 0.1
 
 
@@ -43,16 +45,12 @@ def measure(sides: Sides, side: str, args: argparse.Namespace) -> Figures:
 async def _measured(broker: Coordinator, members: int) -> float:
     """Return the milliseconds of a JoinGroup."""
     group = f"joins-{members}"
-    connections: list[MemberConnection] = []
+    last: list[tuple[MemberConnection, str]] = []
     waits: list[Awaitable[bytes]] = []
     try:
-        for begin in range(0, members - MEASURED, _AT_A_TIME):
-            count = min(_AT_A_TIME, members - MEASURED - begin)
-            named = await _named(broker, group, count)
-            connections += [connection for connection, _ in named]
-            waits += [_join(group, *each) for each in named]
+        for joined in range(0, members - MEASURED, MEASURED):
+            await _fill(broker, group, joined, min(joined + MEASURED, members - MEASURED))
         last = await _named(broker, group, MEASURED)
-        connections += [connection for connection, _ in last]
         report_line(f"{broker.side}: a group of {members - MEASURED} members is filled")
         await asyncio.sleep(_SETTLE_S)
         idle_s = broker.cpu_s()
@@ -64,10 +62,34 @@ async def _measured(broker: Coordinator, members: int) -> float:
         await asyncio.sleep(_SETTLE_S)
         joined_s = broker.cpu_s()
         _check_waiting(waits)
+        found = await _members(broker, group)
+        if found != members:
+            raise CommandError(f"group '{group}' has {found} members, not {members}")
     finally:
-        for connection in connections:
+        for connection, _ in last:
             connection.close()
     return 1000 * max(0.0, (joined_s - begun_s) - (begun_s - idle_s)) / MEASURED
+
+
+async def _fill(broker: Coordinator, group: str, joined: int, members: int) -> None:
+    """Have members join, so that there are `members`, and close their connections."""
+    named = await _named(broker, group, members - joined)
+    for each in named:
+        _join(group, *each)
+    for _ in range(_RETRIES):
+        if await _members(broker, group) == members:
+            break
+        await asyncio.sleep(_RETRY_S)
+    for connection, _ in named:
+        connection.close()
+
+
+async def _members(broker: Coordinator, group: str) -> int:
+    connection = await MemberConnection.open(broker.address)
+    request = describe_groups.DescribeGroupsRequest(groups=[group])
+    answer = await connection.ask(describe_groups.API, _DESCRIBE_VERSION, request)
+    connection.close()
+    return len(answer.groups[0].members)
 
 
 def _protocols() -> list[join_group.JoinGroupRequest.JoinGroupRequestProtocol]:

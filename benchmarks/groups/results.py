@@ -58,7 +58,7 @@ def results_of(row: str, ours: Figures, theirs: Figures) -> list[GroupResult]:
     for what, figure in ours.items():
         headrace = rounded(figure)
         kafka = rounded(theirs[what]) if what in theirs else None
-        ratio = rounded(headrace / kafka) if kafka else None
+        ratio = rounded(headrace / kafka) if kafka and min(headrace, kafka) > 0 else None
         rule = _rule(what)
         if rule is None or (rule.is_of_ratio and ratio is None):
             judgement = judged(None, headrace)

@@ -26,5 +26,7 @@ def test_targets_are_reached_as_fast_as_kafkas_or_there_is_no_goal():
     what = f"consumer: one joins, {TARGETS}"
     (beside,) = results_of("rebalance", {what: 3000.0}, {what: 2000.0})
     assert (beside.ratio, beside.goal, beside.met) == (1.5, "ratio <= 1.0", False)
+    (below,) = results_of("rebalance", {what: 3000.0}, {what: -2.0})
+    assert below.ratio is None, "a difference may be below zero"
     (alone,) = results_of("rebalance", {what: 3000.0}, {})
     assert (alone.ratio, alone.goal, alone.met) == (None, None, None)
