@@ -19,9 +19,7 @@ def test_each_row_has_a_line_for_each_figure_of_ours(monkeypatch, beside_kafka):
     rows = {name: lambda _sides, side, _args: figures[side] for name in ("joins", "restarts")}
     monkeypatch.setattr(comparison, "Sides", FakeSides)
     monkeypatch.setattr(comparison, "_ROWS", rows)
-    args = argparse.Namespace(
-        beside_kafka=beside_kafka, members=1, many=1, classic_members=1, dir=None
-    )
+    args = argparse.Namespace(beside_kafka=beside_kafka, members=1, rounds=1, many=1)
     lines = comparison.measure(args, ["restarts", "joins"])
     kafka = 4.0 if beside_kafka else None
     assert [(line.row, line.what, line.headrace, line.kafka) for line in lines] == [
