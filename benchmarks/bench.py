@@ -6,6 +6,7 @@ benchmarks:
   codec         rows to record batches and back, without a broker
   consume       records a second, beside other clients for Python
   failover      how long partitions are without a leader when brokers die or stop
+  groups        large consumer groups: pauses, heartbeats, joins, and our consumers' restarts
   hostile       how much clients that send the most expensive requests slow down others
   idle          processor time and memory of brokers without work
   kills         how long producers wait when a broker is killed or hangs, and if records are lost
@@ -38,6 +39,7 @@ NAMES = (
     "codec",
     "consume",
     "failover",
+    "groups",
     "hostile",
     "idle",
     "kills",

@@ -22,7 +22,7 @@ from storage_engine.zookeeper.embedded import find_java, is_serving
 _ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _BROKER_MAIN = "kafka.Kafka"
 _ZOOKEEPER_JVM = ("-Xmx512M", "-Xms512M")
-_BROKER_JVM = (
+BROKER_JVM = (
     "-Xmx1G",
     "-Xms1G",
     "-server",
@@ -31,6 +31,7 @@ _BROKER_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )
+"""The options of Kafka's own start script."""
 _LOGGING = """\
 log4j.rootLogger=WARN, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
@@ -76,7 +77,7 @@ def running_kafka(
                 ("zookeeper.connect", zookeeper),
             )
             _write(config, (*own, *settings))
-            command = [*java, *_BROKER_JVM, _BROKER_MAIN, str(config)]
+            command = [*java, *BROKER_JVM, _BROKER_MAIN, str(config)]
             started.append((stack.enter_context(tethered(command, log=log, folder=folder)), log))
         servers = ",".join(addresses)
         what = "a broker of Apache Kafka"

@@ -37,9 +37,13 @@ _OWN_TOPICS = (
 
 @contextlib.contextmanager
 def running_kraft(
-    folder: Path, jars: Sequence[Path], settings: Sequence[tuple[str, str]] = ()
+    folder: Path,
+    jars: Sequence[Path],
+    settings: Sequence[tuple[str, str]] = (),
+    *,
+    jvm: Sequence[str] = _JVM,
 ) -> Iterator[Brokers]:
-    """Run Kafka within the block, in a new folder."""
+    """Run Kafka within the block, in a new folder. `jvm`: by default what a short test needs."""
     folder.mkdir()
     port, controller_port = free_ports(2)
     config, log = folder / "server.properties", folder / "server.log"
@@ -55,7 +59,7 @@ def running_kraft(
     config.write_text("".join(lines))
     (folder / "log4j2.xml").write_text(_LOGGING)
     java = [str(find_java()), "-Djava.awt.headless=true", f"-Djava.io.tmpdir={folder}"]
-    java += [f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}", "-XX:-UsePerfData", *_JVM]
+    java += [f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}", "-XX:-UsePerfData", *jvm]
     java += ["-cp", os.pathsep.join(map(str, jars))]
     _format([*java, "kafka.tools.StorageTool"], config)
     with tethered([*java, "kafka.Kafka", str(config)], log=log, folder=folder) as process:

@@ -1,0 +1,1 @@
+"""`headrace bench groups`: no broker is started."""
