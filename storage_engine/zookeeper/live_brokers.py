@@ -86,7 +86,7 @@ def _values(
         names = client.get_children(BrokerIdZNode.PARENT)
     except NoNodeError:
         return []
-    found = []
+    found: list[tuple[int, Value]] = []
     for name in sorted(names)[:MOST_BROKERS]:
         # The broker is gone since.
         with contextlib.suppress(NoNodeError):

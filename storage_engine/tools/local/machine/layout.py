@@ -136,7 +136,7 @@ def plan_layout(
     ]
     layout = MachineLayout(
         host=host,
-        rack=request.rack if request.rack is not None else existing and existing.rack,
+        rack=request.rack or (existing.rack if existing else None),
         zookeeper=_zookeeper(existing, request),
         machines=_machines(existing, request),
         first_id=first_id,
