@@ -62,7 +62,7 @@ HEAP_MIB = 64
 _HEAP_WITH_TLS_MIB = 256
 """Room for the handshakes that may be under way; without them the process takes 90 MiB."""
 _EARLIER_MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
-"""What release 0.1.0 runs, and may have left running."""
+"""The class that release 0.1.0 runs, and may have left running."""
 _PORT_ATTEMPTS = 3
 """A free port may be taken by somebody else before the child binds it."""
 _START_S = 15

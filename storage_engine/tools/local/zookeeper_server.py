@@ -25,7 +25,7 @@ from storage_engine.tools.local.directory_lock import LOCK_FILE
 from storage_engine.tools.local.secret_files import write_whole
 from storage_engine.zookeeper.server.config import (
     FILE_NAME,
-    Member,
+    EnsembleServer,
     ServerTls,
     format_settings,
     is_as_written,
@@ -140,7 +140,7 @@ def prepare(request: ServerRequest) -> PreparedServer:
     )
 
 
-def _members(request: ServerRequest) -> tuple[tuple[Member, ...], Member | None]:
+def _members(request: ServerRequest) -> tuple[tuple[EnsembleServer, ...], EnsembleServer | None]:
     """The ensemble, and this server in it."""
     if request.ensemble is None:
         if request.id is not None:
@@ -232,7 +232,10 @@ def _lock(directory: Path) -> int:
 
 
 def _check_place(
-    directory: Path, request: ServerRequest, members: Sequence[Member], own: Member | None
+    directory: Path,
+    request: ServerRequest,
+    members: Sequence[EnsembleServer],
+    own: EnsembleServer | None,
 ) -> list[str]:
     """CommandError where the folder belongs to another server, or its configuration is somebody's
     own. Return warnings."""
@@ -295,7 +298,7 @@ def _id_in(directory: Path) -> int | None:
         return None
 
 
-def _check_own_host(own: Member, members: Sequence[Member]) -> list[str]:
+def _check_own_host(own: EnsembleServer, members: Sequence[EnsembleServer]) -> list[str]:
     """The peers' addresses must lead here: Debian gives a host's own name a loopback address."""
     try:
         found = socket.getaddrinfo(own.host, None, type=socket.SOCK_STREAM)
@@ -313,7 +316,7 @@ def _check_own_host(own: Member, members: Sequence[Member]) -> list[str]:
     return []
 
 
-def _open_to_others(host: str, own: Member | None) -> list[str]:
+def _open_to_others(host: str, own: EnsembleServer | None) -> list[str]:
     places = [each for each in (host, own and own.host) if each and not _is_loopback(each)]
     if not places:
         return []

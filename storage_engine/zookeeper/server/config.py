@@ -32,7 +32,7 @@ MOST_CONNECTIONS_OF_AN_ADDRESS = 400
 """A machine may have a hundred brokers, each with a session and, when it ends, one that closes it;
 tools and restarts come on top."""
 MOST_CONNECTIONS = 5_000
-"""Of all addresses together: what a heap of 512 MiB bears."""
+"""The most of all addresses together: what a heap of 512 MiB bears."""
 SNAPSHOT_TRANSACTIONS = 100_000
 KEPT_SNAPSHOTS = 3
 
@@ -40,7 +40,7 @@ _DECIDED = (
     *("dataDir", "clientPort", "secureClientPort", "server.", "sslQuorum"),
     *("ssl.keyStore", "ssl.trustStore", "ssl.clientAuth", "ssl.hostname", "ssl.quorum."),
 )
-"""What the settings begin with that the command's other options decide."""
+"""The beginnings of settings that the command's other options decide."""
 
 _SEAL = "# Written by 'headrace zookeeper', which gives other settings with --set. Checksum: "
 
@@ -50,7 +50,7 @@ class ServerConfigError(HeadraceError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class EnsembleServer:
     """A server of an ensemble."""
 
     id: int
@@ -118,7 +118,12 @@ def common_settings(data_dir: Path) -> dict[str, str]:
 
 
 def production_settings(
-    data_dir: Path, *, host: str, port: int, tls: ServerTls | None, members: Sequence[Member]
+    data_dir: Path,
+    *,
+    host: str,
+    port: int,
+    tls: ServerTls | None,
+    members: Sequence[EnsembleServer],
 ) -> dict[str, str]:
     """The settings of a server alone (`members` empty), or of one of an ensemble."""
     settings = {
@@ -139,7 +144,7 @@ def production_settings(
     return settings
 
 
-def parse_ensemble(text: str) -> tuple[Member, ...]:
+def parse_ensemble(text: str) -> tuple[EnsembleServer, ...]:
     """`1=h1,2=h2,3=h3`, each host with ports if need be (`1=h1:2888:3888`); ServerConfigError for
     anything else."""
     members = tuple(_member(part.strip(), text) for part in text.split(","))
@@ -160,7 +165,7 @@ def parse_ensemble(text: str) -> tuple[Member, ...]:
     return members
 
 
-def _member(part: str, text: str) -> Member:
+def _member(part: str, text: str) -> EnsembleServer:
     number, equals, address = part.partition("=")
     host, *ports = address.split(":")
     is_whole = number.isascii() and all(each.isascii() for each in ports)
@@ -171,7 +176,7 @@ def _member(part: str, text: str) -> Member:
     if not 1 <= int(number) <= HIGHEST_ID:
         raise ServerConfigError(f"--ensemble '{text}': the ids of servers are 1 to {HIGHEST_ID}")
     peer, election = (int(port) for port in ports or (PEER_PORT, ELECTION_PORT))
-    return Member(id=int(number), host=host, peer_port=peer, election_port=election)
+    return EnsembleServer(id=int(number), host=host, peer_port=peer, election_port=election)
 
 
 def _malformed(text: str) -> ServerConfigError:

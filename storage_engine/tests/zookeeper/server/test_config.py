@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage_engine.zookeeper.server.config import (
-    Member,
+    EnsembleServer,
     ServerConfigError,
     ServerTls,
     format_settings,
@@ -29,9 +29,9 @@ def settings_of(**changes) -> dict[str, str]:
 
 def test_an_ensemble_has_the_usual_ports_unless_others_are_given():
     assert (
-        Member(id=1, host="h1", peer_port=2888, election_port=3888),
-        Member(id=2, host="h2", peer_port=2888, election_port=3888),
-        Member(id=3, host="h3", peer_port=2889, election_port=3889),
+        EnsembleServer(id=1, host="h1", peer_port=2888, election_port=3888),
+        EnsembleServer(id=2, host="h2", peer_port=2888, election_port=3888),
+        EnsembleServer(id=3, host="h3", peer_port=2889, election_port=3889),
     ) == THREE
     text = format_settings(settings_of(members=THREE))
     assert members_in(text) == {1: "h1:2888:3888", 2: "h2:2888:3888", 3: "h3:2889:3889"}

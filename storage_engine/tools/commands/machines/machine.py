@@ -19,11 +19,11 @@ examples:
 """
 
 import argparse
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from storage_engine.client.settings import read_properties
+from storage_engine.tools.actions import Actions
 from storage_engine.tools.arguments import CONFIG_HELP, add_json, add_timeout
 from storage_engine.tools.document import Document
 from storage_engine.tools.local.broker_settings import parse_setting
@@ -46,28 +46,35 @@ from storage_engine.tools.table import print_json, print_rows, report_line, writ
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace machine`."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    _add_init(
-        actions.add_parser("init", help="lay out the brokers, or add some", allow_abbrev=False)
-    )
-    for name, help_text, timeout_s, meaning in (
-        ("start", "start the brokers that do not run", START_TIMEOUT_S, _START),
-        ("stop", "stop the brokers, one after the other", STOP_TIMEOUT_S, _STOP),
-        ("restart", "restart one broker after another", IN_SYNC_TIMEOUT_S, _IN_SYNC),
-        ("status", "show the brokers", None, ""),
+    actions = Actions(parser, "machine")
+    init = actions.add("init", _init, "lay out the brokers, or add some", asks_brokers=False)
+    init.formatter_class = argparse.RawDescriptionHelpFormatter
+    init.description = _INIT
+    _add_init(init)
+    for name, act, summary, timeout_s, meaning in (
+        ("start", _start, "start the brokers that do not run", START_TIMEOUT_S, _START),
+        ("stop", _stop, "stop the brokers, one after the other", STOP_TIMEOUT_S, _STOP),
+        ("restart", _restart, "restart one broker after another", IN_SYNC_TIMEOUT_S, _IN_SYNC),
+        ("status", _status, "show the brokers, and how many partitions are behind", None, ""),
     ):
-        action = actions.add_parser(name, help=help_text, allow_abbrev=False)
+        action = actions.add(name, act, summary, asks_brokers=False)
         _add_directory(action)
         if name != "stop":
-            action.add_argument(
-                "--command-config", type=Path, metavar="FILE", help=f"{CONFIG_HELP}"
-            )
+            action.add_argument("--command-config", type=Path, metavar="FILE", help=CONFIG_HELP)
         if timeout_s is None:
             add_json(action)
         else:
             add_timeout(action, timeout_s, meaning)
 
 
+_INIT = """\
+Lay out the brokers of this machine, or add some. Nothing that is there is renumbered or moved.
+
+examples:
+  headrace machine init --dir /var/lib/headrace --host h1 --cores 14 --disks /d1,/d2,/d3,/d4 \\
+      --zookeeper h1:2181,h2:2181,h3:2181 --settings brokers.properties --run-as headrace
+  headrace machine init --dir /var/lib/headrace --cores 15
+"""
 _START = "give up when a broker does not answer after this many seconds"
 _STOP = "kill a broker that still runs after this many seconds"
 _IN_SYNC = "give up when for this many seconds no further partition of a broker was in sync again"
@@ -95,6 +102,27 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zookeeper", metavar="HOST:PORT,…", help="the servers of ZooKeeper, with a /PATH if any"
     )
+    _add_place(parser)
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="memory of all brokers together, with the cache of their files, such as 48g "
+        "(default: seven eighths of the machine's)",
+    )
+    _add_settings(parser)
+    parser.add_argument(
+        "--same-disk-ok", action="store_true", help="for a try-out: --disks may be one disk"
+    )
+    parser.add_argument(
+        "--shared-cores-ok",
+        action="store_true",
+        help="for a try-out: more brokers than the machine has cores",
+    )
+    add_json(parser)
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    """Where the machine and its brokers are among others."""
     parser.add_argument(
         "--rack", metavar="NAME", help="the zone of the machine, from which consumers may read"
     )
@@ -118,12 +146,10 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help=f"port of the first broker; the others follow (default {DEFAULT_BASE_PORT})",
     )
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        help="memory of all brokers together, with the cache of their files, such as 48g "
-        "(default: seven eighths of the machine's)",
-    )
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """The brokers' settings, and who runs them."""
     parser.add_argument(
         "--settings",
         type=Path,
@@ -144,27 +170,11 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user", action="store_true", help="write units for the user's own systemd"
     )
-    parser.add_argument(
-        "--same-disk-ok", action="store_true", help="for a try-out: --disks may be one disk"
-    )
-    parser.add_argument(
-        "--shared-cores-ok",
-        action="store_true",
-        help="for a try-out: more brokers than the machine has cores",
-    )
-    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace machine`."""
-    action: Callable[[argparse.Namespace], None] = {
-        "init": _init,
-        "start": _start,
-        "stop": _stop,
-        "restart": _restart,
-        "status": _status,
-    }[args.action]
-    action(args)
+    args.act(args)
     return 0
 
 

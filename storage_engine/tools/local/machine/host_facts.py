@@ -1,5 +1,4 @@
-"""What the machine is like: processors, memory, disks, addresses; and which of them brokers can
-have."""
+"""The machine's processors, memory, disks and addresses, and which of them brokers can have."""
 
 import ipaddress
 import os
@@ -11,7 +10,7 @@ from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.free_ports import is_port_free
 
 SHARE_OF_BROKERS = 7 / 8
-"""Of the memory; the rest is for the system and ZooKeeper."""
+"""The share of the memory; the rest is for the system and ZooKeeper."""
 
 _MEMORY = Path("/proc/meminfo")
 _DEVICES = Path("/sys/dev/block")

@@ -72,12 +72,12 @@ class MachineLayout:
     rack: str | None
     zookeeper: str
     machines: int
-    """Of the cluster: topics have a replica on each of up to three."""
+    """The number in the cluster: topics have a replica on each of up to three."""
     first_id: int
     base_port: int
     disks: tuple[str, ...]
     memory_mib: int
-    """Of all brokers together."""
+    """The memory of all brokers together."""
     has_shared_disks: bool
     """For a try-out: directories that are on one disk."""
     has_shared_cores: bool

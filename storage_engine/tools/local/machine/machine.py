@@ -272,7 +272,7 @@ class Machine:
         brokers: Sequence[MachineBroker],
         without: Collection[int],
     ) -> ClusterMetadata | None:
-        """What the first broker that answers says of all topics."""
+        """The answer of the first broker that gives one, about all topics."""
         for broker in brokers:
             if broker.id not in without:
                 view = self._ask(layout, broker)

@@ -81,7 +81,7 @@ class InitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitResult:
-    """What `machine init` has done."""
+    """The outcome of `machine init`."""
 
     layout: MachineLayout
     added: tuple[int, ...]
@@ -260,6 +260,7 @@ def _settings_of(
     protocol = common.get("security.inter.broker.protocol", "PLAINTEXT")
     decided = {
         "broker.id": str(broker.id),
+        "broker.host.name": layout.host,
         **({} if layout.rack is None else {"broker.rack": layout.rack}),
         "listeners": f"{protocol}://{layout.host}:{broker.port}",
         "log.dirs": ",".join(broker.log_dirs),
@@ -300,7 +301,7 @@ def _write_units(directory: Path, layout: MachineLayout, place: UnitPlace) -> li
 
 
 def _give(owner: pwd.struct_passwd, folders: Sequence[Path]) -> None:
-    """What was made by root for another user becomes that user's."""
+    """Files that root has made for another user become that user's."""
     if os.getuid() == owner.pw_uid:
         return
     for folder in folders:

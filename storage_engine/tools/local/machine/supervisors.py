@@ -1,5 +1,5 @@
-"""Who runs a machine's brokers: systemd where the units of its directory are installed, else they
-are processes of their own, as those of `headrace up`.
+"""The supervisor of a machine's brokers: systemd where the units of its directory are installed,
+else they are processes of their own, as those of `headrace up`.
 
 There is no other rule: a unit that names a broker's `server.properties` of this directory, in the
 folder of the system's or the user's units, makes its broker systemd's.

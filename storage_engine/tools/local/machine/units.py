@@ -23,7 +23,7 @@ TARGET = "headrace-brokers.target"
 LIMIT_FILES = 1_048_576
 """A broker has a descriptor for each connection, and up to three for each segment."""
 HIGH_SHARE = 0.9
-"""Of the most memory: where the kernel begins to reclaim."""
+"""The share of the most memory at which the kernel begins to reclaim."""
 STOP_S = 60
 RESTART_S = 1
 

@@ -68,6 +68,7 @@ def test_every_broker_has_settings_a_log_directory_and_a_unit(request_, tmp_path
         settings = read_settings(folder / broker.config)
         assert settings["broker.id"] == str(5_000 + number)
         assert settings["broker.rack"] == "z1"
+        assert settings["broker.host.name"] == HOST
         assert settings["listeners"] == f"PLAINTEXT://{HOST}:{broker.port}"
         assert settings["log.dirs"] == f"{tmp_path}/d{number + 1}/headrace/broker-{5_000 + number}"
         assert settings["min.insync.replicas"] == "2"
@@ -105,7 +106,7 @@ def test_common_settings_reach_all_brokers_also_later_ones(request_):
 def test_a_command_that_was_killed_is_run_again(request_, monkeypatch):
     """After each file that it writes: what it had begun is found."""
     for count in range(12):
-        written = []
+        written: list[Path] = []
 
         def dies(path, content, *, mode=0o600, written=written, count=count):
             if len(written) == count:

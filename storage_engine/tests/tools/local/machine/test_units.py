@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -86,4 +87,19 @@ def test_systemd_takes_them(tmp_path, run_as, monkeypatch):
     command = [program, "verify", "--man=no", *(["--user"] if run_as is None else [])]
     units = sorted(tmp_path.glob("headrace-*"))
     done = subprocess.run([*command, *units], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_takes_the_unit_of_zookeeper(tmp_path):
+    """The sample's, with a user and a program that are here."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze checks the units: install Debian's package systemd")
+    sample = Path(__file__).parents[5] / "conf" / "systemd" / "headrace-zookeeper.service"
+    text = sample.read_text().replace("/opt/headrace/bin/headrace", shutil.which("true"))
+    unit = tmp_path / sample.name
+    unit.write_text(text.replace("User=headrace", "User=daemon"))
+    done = subprocess.run(
+        [program, "verify", "--man=no", unit], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
