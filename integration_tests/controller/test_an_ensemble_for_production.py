@@ -9,6 +9,7 @@ from integration_tests.controller.zookeeper_ensemble import HOST, Ensemble, runn
 from integration_tests.security.tls_files import TlsFiles
 from integration_tests.support.brokers_by_hand import BrokersByHand
 from integration_tests.support.cluster_support import wait_until
+from integration_tests.support.command_line import fail
 from storage_engine.client import Admin, NewTopic
 from storage_engine.net.tls.stores import KeyStoreSettings, load_key_store
 from storage_engine.zookeeper.server.config import ServerTls
@@ -49,6 +50,10 @@ def test_brokers_keep_their_sessions_when_the_leader_of_zookeeper_is_killed(tmp_
                 admin.create_topics([NewTopic(name="before", partitions=2, replication_factor=2)])
                 old = ensemble.leader()
                 ensemble.kill(old)
+                folder = ensemble.directory / f"zookeeper-{(other := 1 + old % 3)}"
+                assert fail("zookeeper", *ensemble.arguments(other)) == (
+                    f"a ZooKeeper runs already on {folder}: stop it first, or give another --dir"
+                )
                 new = ensemble.leader()
                 assert new != old
                 admin.create_topics([NewTopic(name="after", partitions=2, replication_factor=2)])

@@ -32,6 +32,7 @@ from storage_engine.zookeeper.server.java import find_java
 from storage_engine.zookeeper.server.program import (
     EXIT_REASONS,
     MAIN_CLASS,
+    SMALL_HEAP_MIB,
     ZooKeeperServerError,
     check_port_is_free,
     class_path,
@@ -58,7 +59,6 @@ elsewhere."""
 TICK_MS = 200
 """Sessions expire on multiples of it: small, so that a dead broker is noticed soon."""
 
-HEAP_MIB = 64
 _HEAP_WITH_TLS_MIB = 256
 """Room for the handshakes that may be under way; without them the process takes 90 MiB."""
 _EARLIER_MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -143,7 +143,7 @@ def start_embedded(
             *embedded_options(
                 data_dir,
                 unsafe_no_fsync=unsafe_no_fsync,
-                heap_mib=HEAP_MIB if tls is None else _HEAP_WITH_TLS_MIB,
+                heap_mib=SMALL_HEAP_MIB if tls is None else _HEAP_WITH_TLS_MIB,
             ),
             "-cp",
             path,

@@ -82,7 +82,7 @@ class ServerRequest:
     heap: str = DEFAULT_HEAP
     settings: tuple[tuple[str, str], ...] = ()
     keeps_config: bool = False
-    """Run with the `zoo.cfg` that is there, whatever the other arguments say of it."""
+    """Run with the `zoo.cfg` that is there, whatever the other arguments say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,8 @@ class PreparedServer:
     """A folder that is ready."""
 
     command: tuple[str, ...]
-    address: str
+    place: str
+    """Where it listens, for a line of text."""
     warnings: tuple[str, ...]
     lock: int
     """A descriptor: the folder's lock is held for as long as it is open, also after `exec`."""
@@ -104,17 +105,18 @@ def prepare(request: ServerRequest) -> PreparedServer:
     tls = _tls(request)
     if not _HEAP.fullmatch(request.heap):
         raise UsageError(f"--heap '{request.heap}' is no size: give it as 512m or 2g")
-    host = request.listen or (EVERY_ADDRESS if tls else LOOPBACK)
     java = find_java()
-    jars = class_path(with_tls=tls is not None, with_log=True)
+    if request.keeps_config:
+        return _as_it_is(directory, request.heap, java)
+    host = request.listen or (EVERY_ADDRESS if tls else LOOPBACK)
     settings = production_settings(
         directory, host=host, port=request.port, tls=tls, members=members
     )
     text = sealed(format_settings(with_overrides(settings, request.settings)))
-    _make(directory)
+    command = _command(directory, request.heap, java, with_tls=tls is not None)
     lock = _lock(directory)
     try:
-        warnings = _check_place(directory, request, members, own)
+        warnings = _check_place(directory, members, own)
         check_port_is_free(host, request.port)
         if own is not None:
             warnings += _check_own_host(own, members)
@@ -122,22 +124,33 @@ def prepare(request: ServerRequest) -> PreparedServer:
                 check_port_is_free(own.host, port)
         if tls is None:
             warnings += _open_to_others(host, own)
-        if not request.keeps_config:
-            write_whole(directory / FILE_NAME, text.encode())
+        write_whole(directory / FILE_NAME, text.encode())
         if own is not None:
             write_whole(directory / _ID_FILE, b"%d\n" % own.id)
         write_whole(directory / _LOG_CONFIG, _LOGGING.encode())
     except BaseException:
         os.close(lock)
         raise
-    options = production_options(directory, heap=request.heap, log_config=directory / _LOG_CONFIG)
-    config = str(directory / FILE_NAME)
     return PreparedServer(
-        command=(str(java), *options, "-cp", jars, MAIN_CLASS, config),
-        address=f"{host}:{request.port}",
-        warnings=tuple(warnings),
-        lock=lock,
+        command=command, place=f"{host}:{request.port}", warnings=tuple(warnings), lock=lock
     )
+
+
+def _as_it_is(directory: Path, heap: str, java: Path) -> PreparedServer:
+    """With the `zoo.cfg` of the folder, which may ask for TLS or not."""
+    config = directory / FILE_NAME
+    if not config.exists():
+        raise CommandError(f"--keep-config: there is no {config}; leave the option out")
+    command = _command(directory, heap, java, with_tls=True)
+    lock = _lock(directory)
+    write_whole(directory / _LOG_CONFIG, _LOGGING.encode())
+    return PreparedServer(command=command, place=f"the ports of {config}", warnings=(), lock=lock)
+
+
+def _command(directory: Path, heap: str, java: Path, *, with_tls: bool) -> tuple[str, ...]:
+    options = production_options(directory, heap=heap, log_config=directory / _LOG_CONFIG)
+    jars = class_path(with_tls=with_tls, with_log=True)
+    return (str(java), *options, "-cp", jars, MAIN_CLASS, str(directory / FILE_NAME))
 
 
 def _members(request: ServerRequest) -> tuple[tuple[EnsembleServer, ...], EnsembleServer | None]:
@@ -200,20 +213,10 @@ def _key_text(keystore: Path) -> str:
     return text
 
 
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if directory.stat().st_uid == os.getuid():
-            directory.chmod(0o700)
-    except OSError as error:
-        raise CommandError(
-            f"ZooKeeper's data directory {directory} can't be written ({error.strerror})"
-        ) from None
-
-
 def _lock(directory: Path) -> int:
     """The descriptor stays open in the program that replaces this one."""
     try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(directory / LOCK_FILE, "a", opener=for_owner) as file:
             descriptor = os.dup(file.fileno())
     except OSError as error:
@@ -233,7 +236,6 @@ def _lock(directory: Path) -> int:
 
 def _check_place(
     directory: Path,
-    request: ServerRequest,
     members: Sequence[EnsembleServer],
     own: EnsembleServer | None,
 ) -> list[str]:
@@ -241,10 +243,6 @@ def _check_place(
     own. Return warnings."""
     config = directory / FILE_NAME
     present = config.read_text(encoding="utf-8") if config.exists() else None
-    if request.keeps_config:
-        if present is None:
-            raise CommandError(f"--keep-config: there is no {config}; leave the option out")
-        return []
     if present is None:
         if own is not None and (directory / "version-2").exists():
             raise _alone(directory)

@@ -26,6 +26,7 @@ _TLS_CLASS_PATH_OF_SOME = "netty-codec-base"
 """Split from netty-codec in Netty 4.2."""
 _LOG_CLASS_PATH = ("log4j-api", "log4j-core", "log4j-slf4j2-impl")
 """Without them ZooKeeper logs nothing; with them it starts some 0.3 s later."""
+SMALL_HEAP_MIB = 64
 _HANDSHAKES_MAX = 2_000
 """Connections above this number whose handshake is under way are closed at once: each takes memory
 for up to ten seconds, and strangers may open any number."""
@@ -87,7 +88,9 @@ def common_options(data_dir: Path) -> list[str]:
     ]
 
 
-def embedded_options(data_dir: Path, *, unsafe_no_fsync: bool, heap_mib: int) -> list[str]:
+def embedded_options(
+    data_dir: Path, *, unsafe_no_fsync: bool, heap_mib: int = SMALL_HEAP_MIB
+) -> list[str]:
     """Return the options of a small server, which starts fast."""
     options = [
         f"-Xmx{heap_mib}m",

@@ -53,6 +53,14 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def test_a_folder_that_was_there_keeps_its_rights(folder, ports):
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    prepared(folder, ports)
+    assert mode(folder) == 0o755
+    assert {mode(each) for each in folder.iterdir()} == {0o600}
+
+
 def test_what_is_written_is_for_its_owner_alone(folder, ports, three):
     server = prepared(folder, ports, id=2, ensemble=three)
     assert server.command[-1] == str(folder / "zoo.cfg")
@@ -63,7 +71,7 @@ def test_what_is_written_is_for_its_owner_alone(folder, ports, three):
 
 
 def test_the_port_is_of_this_machine_only_unless_asked(folder, ports):
-    assert prepared(folder, ports).address == f"{HOST}:{ports[6]}"
+    assert prepared(folder, ports).place == f"{HOST}:{ports[6]}"
     server = prepared(folder, ports, listen="0.0.0.0")
     assert server.warnings[0].startswith("without TLS whoever reaches 0.0.0.0 may end every")
 
@@ -74,7 +82,10 @@ def test_a_config_that_was_changed_by_hand_is_kept(folder, ports):
     config.write_text(config.read_text().replace("tickTime=500", "tickTime=400"))
     changed = config.read_text()
     assert refused(folder, ports).startswith(f"{config} was changed by hand: keep it with --keep")
-    prepared(folder, ports, keeps_config=True)
+    with socket.create_server((HOST, ports[6])):
+        server = prepared(folder, ports, keeps_config=True)
+    assert server.place == f"the ports of {config}"
+    assert "netty-handler" in " ".join(server.command), "it may ask for TLS"
     assert config.read_text() == changed
 
 

@@ -195,10 +195,10 @@ def _init(args: argparse.Namespace) -> None:
                 memory_mib=None if args.memory is None else parse_size_mib(args.memory),
                 has_shared_disks=args.same_disk_ok,
                 has_shared_cores=args.shared_cores_ok,
+                run_as=args.run_as,
+                has_user_units=args.user,
             ),
             settings={**settings, **dict(map(parse_setting, args.set))},
-            has_user_units=args.user,
-            run_as=args.run_as,
         ),
         report_line,
     )

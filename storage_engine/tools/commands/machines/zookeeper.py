@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     )
     for warning in server.warnings:
         report_line(f"warning: {warning}")
-    report_line(f"ZooKeeper starts on {server.address}, with its data in {args.dir}")
+    report_line(f"ZooKeeper starts on {server.place}, with its data in {args.dir}")
     sys.stdout.flush()
     os.umask(0o077)
     os.execv(server.command[0], server.command)

@@ -82,6 +82,10 @@ class MachineLayout:
     """For a try-out: directories that are on one disk."""
     has_shared_cores: bool
     """For a try-out: more brokers than processors."""
+    run_as: str
+    """The user of the brokers."""
+    has_user_units: bool
+    """Whether the units are for that user's own systemd, instead of the system's."""
     brokers: tuple[MachineBroker, ...]
 
     @property
@@ -112,6 +116,8 @@ class LayoutRequest:
     memory_mib: int | None = None
     has_shared_disks: bool = False
     has_shared_cores: bool = False
+    run_as: str | None = None
+    has_user_units: bool = False
 
 
 def plan_layout(
@@ -121,9 +127,10 @@ def plan_layout(
     directory: str,
     cpus: Sequence[int],
     memory_mib: int,
+    user: str,
 ) -> MachineLayout:
-    """The layout of a machine with these processors and that memory for brokers, unless the request
-    has another. UsageError or CommandError for what can't be, before anything changes."""
+    """The layout of a machine with these processors, that memory for brokers and that user, unless
+    the request has others. UsageError or CommandError for what can't be."""
     host = _host(existing, request, directory)
     shared_cores = request.has_shared_cores or (existing is not None and existing.has_shared_cores)
     cores = _cores(existing, request, directory, cpus, is_shared=shared_cores)
@@ -145,6 +152,8 @@ def plan_layout(
         memory_mib=request.memory_mib or (existing.memory_mib if existing else memory_mib),
         has_shared_disks=request.has_shared_disks or bool(existing and existing.has_shared_disks),
         has_shared_cores=shared_cores,
+        run_as=request.run_as or (existing.run_as if existing else user),
+        has_user_units=request.has_user_units or bool(existing and existing.has_user_units),
         brokers=_with_disks((*present, *new), disks),
     )
     if layout.broker_memory_mib < MIN_MEMORY_MIB:

@@ -72,6 +72,8 @@ def _parse(document: Json) -> MachineLayout:
         memory_mib=fields.integer("memory_mib", 1, HIGHEST_ID),
         has_shared_disks=fields.boolean("has_shared_disks"),
         has_shared_cores=fields.boolean("has_shared_cores"),
+        run_as=fields.text("run_as"),
+        has_user_units=fields.boolean("has_user_units"),
         brokers=brokers,
     )
 

@@ -74,9 +74,6 @@ class InitRequest:
     layout: LayoutRequest
     settings: Mapping[str, str]
     """For all brokers, beside those that were given before."""
-    has_user_units: bool = False
-    run_as: str | None = None
-    """The user of system units; None: whoever runs the command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +100,8 @@ def initialize(request: InitRequest, progress: Callable[[str], None]) -> InitRes
     directory = request.directory.absolute()
     if any(each.isspace() or each in ',%$\\"' for each in str(directory)):
         raise UsageError(f"--dir '{directory}': give a path without blanks, commas and quotes")
-    owner = _owner(request)
     _check_settings(request.settings)
+    is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -117,7 +114,9 @@ def initialize(request: InitRequest, progress: Callable[[str], None]) -> InitRes
             directory=str(directory),
             cpus=host_facts.usable_cpus(),
             memory_mib=host_facts.memory_for_brokers_mib(),
+            user=pwd.getpwuid(os.getuid()).pw_name,
         )
+        owner = _owner(layout.run_as)
         common = {**read_settings(directory / COMMON_FILE), **request.settings}
         new = _new_brokers(existing, layout)
         warnings = _check_machine(existing, layout, new)
@@ -132,40 +131,41 @@ def initialize(request: InitRequest, progress: Callable[[str], None]) -> InitRes
         for broker in layout.brokers:
             write_settings(directory / broker.config, settings[broker.id])
         folders = _make_log_dirs(layout)
-        place = UnitPlace(
-            directory=str(directory),
-            python=sys.executable,
-            package_root=str(Path(storage_engine.__file__).resolve().parent.parent),
-            run_as=None if request.has_user_units else owner.pw_name,
-        )
-        units = _write_units(directory, layout, place)
-        _give(owner, [directory, *folders])
-    if owner.pw_uid == 0 and not request.has_user_units:
+        units = _write_units(directory, layout)
+        mine = [
+            path
+            for each in layout.brokers
+            for path in (directory / each.folder, directory / each.config)
+        ]
+        files = [directory / machine_file.FILE_NAME, directory / COMMON_FILE, *units]
+        _give(owner, [*mine, *files, *folders, *([directory] if is_new else [])])
+    if owner.pw_uid == 0 and not layout.has_user_units:
         warnings.append("the brokers of these units run as root: give --run-as USER")
-    unchecked = _unchecked(units, is_user=request.has_user_units)
+    unchecked = _unchecked(units, is_user=layout.has_user_units)
     if unchecked is not None:
         progress(f"{unchecked}: the units were not checked")
     return InitResult(
         layout=layout,
         added=tuple(broker.id for broker in new),
         warnings=tuple(warnings),
-        install_commands=_install_commands(directory, is_user=request.has_user_units),
+        install_commands=_install_commands(directory, is_user=layout.has_user_units),
         units_checked=unchecked is None,
     )
 
 
-def _owner(request: InitRequest) -> pwd.struct_passwd:
-    if request.run_as is None:
-        return pwd.getpwuid(os.getuid())
+def _owner(name: str) -> pwd.struct_passwd:
     try:
-        owner = pwd.getpwnam(request.run_as)
+        owner = pwd.getpwnam(name)
     except KeyError:
         raise UsageError(
-            f"--run-as: there is no user '{request.run_as}' on this machine; make it with: "
-            f"useradd --system {request.run_as}"
+            f"--run-as: there is no user '{name}' on this machine; make it with: "
+            f"useradd --system {name}"
         ) from None
     if os.getuid() not in (0, owner.pw_uid):
-        raise UsageError("--run-as gives files to another user: run the command as root")
+        raise UsageError(
+            f"the brokers of this machine are for the user '{name}': run the command as that user, "
+            "or as root"
+        )
     return owner
 
 
@@ -290,7 +290,13 @@ def _make_log_dirs(layout: MachineLayout) -> list[Path]:
     return made
 
 
-def _write_units(directory: Path, layout: MachineLayout, place: UnitPlace) -> list[Path]:
+def _write_units(directory: Path, layout: MachineLayout) -> list[Path]:
+    place = UnitPlace(
+        directory=str(directory),
+        python=sys.executable,
+        package_root=str(Path(storage_engine.__file__).resolve().parent.parent),
+        run_as=None if layout.has_user_units else layout.run_as,
+    )
     folder = directory / UNITS_FOLDER
     folder.mkdir(exist_ok=True)
     written = []
@@ -300,13 +306,12 @@ def _write_units(directory: Path, layout: MachineLayout, place: UnitPlace) -> li
     return written
 
 
-def _give(owner: pwd.struct_passwd, folders: Sequence[Path]) -> None:
+def _give(owner: pwd.struct_passwd, paths: Sequence[Path]) -> None:
     """Files that root has made for another user become that user's."""
     if os.getuid() == owner.pw_uid:
         return
-    for folder in folders:
-        for path in (folder, *folder.rglob("*")):
-            os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+    for path in paths:
+        os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
 
 
 def _unchecked(units: Sequence[Path], *, is_user: bool) -> str | None:

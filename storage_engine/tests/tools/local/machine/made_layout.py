@@ -16,4 +16,6 @@ NEW = LayoutRequest(
 def laid_out(
     request: LayoutRequest, existing: MachineLayout | None = None, *, cpus: range = CPUS
 ) -> MachineLayout:
-    return plan_layout(existing, request, directory=DIRECTORY, cpus=cpus, memory_mib=MEMORY_MIB)
+    return plan_layout(
+        existing, request, directory=DIRECTORY, cpus=cpus, memory_mib=MEMORY_MIB, user="headrace"
+    )

@@ -43,6 +43,9 @@ def test_with_more_disks_than_brokers_none_is_left_out():
 def test_the_same_request_again_changes_nothing():
     layout = laid_out(NEW)
     assert laid_out(NEW, layout) == layout
+    theirs = laid_out(replace(NEW, run_as="kafka", has_user_units=True))
+    assert (layout.run_as, theirs.run_as, theirs.has_user_units) == ("headrace", "kafka", True)
+    assert laid_out(LayoutRequest(), theirs) == theirs
     assert laid_out(LayoutRequest(), layout) == layout
 
 

@@ -140,7 +140,7 @@ def test_nothing_is_written_where_something_is_wrong(request_, tmp_path):
         (replace(request_, settings={"num.partition": "1"}), "num.partitions"),
         (replace(request_, settings={"broker.id": "1"}), "--first-id decides it"),
         (replace(request_, settings={"advertised.listeners": "x"}), "--host decides it"),
-        (replace(request_, run_as="no-such-user"), "useradd --system no-such-user"),
+        (with_layout(request_, run_as="no-such-user"), "useradd --system no-such-user"),
         (replace(request_, directory=tmp_path / "a b"), "without blanks"),
     ]
     for mistake, problem in mistakes:
@@ -182,10 +182,22 @@ def test_an_id_that_lives_on_another_machine_is_refused(request_, monkeypatch):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to others")
 def test_what_root_writes_belongs_to_the_user_of_the_brokers(request_):
-    layout = done(replace(request_, run_as="daemon")).layout
+    layout = done(with_layout(request_, run_as="daemon")).layout
+    assert done(replace(request_, layout=LayoutRequest())).layout == layout
     broker = layout.brokers[0]
     for path in (request_.directory / broker.config, Path(broker.log_dirs[0])):
         assert path.owner() == "daemon"
+    unit = request_.directory / "units" / f"headrace-broker-{broker.id}.service"
+    assert "User=daemon\n" in unit.read_text()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to others")
+def test_root_gives_away_only_what_it_writes(request_):
+    request_.directory.mkdir()
+    other = request_.directory / "other"
+    other.touch()
+    done(with_layout(request_, run_as="daemon"))
+    assert other.owner() == request_.directory.owner() == "root"
 
 
 def test_units_that_systemd_does_not_take_are_told(request_, tmp_path, monkeypatch):
@@ -193,7 +205,7 @@ def test_units_that_systemd_does_not_take_are_told(request_, tmp_path, monkeypat
     analyze.write_text('#!/bin/sh\necho "$4:3: Unknown key" >&2\n')
     analyze.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    error = refused(replace(request_, has_user_units=False))
+    error = refused(request_)
     assert error.startswith("systemd-analyze does not take the units: ")
 
 
