@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from integration_tests.support.cluster_support import (
+    FEW_GROUPS,
     HEALED_S,
-    QUICK_FAILOVER,
     wait_until,
     zookeeper_for,
 )
@@ -28,6 +28,9 @@ from storage_engine.tools.local.machine.host_facts import usable_cpus
 HOSTS = ("127.0.0.1", "127.0.0.2")
 """Two machines, as far as addresses tell."""
 TOPIC = "steady"
+PATIENT = (("zookeeper.connection.timeout.ms", "60000"),)
+"""For brokers that start on a busy machine. The session keeps its 6 s: whoever is killed here is
+seen to be dead at once, and a living broker must not lose its session meanwhile."""
 FIRST_IDS = (1_000, 2_000)
 
 
@@ -36,7 +39,7 @@ class Machines:
 
     def __init__(self, folder: Path, zookeeper: str) -> None:
         self.folders = [folder / f"machine-{host}" for host in HOSTS]
-        settings = [f"--set={key}={value}" for key, value in QUICK_FAILOVER]
+        settings = [f"--set={key}={value}" for key, value in (*FEW_GROUPS, *PATIENT)]
         for directory, host, cores, first_id in zip(
             self.folders, HOSTS, (3, 1), FIRST_IDS, strict=True
         ):
