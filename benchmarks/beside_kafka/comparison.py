@@ -30,7 +30,7 @@ from benchmarks.beside_kafka.rows import (
 )
 from benchmarks.beside_kafka.sides import Side
 from storage_engine.tools.table import report_line
-from storage_engine.zookeeper.embedded import find_java
+from storage_engine.zookeeper.server.java import find_java
 
 _WORKER = "benchmarks.beside_kafka.spark_worker"
 SMALL_BATCHES = 24

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import report_line
-from storage_engine.zookeeper.embedded import find_java
+from storage_engine.zookeeper.server.java import find_java
 
 SPARK_VERSION = "4.2.0"
 """The newest version for which Maven Central has Spark's Kafka connector."""

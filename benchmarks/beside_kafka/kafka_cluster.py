@@ -17,7 +17,8 @@ from benchmarks.support.brokers import (
     know_each_other,
     wait_until,
 )
-from storage_engine.zookeeper.embedded import find_java, is_serving
+from storage_engine.zookeeper.server.java import find_java
+from storage_engine.zookeeper.server.program import is_serving
 
 _ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _BROKER_MAIN = "kafka.Kafka"

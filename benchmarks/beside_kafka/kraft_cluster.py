@@ -14,7 +14,7 @@ from benchmarks.beside_kafka.tethered import tethered
 from benchmarks.support.brokers import HOST, Brokers, free_ports, know_each_other, wait_until
 from storage_engine.core.ids import topic_id_to_text
 from storage_engine.tools.errors import CommandError
-from storage_engine.zookeeper.embedded import find_java
+from storage_engine.zookeeper.server.java import find_java
 
 _JVM = ("-Xmx512M", "-Xms256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _FORMAT_S = 60

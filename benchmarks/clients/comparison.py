@@ -36,7 +36,7 @@ from benchmarks.clients.loads import (
 from benchmarks.clients.results import CEILING, ClientResult, Turn, result_of
 from benchmarks.support.brokers import Brokers
 from storage_engine.tools.table import report_line
-from storage_engine.zookeeper.embedded import find_java
+from storage_engine.zookeeper.server.java import find_java
 
 _TOPIC = "records"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.beside_kafka.tethered import check_runs, tethered
 from benchmarks.clients.loads import ProducerLoad
 from storage_engine.tools.errors import CommandError
-from storage_engine.zookeeper.embedded import find_java
+from storage_engine.zookeeper.server.java import find_java
 
 _PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 _CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"

@@ -47,7 +47,7 @@ from benchmarks.typed.topics import PARTITIONS, fill_opaque, fill_typed, stored_
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import report_line
-from storage_engine.zookeeper.embedded import find_java
+from storage_engine.zookeeper.server.java import find_java
 
 TOPIC, OPAQUE_TOPIC = "rides", "opaque"
 SHARE = 0.01

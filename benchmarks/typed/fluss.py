@@ -21,7 +21,8 @@ from benchmarks.support.brokers import HOST, free_ports
 from benchmarks.typed.rows import Measured
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.table import report_line
-from storage_engine.zookeeper.embedded import find_java, start_embedded
+from storage_engine.zookeeper.embedded import start_embedded
+from storage_engine.zookeeper.server.java import find_java
 
 if TYPE_CHECKING:
     import subprocess

@@ -7,12 +7,8 @@ from pathlib import Path
 from integration_tests.security.tls_files import TlsFiles
 from storage_engine.net.tls.stores import KeyStoreSettings, load_key_store
 from storage_engine.tools.local.free_ports import find_free_port
-from storage_engine.zookeeper.embedded import (
-    HOST,
-    EmbeddedZooKeeper,
-    ServerTls,
-    start_embedded,
-)
+from storage_engine.zookeeper.embedded import HOST, EmbeddedZooKeeper, start_embedded
+from storage_engine.zookeeper.server.config import ServerTls
 
 NAME = "localhost"
 """The name that its certificate has."""

@@ -31,8 +31,8 @@ from storage_engine.tools.local.cluster_plan import UpRequest
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.zookeeper_tls import load_zookeeper_tls
 from storage_engine.zookeeper.access import ZooKeeperAccess
-from storage_engine.zookeeper.embedded import is_serving
 from storage_engine.zookeeper.kazoo_driver import make_client
+from storage_engine.zookeeper.server.program import is_serving
 
 REQUEST = UpRequest(brokers=2, port=0, settings=(*FEW_GROUPS, *QUICK_FAILOVER), is_secure=True)
 

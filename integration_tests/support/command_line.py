@@ -18,7 +18,7 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.tools.cli import main
 
 COMMAND = [sys.executable, "-m", "storage_engine.tools.cli"]
-OF_PROCESSES = ("broker", "start-broker", "up")
+OF_PROCESSES = ("broker", "machine", "start-broker", "up", "zookeeper")
 """Commands that are started as users do: what they start is what their tests are about."""
 TIMEOUT_S = 120.0
 UNKNOWN_TOPIC_MS = 500

@@ -36,6 +36,7 @@ class CommandModule(Protocol):
 
 
 _LOCAL, _ACCESS, _CONSOLE = ".local_cluster", ".access", "headrace_console.commands"
+_MACHINES = ".machines"
 
 
 class Command(NamedTuple):
@@ -67,6 +68,8 @@ COMMANDS = (
     Command("start-broker", "start a stopped or killed broker of a local cluster again", _LOCAL),
     Command("down", "stop a local cluster and keep its data", _LOCAL),
     Command("broker", "run one broker from its server.properties, in the foreground"),
+    Command("zookeeper", "run one ZooKeeper server, alone or of an ensemble", _MACHINES),
+    Command("machine", "lay out a broker for each core of a machine, and run them", _MACHINES),
     Command("topics", "create, list, describe, alter and delete topics"),
     Command("groups", "list, describe, reset and delete consumer groups"),
     Command("users", "list, add and remove users that log in with SCRAM", _ACCESS),

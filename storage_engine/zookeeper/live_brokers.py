@@ -7,6 +7,10 @@ R-CLI1.
 
 import contextlib
 import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+from urllib.parse import urlsplit
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
@@ -25,6 +29,8 @@ MOST_BROKERS = 1000
 
 log = logging.getLogger(__name__)
 
+Value = TypeVar("Value")
+
 
 def live_addresses(
     connect: ConnectString,
@@ -35,13 +41,32 @@ def live_addresses(
     """Return host and port of each broker that is registered, those of its listener with that
     security protocol; empty where none is. DeadlineExceededError of one line when ZooKeeper does
     not answer."""
+    return [
+        address for _, address in _read(connect, timeout_ms, access, partial(_address, protocol))
+    ]
+
+
+def live_hosts(
+    connect: ConnectString, timeout_ms: int, access: ZooKeeperAccess = ANYBODY
+) -> dict[int, str]:
+    """Return the host of each broker that is registered, by its id. DeadlineExceededError of one
+    line when ZooKeeper does not answer."""
+    return dict(_read(connect, timeout_ms, access, _host))
+
+
+def _read(
+    connect: ConnectString,
+    timeout_ms: int,
+    access: ZooKeeperAccess,
+    value_of: Callable[[BrokerIdZNode], Value],
+) -> list[tuple[int, Value]]:
     handler = EncryptingHandler(access.tls)
     client = KazooClient(
         hosts=str(connect), timeout=timeout_ms / 1000, handler=handler, **access.client_options()
     )
     try:
         client.start(timeout=timeout_ms / 1000)
-        return _read(client, protocol)
+        return _values(client, value_of)
     except (KazooException, KazooTimeoutError) as error:
         reason = handler.tls_problem or str(error) or type(error).__name__
         hint = "" if access.tls else f"; one that speaks TLS alone needs {ENABLE}"
@@ -54,28 +79,41 @@ def live_addresses(
         client.close()
 
 
-def _read(client: KazooClient, protocol: str) -> list[tuple[str, int]]:
+def _values(
+    client: KazooClient, value_of: Callable[[BrokerIdZNode], Value]
+) -> list[tuple[int, Value]]:
     try:
         names = client.get_children(BrokerIdZNode.PARENT)
     except NoNodeError:
         return []
-    found = []
+    found: list[tuple[int, Value]] = []
     for name in sorted(names)[:MOST_BROKERS]:
         # The broker is gone since.
         with contextlib.suppress(NoNodeError):
             data, _ = client.get(f"{BrokerIdZNode.PARENT}/{name}")
             try:
-                found.append(_address(name, data, protocol))
+                broker = _broker(name, data)
+                found.append((broker.broker_id, value_of(broker)))
             except ZnodeFormatError as problem:
                 log.warning("ignored what is no broker: %s", problem)
     return found
 
 
-def _address(name: str, data: bytes, protocol: str) -> tuple[str, int]:
-    path = f"{BrokerIdZNode.PARENT}/{name!r}"
+def _broker(name: str, data: bytes) -> BrokerIdZNode:
     if not (name.isascii() and name.isdigit() and len(name) <= 10):
+        path = f"{BrokerIdZNode.PARENT}/{name!r}"
         raise ZnodeFormatError(f"znode {path}: its name is no broker id")
-    broker = BrokerIdZNode.decode(int(name), data)
+    return BrokerIdZNode.decode(int(name), data)
+
+
+def _host(broker: BrokerIdZNode) -> str:
+    if broker.host is not None:
+        return broker.host
+    return next((urlsplit(each).hostname or "" for each in broker.endpoints), "")
+
+
+def _address(protocol: str, broker: BrokerIdZNode) -> tuple[str, int]:
+    path = f"{BrokerIdZNode.PARENT}/'{broker.broker_id}'"
     address = broker.address_for(protocol)
     if address is None:
         raise ZnodeFormatError(f"znode {path}: the broker has no {protocol} listener")

@@ -16,13 +16,10 @@ from storage_engine.zookeeper import embedded
 from storage_engine.zookeeper.embedded import (
     HOST,
     EmbeddedZooKeeper,
-    EmbeddedZooKeeperError,
-    JavaError,
     attach_embedded,
-    find_java,
-    is_serving,
     start_embedded,
 )
+from storage_engine.zookeeper.server.program import ZooKeeperServerError, is_serving
 from storage_engine.zookeeper.session import ZooKeeperSession
 
 
@@ -74,12 +71,12 @@ def test_a_pid_that_now_belongs_to_another_process_is_not_it(tmp_path: Path) -> 
 
 
 def test_a_second_one_on_the_same_folder_is_refused(server: EmbeddedZooKeeper) -> None:
-    with pytest.raises(EmbeddedZooKeeperError, match="runs already on"):
+    with pytest.raises(ZooKeeperServerError, match="runs already on"):
         start_embedded(server.data_dir)
 
 
 def test_a_port_in_use_is_told(server: EmbeddedZooKeeper, tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedZooKeeperError) as caught:
+    with pytest.raises(ZooKeeperServerError) as caught:
         start_embedded(tmp_path / "other", port=server.port)
     assert str(caught.value) == (
         f"port {server.port} of 127.0.0.1 can't be used for ZooKeeper "
@@ -131,15 +128,15 @@ def test_it_outlives_its_parent_and_holds_none_of_its_descriptors(tmp_path: Path
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(EmbeddedZooKeeperError, match="can't be written"):
+    with pytest.raises(ZooKeeperServerError, match="can't be written"):
         start_embedded(tmp_path / "file" / "zookeeper")
 
 
 def test_a_start_that_fails_is_told_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "_MAIN_CLASS", "no.such.Main")
-    with pytest.raises(EmbeddedZooKeeperError) as caught:
+    monkeypatch.setattr(embedded, "MAIN_CLASS", "no.such.Main")
+    with pytest.raises(ZooKeeperServerError) as caught:
         start_embedded(tmp_path)
     assert "no.such.Main" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -147,7 +144,7 @@ def test_a_start_that_fails_is_told_with_the_reason(
 
 def test_a_missing_pyspark_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(EmbeddedZooKeeperError, match="pip install pyspark"):
+    with pytest.raises(ZooKeeperServerError, match="pip install pyspark"):
         start_embedded(tmp_path)
 
 
@@ -157,70 +154,3 @@ def test_it_is_up_soon(tmp_path: Path) -> None:
     up_s = time.monotonic() - began_s
     started.stop()
     assert up_s < 15  # 0.3 s on an idle machine
-
-
-def _fake_java(home: Path, *, release: str | None, script: str = "") -> Path:
-    binary = home / "bin" / "java"
-    binary.parent.mkdir(parents=True)
-    binary.write_text(f"#!/bin/sh\n{script}\n")
-    binary.chmod(0o755)
-    if release is not None:
-        (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{release}"\n')
-    return binary
-
-
-def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = _fake_java(tmp_path / "home", release="21.0.2")
-    _fake_java(tmp_path / "path", release="17.0.1")
-    monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert find_java() == home
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    assert find_java() == tmp_path / "path" / "bin" / "java"
-
-
-def test_a_java_without_a_release_file_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
-    binary = _fake_java(tmp_path, release=None, script=script)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert find_java() == binary
-
-
-@pytest.mark.parametrize(("release", "version"), [("11.0.2", 11), ("1.8.0_392", 8)])
-def test_a_java_too_old_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, version: int
-) -> None:
-    binary = _fake_java(tmp_path, release=release)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaError) as caught:
-        find_java()
-    assert str(caught.value) == (
-        f"{binary} is Java {version}, which is too old: "
-        "install a JRE of version 17 or newer, or set JAVA_HOME to one"
-    )
-
-
-def test_no_java_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(JavaError, match="Java was not found"):
-        find_java()
-
-
-@pytest.mark.parametrize("script", ["exit 1", "echo gibberish", "exec /no/such/file"])
-def test_a_java_that_does_not_tell_its_version_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
-    _fake_java(tmp_path, release=None, script=script)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaError, match="does not report its version"):
-        find_java()
-
-
-@pytest.mark.parametrize(
-    ("text", "version"), [("17.0.15", 17), ("1.8.0_392", 8), ("21", 21), ("22-ea", 22), ("x", None)]
-)
-def test_version_texts(text: str, version: int | None) -> None:
-    assert embedded.major_version(text) == version

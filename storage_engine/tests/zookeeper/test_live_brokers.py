@@ -3,7 +3,7 @@
 
 from storage_engine.core.ids import BrokerId
 from storage_engine.zookeeper.connect_string import ConnectString
-from storage_engine.zookeeper.live_brokers import live_addresses
+from storage_engine.zookeeper.live_brokers import live_addresses, live_hosts
 from storage_engine.zookeeper.znodes.cluster_znodes import NO_PORT, BrokerIdZNode
 
 
@@ -26,3 +26,4 @@ def test_brokers_are_found_by_their_listener_of_the_protocol(zookeeper, session,
     assert live_addresses(connect, 10_000) == [("one", 9092)]
     assert live_addresses(connect, 10_000, "SASL_SSL") == [("two", 9093)]
     assert live_addresses(connect, 10_000, "SSL") == []
+    assert live_hosts(connect, 10_000) == {1: "one", 2: "two"}

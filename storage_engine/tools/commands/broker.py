@@ -25,6 +25,7 @@ from pathlib import Path
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.arguments import positive_integer
+from storage_engine.tools.errors import CommandError
 from storage_engine.tools.inspection.state_change_log import FILE_NAME, write_state_changes_to
 from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.log_format import OneLineFormatter
@@ -56,6 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--log-file", type=Path, metavar="FILE", help="log to this file (default: to stderr)"
     )
     parser.add_argument(
+        "--cpus",
+        type=cpu_numbers,
+        metavar="N[,N…]",
+        help="run on these processors only (default: all that the system lets it use)",
+    )
+    parser.add_argument(
         "--log-file-bytes",
         type=positive_integer,
         default=LOG_FILE_BYTES,
@@ -73,6 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace broker`."""
+    if args.cpus is not None:
+        # First of all, since threads run where those run that start them.
+        run_on(args.cpus)
     config = BrokerConfig.load(args.config, dict(parse_setting(text) for text in args.set))
     # Records and credentials are read by those alone whom access rules let.
     os.umask(0o077)
@@ -101,6 +111,25 @@ def run(args: argparse.Namespace) -> int:
     except Exception:
         log.critical("the broker ends after an unexpected error", exc_info=True)
         raise
+
+
+def cpu_numbers(text: str) -> frozenset[int]:
+    """The numbers between the commas of `--cpus`."""
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of processors, such as 3 or 2,3")
+    return frozenset(map(int, parts))
+
+
+def run_on(cpus: frozenset[int]) -> None:
+    """Keep this process to some processors; CommandError when this machine has none of them."""
+    try:
+        os.sched_setaffinity(0, cpus)
+    except (OSError, OverflowError):
+        here = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        raise CommandError(
+            f"--cpus {','.join(map(str, sorted(cpus)))}: this process may use {here} only"
+        ) from None
 
 
 def set_up_logging(file: Path | None, *, file_bytes: int, level: str) -> None:

@@ -56,10 +56,13 @@ class BrokerProcess:
             return self._entry.pid
         return find_process(self.mark)
 
-    def start(self) -> int:
-        """Start it and return its pid at once; it does not serve yet."""
+    def start(self, *, cpu: int | None = None) -> int:
+        """Start it and return its pid at once; it does not serve yet. With `cpu` it runs on that
+        processor alone."""
         command = [sys.executable, "-P", "-m", "storage_engine.tools.cli", *self.mark]
         command += ["--log-file", str(self.log_file)]
+        if cpu is not None:
+            command += ["--cpus", str(cpu)]
         if self.raw_output.exists() and self.raw_output.stat().st_size:
             self.raw_output.replace(self.raw_output.with_name(RAW_OUTPUT_FILE + ".1"))
         return spawn_detached(

@@ -1,4 +1,6 @@
-"""The `server.properties` that `headrace up` writes for each broker. They are safe by default.
+"""The `server.properties` that `headrace up` and `machine init` write for each broker.
+
+They are safe by default.
 
 A key that is in the file stays as it is, so that a person's changes survive, except for what the
 folder itself decides (id, port, paths, ZooKeeper) and what the caller gives with `--set`.
@@ -26,7 +28,7 @@ continue while one broker is away."""
 FOLDER_KEYS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "zookeeper.connect")
 
 _HEADING = (
-    "# Written by 'headrace up', which keeps the keys that you add or change here.\n"
+    "# Written by 'headrace up' or 'machine init', which keep the keys that you add or change.\n"
     "# All keys, with their meaning: conf/ and 'headrace broker --help'.\n"
 )
 

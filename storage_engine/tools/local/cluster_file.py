@@ -167,7 +167,7 @@ def read(directory: Path) -> ClusterFile:
         ) from None
     try:
         return _parse(document)
-    except _Malformed as error:
+    except MalformedError as error:
         raise _foreign(path, str(error)) from None
 
 
@@ -178,7 +178,7 @@ def write(directory: Path, cluster: ClusterFile) -> None:
     write_whole(directory / FILE_NAME, text.encode(), mode=mode)
 
 
-class _Malformed(Exception):
+class MalformedError(Exception):
     """The document is malformed; the text is the reason."""
 
 
@@ -203,30 +203,30 @@ def _document(cluster: ClusterFile) -> Document:
 
 def _parse(document: Json) -> ClusterFile:
     if not isinstance(document, dict):
-        raise _Malformed("it is not a JSON object")
+        raise MalformedError("it is not a JSON object")
     listed = document.get("brokers")
     if not isinstance(listed, list) or not listed:
-        raise _Malformed("'brokers' must be a list that is not empty")
-    brokers = tuple(_parse_broker(_Fields(item, f"brokers[{i}]")) for i, item in enumerate(listed))
+        raise MalformedError("'brokers' must be a list that is not empty")
+    brokers = tuple(_parse_broker(Fields(item, f"brokers[{i}]")) for i, item in enumerate(listed))
     for name, values in (
         ("id", [entry.id for entry in brokers]),
         ("address", [entry.address for entry in brokers]),
     ):
         if len(set(values)) < len(values):
-            raise _Malformed(f"two brokers have the same {name}")
-    fields = _Fields(document, "")
+            raise MalformedError(f"two brokers have the same {name}")
+    fields = Fields(document, "")
     security, console = document.get("security"), document.get("console")
     return ClusterFile(
         zookeeper=fields.text("zookeeper"),
         zookeeper_pid=fields.pid("zookeeper_pid"),
         zookeeper_dir=fields.path_or_none("zookeeper_dir"),
         brokers=brokers,
-        security=None if security is None else _parse_security(_Fields(security, "security")),
-        console=None if console is None else _parse_console(_Fields(console, "console")),
+        security=None if security is None else _parse_security(Fields(security, "security")),
+        console=None if console is None else _parse_console(Fields(console, "console")),
     )
 
 
-def _parse_console(fields: "_Fields") -> ConsoleEntry:
+def _parse_console(fields: "Fields") -> ConsoleEntry:
     return ConsoleEntry(
         url=fields.text("url"),
         port=fields.integer("port", 1, 65535),
@@ -235,7 +235,7 @@ def _parse_console(fields: "_Fields") -> ConsoleEntry:
     )
 
 
-def _parse_security(fields: "_Fields") -> ClusterSecurity:
+def _parse_security(fields: "Fields") -> ClusterSecurity:
     return ClusterSecurity(
         protocol=fields.text("protocol"),
         mechanism=fields.text("mechanism"),
@@ -245,7 +245,7 @@ def _parse_security(fields: "_Fields") -> ClusterSecurity:
     )
 
 
-def _parse_broker(fields: "_Fields") -> BrokerEntry:
+def _parse_broker(fields: "Fields") -> BrokerEntry:
     return BrokerEntry(
         id=fields.integer("id", 0, 2**31 - 1),
         host=fields.text("host"),
@@ -258,12 +258,12 @@ def _parse_broker(fields: "_Fields") -> BrokerEntry:
     )
 
 
-class _Fields:
+class Fields:
     """The fields of an object in the document, each checked."""
 
     def __init__(self, item: Json, place: str) -> None:
         if not isinstance(item, dict):
-            raise _Malformed(f"'{place}' must be an object")
+            raise MalformedError(f"'{place}' must be an object")
         self._item = item
         self._place = f"{place}." if place else ""
 
@@ -272,6 +272,28 @@ class _Fields:
         if not isinstance(value, str) or not value:
             raise self._malformed(key, "a string that is not empty")
         return value
+
+    def text_or_none(self, key: str) -> str | None:
+        return None if self._item.get(key) is None else self.text(key)
+
+    def boolean(self, key: str) -> bool:
+        value = self._item.get(key)
+        if not isinstance(value, bool):
+            raise self._malformed(key, "true or false")
+        return value
+
+    def items(self, key: str) -> "list[Json]":
+        value = self._item.get(key)
+        if not isinstance(value, list) or not value:
+            raise self._malformed(key, "a list that is not empty")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        values = self.items(key)
+        texts = tuple(each for each in values if isinstance(each, str) and each)
+        if len(texts) < len(values):
+            raise self._malformed(key, "a list of strings that are not empty")
+        return texts
 
     def integer(self, key: str, lowest: int, highest: int) -> int:
         value = self._item.get(key)
@@ -301,5 +323,5 @@ class _Fields:
             raise self._malformed(key, "an address such as http://127.0.0.1:19092/metrics")
         return url.netloc
 
-    def _malformed(self, key: str, expected: str) -> _Malformed:
-        return _Malformed(f"'{self._place}{key}' must be {expected}")
+    def _malformed(self, key: str, expected: str) -> MalformedError:
+        return MalformedError(f"'{self._place}{key}' must be {expected}")

@@ -15,7 +15,7 @@ from storage_engine.zookeeper.session_credentials import for_owner
 LOCK_TIMEOUT_S = 60.0
 """A command waits for the lock as long as starting all brokers may take."""
 
-_FILE_NAME = ".headrace.lock"
+LOCK_FILE = ".headrace.lock"
 _POLL_S = 0.05
 
 
@@ -24,7 +24,7 @@ def directory_lock(directory: Path, *, timeout_s: float = LOCK_TIMEOUT_S) -> Ite
     """Holds the lock of the directory. Raises CommandError when another command holds it for
     `timeout_s`."""
     # Whoever could open the file could hold its lock.
-    with open(directory / _FILE_NAME, "a", opener=for_owner) as file:
+    with open(directory / LOCK_FILE, "a", opener=for_owner) as file:
         deadline = time.monotonic() + timeout_s
         while True:
             try:

@@ -48,12 +48,8 @@ from storage_engine.tools.local.metrics_ports import metrics_port_is_free, with_
 from storage_engine.tools.local.processes import exit_status
 from storage_engine.tools.local.serving import wait_until_serving
 from storage_engine.tools.local.signals import signals_held
-from storage_engine.zookeeper.embedded import (
-    EmbeddedZooKeeper,
-    EmbeddedZooKeeperError,
-    attach_embedded,
-    start_embedded,
-)
+from storage_engine.zookeeper.embedded import EmbeddedZooKeeper, attach_embedded, start_embedded
+from storage_engine.zookeeper.server.program import ZooKeeperServerError
 
 if TYPE_CHECKING:
     from storage_engine.tools.local.secured import SecuredCluster
@@ -337,7 +333,7 @@ class LocalCluster:
         tls = None if state.security is None else self._secured.zookeeper_tls
         try:
             server = start_embedded(self.directory / state.zookeeper_dir, port=port, tls=tls)
-        except EmbeddedZooKeeperError as error:
+        except ZooKeeperServerError as error:
             if is_port_free(HOST, port):
                 raise
             raise PortTakenError(str(error)) from None

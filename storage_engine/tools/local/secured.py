@@ -43,7 +43,7 @@ from storage_engine.tools.user_nodes import UserNodes, credentials_of
 from storage_engine.tools.zookeeper_tls import load_zookeeper_tls
 from storage_engine.zookeeper.access import CREDENTIALS_KEY, load_access
 from storage_engine.zookeeper.embedded import HOST as ZOOKEEPER_HOST
-from storage_engine.zookeeper.embedded import ServerTls
+from storage_engine.zookeeper.server.config import ServerTls
 
 BROKER_USER = "broker"
 PASSWORD_BYTES = 24

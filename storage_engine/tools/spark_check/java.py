@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from storage_engine.tools.spark_check.findings import Finding
-from storage_engine.zookeeper.embedded import MINIMUM_JAVA_VERSION, JavaError, version_of
+from storage_engine.zookeeper.server.java import MINIMUM_JAVA_VERSION, JavaError, version_of
 
 CHECK = "Java"
 

@@ -1,0 +1,1 @@
+"""The commands that run a cluster's parts on machines of its own, for production."""

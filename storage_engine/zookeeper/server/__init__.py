@@ -1,0 +1,1 @@
+"""The ZooKeeper server in PySpark's jars: its Java, its command line, its configuration."""
