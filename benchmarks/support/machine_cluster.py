@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from benchmarks.support.machines import Machine, MachineProcess, Network, network
@@ -28,10 +29,18 @@ class MachineCluster:
     """Machine i has server i of ZooKeeper, broker i, or both."""
 
     def __init__(
-        self, folder: Path, machines: Network, *, zookeepers: tuple[int, ...], tick_ms: int
+        self,
+        folder: Path,
+        machines: Network,
+        settings: Settings,
+        *,
+        zookeepers: tuple[int, ...],
+        tick_ms: int,
     ) -> None:
+        """`settings`: of all brokers."""
         self.folder = folder
         self._network = machines
+        self._settings = settings
         self._zookeepers = zookeepers
         self._tick_ms = tick_ms
         self._machines: dict[int, Machine] = {}
@@ -82,8 +91,8 @@ class MachineCluster:
 
     def until_zookeeper_serves(self) -> None:
         for number in self._zookeepers:
-            address = self.machine(number).address
-            _until(lambda a=address: is_serving(a, CLIENT_PORT), f"ZooKeeper {number} serves")
+            serves = partial(is_serving, self.machine(number).address, CLIENT_PORT)
+            _until(serves, f"ZooKeeper {number} serves")
 
     def zookeeper_leader(self) -> int:
         """Return the server that leads the ensemble."""
@@ -97,9 +106,7 @@ class MachineCluster:
 
     # -- brokers -------------------------------------------------------------------------------
 
-    def start_broker(
-        self, broker_id: int, settings: Settings, *, is_waited_for: bool = True
-    ) -> None:
+    def start_broker(self, broker_id: int, *, is_waited_for: bool = True) -> None:
         """Start a broker on the machine of its number; wait until the cluster knows it."""
         machine = self.machine(broker_id)
         folder = self._folder_of(broker_id)
@@ -110,7 +117,7 @@ class MachineCluster:
             "zookeeper.connect": self.connect,
             "listeners": f"PLAINTEXT://{machine.address}:{PORT}",
             "zookeeper.connection.timeout.ms": "60000",
-            **settings,
+            **self._settings,
         }
         file = folder / "server.properties"
         file.write_text("".join(f"{key}={text}\n" for key, text in given.items()))
@@ -174,12 +181,12 @@ def machine_cluster(
 ) -> Iterator[MachineCluster]:
     """Return brokers that have joined, three machines by default; all are gone after the block."""
     with network() as machines:
-        cluster = MachineCluster(folder, machines, zookeepers=zookeepers, tick_ms=tick_ms)
+        cluster = MachineCluster(folder, machines, settings, zookeepers=zookeepers, tick_ms=tick_ms)
         for number in zookeepers:
             cluster.start_zookeeper(number)
         cluster.until_zookeeper_serves()
         for broker_id in brokers:
-            cluster.start_broker(broker_id, settings, is_waited_for=False)
+            cluster.start_broker(broker_id, is_waited_for=False)
         for broker_id in brokers:
             cluster.until_joined(broker_id)
         yield cluster

@@ -28,8 +28,8 @@ from storage_engine.tools.errors import CommandError
 
 _NETWORKS = 512
 """The networks in 198.18.0.0/15, which RFC 2544 sets aside for measurements."""
-_FIRST = ["sh", "-c", "trap '' CHLD; exec cat"]
-"""The first process of a machine: it ends with our pipe, and the kernel reaps its children."""
+_FIRST = "cat"
+"""The first process of a machine: it ends with our pipe."""
 _COMMANDS = ("ip", "tc", "unshare", "nsenter")
 _PATIENCE_S = 10.0
 _KILL_S = 60.0
@@ -136,7 +136,7 @@ class Machine:
         return process
 
     def pids(self) -> list[int]:
-        """Return the numbers, here, of all its processes but the first."""
+        """Return the numbers, here, of all its running processes but the first."""
         try:
             ours = _namespace(self._first, "pid")
         except OSError:
@@ -144,7 +144,7 @@ class Machine:
         found = []
         for pid in (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()):
             with contextlib.suppress(OSError):
-                if pid != self._first and _namespace(pid, "pid") == ours:
+                if pid != self._first and _runs_in(pid, ours):
                     found.append(pid)
         return found
 
@@ -273,7 +273,7 @@ class Network:
         """Make a machine, 1 to 250; also one that was powered off, with nothing on it."""
         address = f"{self._prefix}.{number}"
         first = subprocess.Popen(
-            ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", *_FIRST],
+            ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", _FIRST],
             stdin=subprocess.PIPE,
         )
         try:
@@ -315,6 +315,11 @@ def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CommandError(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def _runs_in(pid: int, namespace: str) -> bool:
+    state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    return state not in "ZX" and _namespace(pid, "pid") == namespace
 
 
 def _namespace(pid: int, kind: str) -> str:

@@ -1,0 +1,1 @@
+"""The process beside a broker that closes the broker's session with ZooKeeper when it has died."""
