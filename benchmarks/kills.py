@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--partitions", 1000, "partitions that fail over together"),
         ("--session-timeout-ms", 6000, "zookeeper.session.timeout.ms of the brokers"),
         ("--tick-ms", 500, "with --machines: tickTime of ZooKeeper"),
+        ("--sync-limit-ms", 2000, "with --machines: syncLimit of ZooKeeper, of whole ticks"),
         ("--load-s", 300, "with --machines: seconds of the row 'load'"),
     )
     parser.add_argument(

@@ -17,6 +17,7 @@ from storage_engine.zookeeper.embedded import class_path, find_java, is_serving,
 PORT = 9092
 CLIENT_PORT = 2181
 _PEER_PORT, _ELECTION_PORT = 2888, 3888
+_INIT_LIMIT_MS = 10_000
 _MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 ROOT = Path(__file__).parents[2]
 START_S = 90.0
@@ -36,6 +37,7 @@ class MachineCluster:
         *,
         zookeepers: tuple[int, ...],
         tick_ms: int,
+        sync_limit_ms: int,
     ) -> None:
         """`settings`: of all brokers."""
         self.folder = folder
@@ -43,6 +45,7 @@ class MachineCluster:
         self._settings = settings
         self._zookeepers = zookeepers
         self._tick_ms = tick_ms
+        self._sync_limit_ms = sync_limit_ms
         self._machines: dict[int, Machine] = {}
         self._servers: dict[int, MachineProcess] = {}
         self._brokers: dict[int, MachineProcess] = {}
@@ -75,9 +78,9 @@ class MachineCluster:
         )
         config = folder / "zoo.cfg"
         config.write_text(
-            # The limits are counted in ticks: 10 s to connect, 5 s out of sync.
-            f"tickTime={self._tick_ms}\ninitLimit={10_000 // self._tick_ms}\n"
-            f"syncLimit={5_000 // self._tick_ms}\n"
+            # The limits are counted in ticks.
+            f"tickTime={self._tick_ms}\ninitLimit={_INIT_LIMIT_MS // self._tick_ms}\n"
+            f"syncLimit={self._sync_limit_ms // self._tick_ms}\n"
             "minSessionTimeout=1000\nmaxSessionTimeout=60000\n"
             "admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=srvr\n"
             f"dataDir={folder}\nclientPort={CLIENT_PORT}\n{peers}"
@@ -178,10 +181,19 @@ def machine_cluster(
     brokers: tuple[int, ...] = (1, 2, 3),
     zookeepers: tuple[int, ...] = (1, 2, 3),
     tick_ms: int = 500,
+    sync_limit_ms: int = 2_000,
 ) -> Iterator[MachineCluster]:
-    """Return brokers that have joined, three machines by default; all are gone after the block."""
+    """Return brokers that have joined, three machines by default; all are gone after the block.
+    `sync_limit_ms`: so long the servers of ZooKeeper wait for one another."""
     with network() as machines:
-        cluster = MachineCluster(folder, machines, settings, zookeepers=zookeepers, tick_ms=tick_ms)
+        cluster = MachineCluster(
+            folder,
+            machines,
+            settings,
+            zookeepers=zookeepers,
+            tick_ms=tick_ms,
+            sync_limit_ms=sync_limit_ms,
+        )
         for number in zookeepers:
             cluster.start_zookeeper(number)
         cluster.until_zookeeper_serves()

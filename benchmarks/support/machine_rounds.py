@@ -65,7 +65,9 @@ def measure_on_machines(
         "default.replication.factor": "3",
         "offsets.topic.num.partitions": "3",
     }
-    with machine_cluster(folder, settings, tick_ms=args.tick_ms) as cluster:
+    with machine_cluster(
+        folder, settings, tick_ms=args.tick_ms, sync_limit_ms=args.sync_limit_ms
+    ) as cluster:
         rounds = _MachineRounds(cluster, args)
         if "killed" in rows:
             yield from rounds.of_killed()

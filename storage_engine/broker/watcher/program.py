@@ -21,6 +21,7 @@ import sys
 
 CAN_NOT_WATCH = 3
 """The exit status where the system does not say when a process ends."""
+IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 LOADING_DELAY_S = 3.0
 NO_SESSION = b"{}"
 """The line of a broker that has closed its session."""
@@ -75,7 +76,7 @@ def has_ended(broker: int, lines: Lines, timeout_s: float | None) -> bool:
 
 def main() -> int:
     """Run the watcher; return its exit status."""
-    for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    for each in IGNORED:
         signal.signal(each, signal.SIG_IGN)
     pid = int(sys.argv[1])
     lines = Lines(sys.stdin.fileno())

@@ -10,6 +10,7 @@ Where the watcher is gone, so is the proof of death, until there is another one.
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 
 import storage_engine
-from storage_engine.broker.watcher.program import CAN_NOT_WATCH
+from storage_engine.broker.watcher.program import CAN_NOT_WATCH, IGNORED
 from storage_engine.broker.watcher.told import WatchedBroker, session_line
 from storage_engine.core.ports import OpenProcess, Processes, Scheduler
 from storage_engine.zookeeper.session_credentials import SessionCredentials
@@ -58,17 +59,8 @@ class SessionWatcher:
         if self._closed:
             return
         self._started_s = time.monotonic()
-        broker = self._broker
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _PROGRAM, str(broker.pid), str(broker.broker_id)],
-                env=_environment(),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                # Whoever reads the stderr of a broker to its end waits for the watcher, too.
-                stderr=None if broker.log_file is None else subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            process = self._started()
         except OSError as error:
             self._warn(f"can't be started ({error})")
             self._start_later(START_AGAIN_S)
@@ -77,12 +69,29 @@ class SessionWatcher:
         os.set_blocking(process.stdin.fileno(), False)
         with self._lock:
             self._process = process
-            self._tell(broker.encode() + self._line)
+            self._tell(self._broker.encode() + self._line)
         self._open = self._processes.open(process.pid)
         if self._open is None:
             log.warning("watcher process=%d: nobody notices when it ends", process.pid)
         else:
             self._open.when_ended(self._ended)
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        broker = self._broker
+        # What stops a service stops no watcher, not even at its start: it inherits this.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED)
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", _PROGRAM, str(broker.pid), str(broker.broker_id)],
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                # Whoever reads the stderr of a broker to its end waits for the watcher, too.
+                stderr=None if broker.log_file is None else subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def session_is(self, credentials: SessionCredentials | None) -> None:
         """Tell the watcher of a new session; None: the last one is closed. From any thread."""
