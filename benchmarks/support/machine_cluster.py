@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -109,8 +109,11 @@ class MachineCluster:
 
     # -- brokers -------------------------------------------------------------------------------
 
-    def start_broker(self, broker_id: int, *, is_waited_for: bool = True) -> None:
-        """Start a broker on the machine of its number; wait until the cluster knows it."""
+    def start_broker(
+        self, broker_id: int, *, is_waited_for: bool = True, within: Sequence[str] = ()
+    ) -> None:
+        """Start a broker on the machine of its number, by the command `within`; wait until the
+        cluster knows it."""
         machine = self.machine(broker_id)
         folder = self._folder_of(broker_id)
         folder.mkdir(exist_ok=True)
@@ -127,7 +130,7 @@ class MachineCluster:
         started_at = len(self.log(broker_id))
         command = [sys.executable, "-P", "-m", "storage_engine.tools.cli", "broker", str(file)]
         self._brokers[broker_id] = machine.start(
-            ["env", f"PYTHONPATH={ROOT}", *command, "--log-file", folder / "broker.log"],
+            ["env", f"PYTHONPATH={ROOT}", *within, *command, "--log-file", folder / "broker.log"],
             output=folder / "output",
             folder=folder,
         )
