@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     rows = _rows(args, known)
     with scratch(args.dir) as folder:
         if args.machines:
-            from benchmarks.support import machine_rounds
+            from benchmarks.machines import machine_rounds
 
             results = list(machine_rounds.measure_on_machines(folder, args, rows))
         else:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.support.machine_cluster import MachineCluster
-from benchmarks.support.machines import Cut, Machine
+from benchmarks.machines.machine_cluster import MachineCluster
+from benchmarks.machines.machines import Cut, Machine
+from integration_tests.machines.on_machines import cluster_on_machines, needs_loss
 from integration_tests.support.cluster_support import (
     HEALED_S,
     admin,
@@ -17,7 +18,6 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from integration_tests.support.machines import cluster_on_machines, needs_loss
 from integration_tests.support.steady_producer import SteadyProducer, check_kept
 from storage_engine.tests.sampling import in_full
 
@@ -25,6 +25,8 @@ SESSION_MS = 4_000
 RECORDS = 100
 BAD_S = 20
 """How long a line is bad: several sessions."""
+SHORT_S = 1
+"""How long a machine may stand still."""
 LOST = "zookeeper session state=lost"
 
 
@@ -58,7 +60,7 @@ def new_topic(cluster: MachineCluster, name: str) -> int:
 
 
 def restart(cluster: MachineCluster, number: int) -> None:
-    """What was on a machine that lost its power."""
+    """Start the processes of a machine that lost its power."""
     cluster.start_zookeeper(number)
     cluster.start_broker(number)
 
@@ -136,6 +138,7 @@ def test_a_short_freeze_of_a_machine_deposes_nobody(quick):
     with SteadyProducer(quick.bootstrap_servers, "short-freeze") as producer:
         acknowledged_more(producer)
         quick.machine(leader).freeze()
+        time.sleep(SHORT_S)
         quick.machine(leader).thaw()
         acknowledged_more(producer)
         check_kept(quick.bootstrap_servers, "short-freeze", producer)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from benchmarks.support.machine_cluster import MachineCluster
+from benchmarks.machines.machine_cluster import MachineCluster
+from integration_tests.machines.on_machines import cluster_on_machines
 from integration_tests.support.cluster_support import wait_until
-from integration_tests.support.machines import cluster_on_machines
 
 SESSION_S = 60
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from benchmarks.support.machine_cluster import MachineCluster
+from benchmarks.machines.machine_cluster import MachineCluster
+from integration_tests.machines.on_machines import cluster_on_machines
 from integration_tests.support.cluster_support import (
     admin,
     create_topic,
@@ -19,7 +20,6 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from integration_tests.support.machines import cluster_on_machines
 from integration_tests.support.steady_producer import SteadyProducer, check_kept
 from storage_engine.tests.sampling import in_full
 

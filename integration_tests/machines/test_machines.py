@@ -1,4 +1,4 @@
-"""What tests of failover between machines stand on: machines that are apart, and their faults."""
+"""The ground of tests of failover between machines: machines that are apart, and their faults."""
 
 import signal
 import socket
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.support.machines import Cut, Machine
+from benchmarks.machines.machines import Cut, Machine
+from integration_tests.machines.on_machines import machines, needs_loss
 from integration_tests.support.cluster_support import wait_until
-from integration_tests.support.machines import machines, needs_loss
 
 PORT = 8000
 SERVER = f"""
@@ -90,7 +90,7 @@ def test_nothing_outlives_the_process_that_made_the_machines():
     program = (
         "import time\n"
         "from pathlib import Path\n"
-        "from benchmarks.support.machines import Network\n"
+        "from benchmarks.machines.machines import Network\n"
         "network = Network()\n"
         "network.machine(1).start(['sleep', '1000'], output=Path('/dev/null'), folder=Path('/'))\n"
         "print(network._device, *network._machines[1].pids(), flush=True)\n"

@@ -19,12 +19,12 @@ import select
 import signal
 import sys
 
+from storage_engine.broker.watcher import NO_SESSION
+
 CAN_NOT_WATCH = 3
 """The exit status where the system does not say when a process ends."""
 IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 LOADING_DELAY_S = 3.0
-NO_SESSION = b"{}"
-"""The line of a broker that has closed its session."""
 _READ_BYTES = 1 << 16
 
 

@@ -1,9 +1,9 @@
-"""What a broker tells its watcher, as lines of JSON: how to reach ZooKeeper, and each session."""
+"""The lines of JSON from a broker to its watcher: how to reach ZooKeeper, and each session."""
 
 import json
 from dataclasses import dataclass, field, fields
 
-from storage_engine.broker.watcher.program import NO_SESSION
+from storage_engine.broker.watcher import NO_SESSION
 from storage_engine.core.security.security_protocol import Secret
 from storage_engine.core.settings.zookeeper_settings import ZooKeeperTls
 from storage_engine.zookeeper.session_credentials import SessionCredentials

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from storage_engine.broker.watcher.program import NO_SESSION, Lines, has_ended
+from storage_engine.broker.watcher import NO_SESSION
+from storage_engine.broker.watcher.program import Lines, has_ended
 
 ROOT = Path(__file__).parents[4]
 
@@ -73,7 +74,7 @@ def test_the_end_of_the_pipe_is_no_proof(sleeper) -> None:
 
 
 def test_a_watcher_that_waits_has_loaded_next_to_nothing() -> None:
-    """What closes a session is loaded later: a start of a broker is not slowed down by it."""
+    """A start of a broker is not slowed down by it: the modules that close a session come later."""
     program = (
         "import sys\n"
         "import storage_engine.broker.watcher.program\n"

@@ -1,6 +1,6 @@
-"""What a broker tells its watcher."""
+"""The lines from a broker to its watcher."""
 
-from storage_engine.broker.watcher.program import NO_SESSION
+from storage_engine.broker.watcher import NO_SESSION
 from storage_engine.broker.watcher.told import WatchedBroker, session_line, session_of
 from storage_engine.core.security.security_protocol import Secret
 from storage_engine.core.settings.zookeeper_settings import ZooKeeperTls

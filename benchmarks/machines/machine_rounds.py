@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.machines.machine_cluster import MachineCluster, machine_cluster
+from benchmarks.machines.machines import why_not
 from benchmarks.support.kill_rounds import (
     HANGS,
     HAS_RDKAFKA,
@@ -19,8 +21,6 @@ from benchmarks.support.kill_rounds import (
     histogram,
     producer_name,
 )
-from benchmarks.support.machine_cluster import MachineCluster, machine_cluster
-from benchmarks.support.machines import why_not
 from benchmarks.support.rounds import Goal, Result, alone, percentile
 from benchmarks.support.steady_producers import (
     OwnProducer,
@@ -112,11 +112,14 @@ class _MachineRounds:
     def of_unplugged(self, *, with_zookeeper: bool) -> Iterator[Result]:
         """Unplug the machine of a leader, and plug it in again when the others have gone on."""
         gaps_s: list[float] = []
+        deposed = 0
         for number in range(1, self._args.rounds + 1):
             leading = self._cluster.zookeeper_leader()
             others = [each for each in _BROKERS if each != leading]
             dark = leading if with_zookeeper else others[number % 2]
-            topic = self._new_topic([dark, *(each for each in _BROKERS if each != dark)])
+            living = [each for each in _BROKERS if each != dark]
+            before = self._sessions_lost(living)
+            topic = self._new_topic([dark, *living])
             with self._producer(topic, hangs=True) as producer:
                 time.sleep(1)
                 try:
@@ -124,17 +127,20 @@ class _MachineRounds:
                 finally:
                     self._cluster.machine(dark).plug_in()
                 self._until_in_sync(topic)
+            deposed += self._sessions_lost(living) - before
             self._read_back(topic, producer)
             role = ", with ZooKeeper's leader" if with_zookeeper else ""
             report_line(f"unplugged {number}, machine {dark}{role}: {gaps_s[-1]:.3f} s")
             self._cluster.until_zookeeper_serves()
         role = " with ZooKeeper's leader" if with_zookeeper else ""
         goal = DARK_WITH_ZOOKEEPER_GOAL if with_zookeeper else DARK_GOAL
-        yield from _told(f"a machine{role} unplugged, {self._session}", gaps_s, goal)
+        what = f"a machine{role} unplugged, {self._session}"
+        yield from _told(what, gaps_s, goal)
+        yield alone(f"{what}: brokers of the other machines deposed", deposed, goal=NONE)
 
     def of_load(self, folder: Path) -> Iterator[Result]:
         """Keep the processors and the disk busy, and count the living brokers that are deposed."""
-        before = self._sessions_lost()
+        before = self._sessions_lost(_BROKERS)
         topic = self._new_topic(_BROKERS)
         commands = [["-c", _LOOP]] * _LOOPS + [["-c", _WRITER, str(folder / "load")]]
         with self._producer(topic) as producer:
@@ -148,7 +154,7 @@ class _MachineRounds:
                 for load in loads:
                     load.kill()
                     load.wait()
-        deposed = self._sessions_lost() - before
+        deposed = self._sessions_lost(_BROKERS) - before
         self._until_in_sync(topic)
         self._read_back(topic, producer)
         cores = os.cpu_count()
@@ -165,8 +171,8 @@ class _MachineRounds:
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def _sessions_lost(self) -> int:
-        return sum(self._cluster.log(each).count(_LOST) for each in _BROKERS)
+    def _sessions_lost(self, broker_ids: Sequence[int]) -> int:
+        return sum(self._cluster.log(each).count(_LOST) for each in broker_ids)
 
     def _producer(self, topic: str, *, hangs: bool = False) -> SteadyProducer:
         servers = self._cluster.bootstrap_servers

@@ -1,4 +1,4 @@
-"""A ZooKeeper ensemble and brokers on machines of their own (`benchmarks.support.machines`)."""
+"""A ZooKeeper ensemble and brokers on machines of their own (`benchmarks.machines.machines`)."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.support.machines import Machine, MachineProcess, Network, network
+from benchmarks.machines.machines import Machine, MachineProcess, Network, network
 from storage_engine.tools.errors import CommandError
 from storage_engine.zookeeper.embedded import class_path, find_java, is_serving, jvm_options
 

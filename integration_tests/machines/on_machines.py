@@ -1,4 +1,4 @@
-"""Machines for brokers and ZooKeepers (`benchmarks.support.machines`); a test that needs them is
+"""Machines for brokers and ZooKeepers (`benchmarks.machines.machines`); a test that needs them is
 skipped where there can be none."""
 
 import contextlib
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.support.machine_cluster import MachineCluster, machine_cluster
-from benchmarks.support.machines import Network, network, why_no_loss, why_not
+from benchmarks.machines.machine_cluster import MachineCluster, machine_cluster
+from benchmarks.machines.machines import Network, network, why_no_loss, why_not
 
 FEW_PARTITIONS = {"offsets.topic.num.partitions": "3"}
 
