@@ -5,6 +5,7 @@ for its answer: one that is on a dark machine, maybe the broker's, costs no more
 Several that close one session do no harm. Attempts go on while the session may live.
 """
 
+import enum
 import logging
 import queue
 import random
@@ -34,6 +35,12 @@ the broker's successor closes it, or time does."""
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
+class _Outcome(enum.Enum):
+    CLOSED = "closed"
+    HAD_ENDED = "had ended"
+    FAILED = "failed"
+
+
 def close_session(first: bytes, last: bytes) -> int:
     """Close the session in the last line a broker wrote, with what is in the first; return the
     exit status."""
@@ -44,13 +51,21 @@ def close_session(first: bytes, last: bytes) -> int:
     session = f"0x{credentials.session_id % 2**64:x}"
     give_up_s = died_s + SESSION_TIMEOUTS * broker.session_timeout_ms / 1000
     pause_s = PAUSE_S
-    while not (outcome := _closed_by_any(broker, credentials)):
-        if time.monotonic() > give_up_s:
+    is_closed = False
+    while (outcome := _closed_by_any(broker, credentials)) is not _Outcome.HAD_ENDED:
+        now_s = time.monotonic()
+        if outcome is _Outcome.CLOSED and not is_closed:
+            # A connection that ends early looks the same, so it is asked once more.
+            is_closed = True
+            log.warning("%s %s was closed %.3f s later", who, session, now_s - died_s)
+            continue
+        if now_s > give_up_s:
             log.error("%s %s was not closed: it has expired, or expires later", who, session)
             return 1
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
-    log.warning("%s %s %s %.3f s later", who, session, outcome, time.monotonic() - died_s)
+    if not is_closed:
+        log.warning("%s %s had ended already", who, session)
     return 0
 
 
@@ -72,9 +87,9 @@ def _log_to(file: str | None) -> None:
     logging.basicConfig(format=_FORMAT, handlers=[handler], force=True)
 
 
-def _closed_by_any(broker: WatchedBroker, credentials: SessionCredentials) -> str:
-    """Ask all servers; return what came of it, empty where none has closed the session."""
-    outcomes: queue.SimpleQueue[str] = queue.SimpleQueue()
+def _closed_by_any(broker: WatchedBroker, credentials: SessionCredentials) -> _Outcome:
+    """Ask all servers; return the first outcome, FAILED where all have failed."""
+    outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
     servers = list(ConnectString.parse(broker.connect).servers)
     random.shuffle(servers)
     under_way = 0
@@ -91,17 +106,17 @@ def _closed_by_any(broker: WatchedBroker, credentials: SessionCredentials) -> st
         except queue.Empty:
             continue
         under_way -= 1
-        if outcome:
+        if outcome is not _Outcome.FAILED:
             return outcome
     for _ in range(under_way):
-        if outcome := outcomes.get():
+        if (outcome := outcomes.get()) is not _Outcome.FAILED:
             return outcome
-    return ""
+    return _Outcome.FAILED
 
 
 def _closed_by(
     server: ConnectString, broker: WatchedBroker, credentials: SessionCredentials
-) -> str:
+) -> _Outcome:
     try:
         access = _access(broker)
         with taken_over(
@@ -110,11 +125,11 @@ def _closed_by(
             pass
     except (HeadraceError, OSError) as error:
         log.warning("session 0x%x: %s", credentials.session_id % 2**64, printable(str(error)))
-        return ""
+        return _Outcome.FAILED
     except Exception:
         # The other servers, and the next attempt, may do better.
         log.exception("session 0x%x not closed", credentials.session_id % 2**64)
-        return ""
+        return _Outcome.FAILED
     if not taken.was_alive:
-        return "had ended"
-    return "was closed" if taken.is_closed else ""
+        return _Outcome.HAD_ENDED
+    return _Outcome.CLOSED if taken.is_closed else _Outcome.FAILED

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 DESIGN_BYTES = 8 * 1024
-MOST_LINES = {"README.md": 150, "CHANGELOG.md": 60, "docs/measurements.md": 150}
+MOST_LINES = {"README.md": 150, "CHANGELOG.md": 64, "docs/measurements.md": 150}
 
 
 @pytest.fixture(scope="module")
