@@ -163,6 +163,4 @@ def test_the_session_of_a_killed_broker_is_closed_by_its_watcher(zookeeper, sett
     with contextlib.closing(brokers):
         brokers.start(1, {**settings, "zookeeper.session.timeout.ms": "60000"})
         brokers.stop(1, signum=signal.SIGKILL)
-        wait_until(
-            lambda: " was closed " in brokers.log(1), "its session is closed", timeout_s=45
-        )
+        wait_until(lambda: " was closed " in brokers.log(1), "its session is closed", timeout_s=45)
