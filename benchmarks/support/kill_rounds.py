@@ -38,8 +38,8 @@ _READY_MS = 180_000
 _STEADY_S = 1.0
 """How long a producer runs before and after its leader is harmed."""
 _RECOVERY_S = 60.0
-_HAS_RDKAFKA = importlib.util.find_spec("confluent_kafka") is not None
-_HANGS = {"socket.timeout.ms": 1000}
+HAS_RDKAFKA = importlib.util.find_spec("confluent_kafka") is not None
+HANGS = {"socket.timeout.ms": 1000}
 _BOUNDS_S = (0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 5.0, 10.0)
 """Upper bounds of the histogram of gaps."""
 
@@ -72,7 +72,7 @@ def under_one_producer(folder: Path, args: argparse.Namespace) -> Iterator[Resul
                 time.sleep(_STEADY_S)
                 leader = rounds.until_in_sync(topic, 1)
                 is_controller = leader == rounds.watched.controller()
-                gap_s = rounds.gap_of(producer, partial(cluster.kill_broker, leader))
+                gap_s = gap_of(producer, partial(cluster.kill_broker, leader))
                 gaps_s[is_controller].append(gap_s)
                 role = ", the controller" if is_controller else ""
                 report_line(f"kill {number} of {kills}, broker {leader}{role}: {gap_s:.3f} s")
@@ -83,7 +83,7 @@ def under_one_producer(folder: Path, args: argparse.Namespace) -> Iterator[Resul
             what = f"{len(found_s)} SIGKILLs of a leader{role}"
             if found_s:
                 yield alone(f"{what}: longest gap, s", max(found_s), goal=goal)
-            for bound_s, count in sorted(_histogram(found_s).items()):
+            for bound_s, count in sorted(histogram(found_s).items()):
                 yield alone(f"{what}: gaps up to {bound_s} s", count)
         acknowledged = producer.numbers()
         lost, doubled = lost_and_doubled(cluster.bootstrap_servers, topic, acknowledged)
@@ -93,7 +93,19 @@ def under_one_producer(folder: Path, args: argparse.Namespace) -> Iterator[Resul
         yield alone(f"{what}: sends that failed", producer.failed, goal=NONE)
 
 
-def _histogram(gaps_s: Sequence[float]) -> Counter[float]:
+def gap_of(producer: SteadyProducer, harm: Callable[[], None]) -> float:
+    """Return the longest gap from `harm` until the producer is steady again."""
+    began_s = time.time()
+    harm()
+    # Batches under way at the kill may still be acknowledged.
+    time.sleep(0.05)
+    producer.until_acknowledged(time.time(), _RECOVERY_S)
+    time.sleep(_STEADY_S)
+    return producer.longest_gap_s(began_s)
+
+
+def histogram(gaps_s: Sequence[float]) -> Counter[float]:
+    """Return how many gaps are up to each bound, and above the one before."""
     return Counter(next((b for b in _BOUNDS_S if gap <= b), float("inf")) for gap in gaps_s)
 
 
@@ -124,7 +136,9 @@ class _KillRounds:
             for number in range(1, self._args.rounds + 1)
         ]
         yield alone(
-            f"SIGKILL of a leader: longest gap of {_name()}, s", max(gaps_s), goal=LEADER_GOAL
+            f"SIGKILL of a leader: longest gap of {producer_name()}, s",
+            max(gaps_s),
+            goal=LEADER_GOAL,
         )
 
     def of_controller(self) -> Iterator[Result]:
@@ -134,7 +148,7 @@ class _KillRounds:
             for number in range(1, self._args.rounds + 1)
         ]
         yield alone(
-            f"SIGKILL of a leader that is the controller: longest gap of {_name()}, s",
+            f"SIGKILL of a leader that is the controller: longest gap of {producer_name()}, s",
             max(gaps_s),
             goal=CONTROLLER_GOAL,
         )
@@ -145,7 +159,7 @@ class _KillRounds:
         goal = Goal(most=session_s + STOPPED_SLACK_S)
         gaps_s: dict[str, list[float]] = {}
         for number in range(1, self._args.rounds + 1):
-            for kind in ("librdkafka's producer", "Headrace's producer")[not _HAS_RDKAFKA :]:
+            for kind in ("librdkafka's producer", "Headrace's producer")[not HAS_RDKAFKA :]:
                 gap_s = self._stopped(kind)
                 gaps_s.setdefault(kind, []).append(gap_s)
                 report_line(f"stopped, round {number}, {kind}: {gap_s:.3f} s")
@@ -182,7 +196,7 @@ class _KillRounds:
         topic = self.new_topic(_led_by(leader))
         with self.producer(topic) as producer:
             time.sleep(_STEADY_S)
-            gap_s = self.gap_of(producer, lambda: self._cluster.kill_broker(leader))
+            gap_s = gap_of(producer, lambda: self._cluster.kill_broker(leader))
         report_line(f"{what}: {gap_s:.3f} s")
         self._read_back(topic, producer)
         self.watched.start(leader)
@@ -212,30 +226,20 @@ class _KillRounds:
         servers = self._cluster.bootstrap_servers
         producer: SteadyProducer = OwnProducer(servers, topic)
         if kind.startswith("librdkafka"):
-            producer = RdkafkaProducer(servers, topic, _HANGS)
+            producer = RdkafkaProducer(servers, topic, HANGS)
         with producer:
             time.sleep(_STEADY_S)
             try:
-                gap_s = self.gap_of(producer, lambda: os.kill(pid, signal.SIGSTOP))
+                gap_s = gap_of(producer, lambda: os.kill(pid, signal.SIGSTOP))
             finally:
                 os.kill(pid, signal.SIGCONT)
         self._read_back(topic, producer)
         self.until_in_sync(topic, 1)
         return gap_s
 
-    def gap_of(self, producer: SteadyProducer, harm: Callable[[], None]) -> float:
-        """Return the longest gap from `harm` until the producer is steady again."""
-        began_s = time.time()
-        harm()
-        # Batches under way at the kill may still be acknowledged.
-        time.sleep(0.05)
-        producer.until_acknowledged(time.time(), _RECOVERY_S)
-        time.sleep(_STEADY_S)
-        return producer.longest_gap_s(began_s)
-
     def producer(self, topic: str) -> SteadyProducer:
         servers = self._cluster.bootstrap_servers
-        return RdkafkaProducer(servers, topic) if _HAS_RDKAFKA else OwnProducer(servers, topic)
+        return RdkafkaProducer(servers, topic) if HAS_RDKAFKA else OwnProducer(servers, topic)
 
     def _read_back(self, topic: str, producer: SteadyProducer) -> None:
         acknowledged = producer.numbers()
@@ -264,5 +268,6 @@ def _led_by(leader: int) -> list[int]:
     return [leader, *(broker for broker in _BROKERS if broker != leader)]
 
 
-def _name() -> str:
-    return "librdkafka's producer" if _HAS_RDKAFKA else "Headrace's producer"
+def producer_name() -> str:
+    """Return whose producer is measured."""
+    return "librdkafka's producer" if HAS_RDKAFKA else "Headrace's producer"

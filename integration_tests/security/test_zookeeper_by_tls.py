@@ -2,6 +2,7 @@
 who has the wrong ones is told so in one line."""
 
 import contextlib
+import signal
 from collections.abc import Iterator
 from functools import partial
 
@@ -154,3 +155,12 @@ def test_a_broker_that_is_not_let_in_says_so_and_ends(zookeeper, settings, stran
         )
         wait_until(lambda: "no TLS with ZooKeeper" in by_hand.log(7), "the broker says why")
     assert f"no TLS with ZooKeeper at {zookeeper.connect}: it refuses the cert" in by_hand.log(7)
+
+
+def test_the_session_of_a_killed_broker_is_closed_by_its_watcher(zookeeper, settings, tmp_path):
+    """It lives a minute, and no other broker is there that could close it."""
+    brokers = BrokersByHand(tmp_path, f"{zookeeper.connect}/watched", ["PLAINTEXT"])
+    with contextlib.closing(brokers):
+        brokers.start(1, {**settings, "zookeeper.session.timeout.ms": "60000"})
+        brokers.stop(1, signum=signal.SIGKILL)
+        wait_until(lambda: " was closed " in brokers.log(1), "its session is closed", timeout_s=45)

@@ -7,6 +7,7 @@ leaders have moved (R-CTL9).
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.broker.settings.config import BrokerConfig, by_address, log_without_effect
 from storage_engine.broker.settings.topic_config import log_config_for
+from storage_engine.broker.watcher.session_watcher import SessionWatcher, log_file
+from storage_engine.broker.watcher.told import WatchedBroker
 from storage_engine.broker.wiring.broker_parts import BrokerParts
 from storage_engine.broker.wiring.build import build
 from storage_engine.broker.wiring.listeners import (
@@ -32,7 +35,7 @@ from storage_engine.broker.wiring.parts import BrokerPorts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ports import Endpoint, TransportError
 from storage_engine.core.security.sasl_client import password_client
-from storage_engine.core.settings.settings import BY_BROKER_KEY
+from storage_engine.core.settings.settings import BY_BROKER_KEY, DEATH_PROOF, NO_PROOF
 from storage_engine.log.dirs.log_manager import LogManager, LogManagerSettings
 from storage_engine.log.files.segment_files import descriptor_limit, pool_limit
 from storage_engine.net.client_log import tell_in_time
@@ -101,7 +104,9 @@ class Broker:
         background = ThreadBackground(self._loop)
         logs = self._logs(clock, background)
         access = _zookeeper_access(self._config)
-        session = self._session(clock, logs, access)
+        scheduler, processes = LoopScheduler(self._loop), LocalProcesses(self._loop)
+        watcher = self._watcher(processes, scheduler)
+        session = self._session(clock, logs, access, watcher)
         foreign_sessions = self._foreign_sessions(access)
         transport = PeerTransport(
             self._loop, tls_to_others(self._config, tls), _log_in(self._config)
@@ -119,12 +124,12 @@ class Broker:
                     logs=logs,
                     metadata_store=session,
                     transport=transport,
-                    scheduler=LoopScheduler(self._loop),
+                    scheduler=scheduler,
                     clock=clock,
                     background=background,
                     work_ns=clock.work_ns,
                     lease_valid=lambda: clock.monotonic_ms() < session.lease_end_monotonic_ms,
-                    processes=LocalProcesses(self._loop),
+                    processes=processes,
                     foreign_sessions=foreign_sessions,
                     peer_ports=peer_ports,
                 )
@@ -135,6 +140,8 @@ class Broker:
             transport.close()
             foreign_sessions.close()
             session.close()
+            if watcher is not None:
+                watcher.close()
             logs.close(run_side_by_side)
             background.close()
         if self._failure is not None:
@@ -160,8 +167,30 @@ class Broker:
             background=background,
         )
 
+    def _watcher(
+        self, processes: LocalProcesses, scheduler: LoopScheduler
+    ) -> SessionWatcher | None:
+        config = self._config
+        if config.text(DEATH_PROOF) == NO_PROOF:
+            return None
+        broker = WatchedBroker(
+            broker_id=config.broker_id,
+            pid=os.getpid(),
+            connect=config.zookeeper_connect,
+            session_timeout_ms=config.integer("zookeeper.session.timeout.ms"),
+            log_file=log_file(),
+            tls=config.zookeeper_tls,
+        )
+        watcher = SessionWatcher(broker, processes, scheduler)
+        watcher.start()
+        return watcher
+
     def _session(
-        self, clock: SystemClock, logs: LogManager, access: ZooKeeperAccess
+        self,
+        clock: SystemClock,
+        logs: LogManager,
+        access: ZooKeeperAccess,
+        watcher: SessionWatcher | None,
     ) -> ZooKeeperSession:
         config = self._config
         return ZooKeeperSession(
@@ -171,6 +200,7 @@ class Broker:
             clock=clock,
             data_dir=logs.dirs.working_paths[0],
             access=access,
+            on_session=None if watcher is None else watcher.session_is,
         )
 
     def _foreign_sessions(self, access: ZooKeeperAccess) -> ThreadedForeignSessions:

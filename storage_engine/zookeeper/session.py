@@ -88,10 +88,12 @@ class ZooKeeperSession:
         data_dir: Path | None = None,
         access: ZooKeeperAccess = ANYBODY,
         written: Written = BY_BROKERS,
+        on_session: Callable[[SessionCredentials | None], None] | None = None,
     ) -> None:
         """`loop_call_soon` is the loop's `call_soon_threadsafe`. `data_dir` (locked by the caller)
         keeps the session's credentials; without it no predecessor's session is closed. `written`:
-        where nodes will be created."""
+        where nodes will be created. `on_session` hears of each session on kazoo's thread, as soon
+        as it exists; None: the last one was closed in order."""
         self._access = access
         self._connect = ConnectString.parse(connect)
         self._requested_timeout_ms = session_timeout_ms
@@ -99,6 +101,7 @@ class ZooKeeperSession:
         self._clock = clock
         self._data_dir = data_dir
         self._written = written
+        self._on_session = on_session
         self._listeners: list[Callable[[SessionState], None]] = []
         self._calls = CallWindow(self._post, clock, self._on_answer)
         self._closed = False
@@ -111,7 +114,7 @@ class ZooKeeperSession:
         # Owned by kazoo's thread: the newest connect request, and the session it saved last.
         self._connect_sent_monotonic_ms = 0
         self._negotiated_timeout_ms = session_timeout_ms
-        self._saved_session_id = 0
+        self._saved_session_id = self._told_session_id = 0
         self._client = self._make_client()
 
     def start(self, timeout_ms: int) -> None:
@@ -168,8 +171,13 @@ class ZooKeeperSession:
             return
         self._closed = True
         self._calls.refuse_all()
-        if stop_client(self._client, timeout_ms) and self._data_dir is not None:
-            remove_credentials(self._data_dir)
+        # A client without a connection stops, too, and closes no session.
+        was_connected = bool(self._client.connected)
+        if stop_client(self._client, timeout_ms):
+            if self._data_dir is not None:
+                remove_credentials(self._data_dir)
+            if self._on_session is not None and was_connected:
+                self._on_session(None)
         self._session_id, self._session_password = 0, b""
 
     @property
@@ -337,6 +345,7 @@ class ZooKeeperSession:
         session_id = int(self._client._session_id or 0)
         password = bytes(self._client._session_passwd)
         if kazoo_state == KazooState.CONNECTED:
+            self._tell(SessionCredentials(session_id=session_id, password=password))
             self._save(session_id, password)
         self._post(
             functools.partial(
@@ -391,6 +400,11 @@ class ZooKeeperSession:
                     on_reply=_ignore,
                 )
             )
+
+    def _tell(self, credentials: SessionCredentials) -> None:
+        if self._on_session is not None and credentials.session_id != self._told_session_id:
+            self._told_session_id = credentials.session_id
+            self._on_session(credentials)
 
     def _save(self, session_id: int, password: bytes) -> None:
         if self._data_dir is None or session_id == self._saved_session_id:

@@ -61,7 +61,7 @@ zookeeper.session.timeout.ms int 6000 min=1000 unit=ms
     A broker counts as dead when ZooKeeper has not heard from it for this long.
 # Kafka has no such setting: its brokers wait for the session.
 broker.death.proof str process choices=process,port,none
-    What proves that another broker is dead; port can be wrong, and lose records of acks=1.
+    What proves that a broker is dead; port can be wrong, and lose records of acks=1.
 zookeeper.connection.timeout.ms int - min=1 unit=ms
     How long a starting broker waits for ZooKeeper (default: the session timeout).
 zookeeper.digest.credentials.file str -

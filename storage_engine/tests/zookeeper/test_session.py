@@ -483,3 +483,33 @@ def test_no_zookeeper_is_told_in_one_line(loop: HandLoop, unused_port: int) -> N
         "its brokers, needs zookeeper.ssl.client.enable"
     )
     session.close(100)
+
+
+def test_each_session_is_told_when_it_exists_and_the_last_when_it_is_closed(
+    zookeeper: EmbeddedZooKeeper, loop: HandLoop
+) -> None:
+    told: list[SessionCredentials | None] = []
+    session = ZooKeeperSession(
+        zookeeper.connect, 1500, loop.call_soon, clock=RealClock(), on_session=told.append
+    )
+    session.start(10_000)
+    first = SessionCredentials(
+        session_id=session.session_id, password=bytes(session._client._session_passwd)
+    )
+    assert told == [first]
+    session.close()
+    assert told == [first, None]
+
+
+def test_a_session_that_could_not_be_closed_is_not_told_as_closed(
+    tmp_path: Path, loop: HandLoop
+) -> None:
+    server = start_embedded(tmp_path / "away", unsafe_no_fsync=True)
+    told: list[SessionCredentials | None] = []
+    session = ZooKeeperSession(
+        server.connect, 1500, loop.call_soon, clock=RealClock(), on_session=told.append
+    )
+    session.start(10_000)
+    server.stop()
+    session.close(timeout_ms=1)
+    assert None not in told

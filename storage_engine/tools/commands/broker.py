@@ -23,7 +23,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.watcher.first_process import run_behind_first_process
 from storage_engine.core.errors import HeadraceError
+from storage_engine.core.settings.settings import DEATH_PROOF, NO_PROOF
 from storage_engine.tools.arguments import positive_integer
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.inspection.state_change_log import FILE_NAME, write_state_changes_to
@@ -86,6 +88,12 @@ def run(args: argparse.Namespace) -> int:
     config = BrokerConfig.load(args.config, dict(parse_setting(text) for text in args.set))
     # Records and credentials are read by those alone whom access rules let.
     os.umask(0o077)
+    if config.text(DEATH_PROOF) == NO_PROOF:
+        return _run(args, config)
+    return run_behind_first_process(lambda: _run(args, config))
+
+
+def _run(args: argparse.Namespace, config: BrokerConfig) -> int:
     set_up_logging(args.log_file, file_bytes=args.log_file_bytes, level=args.log_level)
     write_state_changes_to(
         _state_change_folder(args.log_file, config.log_dirs) / FILE_NAME,
