@@ -6,7 +6,10 @@ from typing import Any
 
 from simulation.run import run_seed
 from simulation.tests.mutations import Apply, mutated, set_attribute
+from simulation.world import watchers
 from simulation.world.watchers import SimulatedWatcher
+from storage_engine.broker.watcher.program import has_ended
+from storage_engine.broker.watcher.told import session_of
 from storage_engine.broker.wiring import parts as cluster
 from storage_engine.core.control.death_proof import PortVerdict, RefusedPort
 from storage_engine.core.ports import PortAnswer
@@ -54,7 +57,11 @@ def suspicion_is_taken_for_proof(stack: ExitStack) -> None:
 @mutation
 def the_end_of_the_pipe_is_taken_for_proof(stack: ExitStack) -> None:
     """A watcher that reads nothing more counts its broker as dead, whatever the kernel says."""
-    set_attribute(stack, SimulatedWatcher, "pipe_ended", SimulatedWatcher._noticed)
+
+    def is_over(broker: int, lines: Any, timeout_s: float | None) -> bool:
+        return has_ended(broker, lines, timeout_s) or lines.is_over
+
+    set_attribute(stack, watchers, "has_ended", is_over)
 
 
 @mutation
@@ -64,7 +71,8 @@ def the_newest_session_is_closed(stack: ExitStack) -> None:
 
     def newest(self: SimulatedWatcher) -> int:
         node = self._server.nodes.get(BrokerIdZNode.path(self.broker_id))
-        return self._session_id if node is None else node.owner
+        told = session_of(self._lines.last).session_id
+        return told if node is None else node.owner
 
     set_attribute(stack, SimulatedWatcher, "session_to_close", newest)
 

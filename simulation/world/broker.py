@@ -215,7 +215,7 @@ class SimulatedBroker:
         self.parts.close()
         self.session.close()
         if self.watcher is not None:
-            self.watcher.die()
+            self.watcher.told(0)
         self.loop.kill()
         self.logs.close()
         self._gone()

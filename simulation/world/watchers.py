@@ -6,20 +6,52 @@ that the broker's next incarnation has registered. An attempt to close may fail,
 fails while the machine does not reach ZooKeeper. A watcher may be killed alone, its pipe may end
 though the broker lives, and it ends with its machine. The broker writes into the pipe what session
 it has; what was written before its end is read.
+
+What is read, and whether the broker has ended, is decided by the real watcher's code on real pipes:
+one for the lines, and one in place of the pidfd, which is ready once its other end is closed.
 """
 
+import os
 from collections.abc import Callable
 
 from simulation.world.processes import SimulatedProcess
 from simulation.world.zookeeper import SimulatedZooKeeper
+from storage_engine.broker.watcher.closing import PAUSE_MAX_S, PAUSE_S, SESSION_TIMEOUTS
+from storage_engine.broker.watcher.program import NO_SESSION, Lines, has_ended
+from storage_engine.broker.watcher.session_watcher import RESTART_S
+from storage_engine.broker.watcher.told import session_line, session_of
+from storage_engine.zookeeper.session_credentials import SessionCredentials
 
-RESTART_MS = 10_000
-"""A broker starts its watcher anew so long after the last start, if that one ends."""
-PAUSE_MS = 200
-PAUSE_MAX_MS = 2_000
-"""The pause between two attempts doubles up to this."""
-SESSION_TIMEOUTS = 2
-"""So many session timeouts after the broker's end its session has expired."""
+RESTART_MS = int(RESTART_S * 1000)
+PAUSE_MS = int(PAUSE_S * 1000)
+PAUSE_MAX_MS = int(PAUSE_MAX_S * 1000)
+_FIRST_LINE = b"{}\n"
+"""The first line says how ZooKeeper is reached."""
+
+
+class _Descriptors:
+    """Pipes that are closed with their owner."""
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+
+    def pipe(self) -> tuple[int, int]:
+        both = os.pipe()
+        self._open.update(both)
+        return both
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        if descriptor in self._open:
+            os.write(descriptor, data)
+
+    def close(self, descriptor: int) -> None:
+        if descriptor in self._open:
+            self._open.discard(descriptor)
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        for each in self._open:
+            os.close(each)
 
 
 class SimulatedWatcher:
@@ -38,17 +70,27 @@ class SimulatedWatcher:
         self._machine = broker.machine
         self._timeout_ms = session_timeout_ms
         self._lives = True
-        self._session_id = 0
         self._ended_ms: int | None = None
         self._attempts = 0
+        self._descriptors = _Descriptors()
+        self._pidfd, self._process_end = self._descriptors.pipe()
+        descriptor, self._pipe_end = self._descriptors.pipe()
+        self._lines = Lines(descriptor)
+        self._descriptors.write(self._pipe_end, _FIRST_LINE)
         broker.watchers.append(self._noticed)
 
     def told(self, session_id: int) -> None:
-        """Read a line of the pipe: the broker's present session."""
-        self._session_id = session_id
+        """Write a line into the pipe: the broker's present session; 0 after it has closed it."""
+        password = self._server.password_of(session_id)
+        credentials = SessionCredentials(session_id=session_id, password=password)
+        line = session_line(credentials if session_id else None)
+        self._descriptors.write(self._pipe_end, line)
+        self._look()
 
     def pipe_ended(self) -> None:
-        """Read the end of the pipe, which proves nothing: the broker may have lost a descriptor."""
+        """End the pipe, which proves nothing: the broker may have lost a descriptor."""
+        self._descriptors.close(self._pipe_end)
+        self._look()
 
     def die(self) -> None:
         """End, and close nothing more."""
@@ -60,8 +102,20 @@ class SimulatedWatcher:
 
     def _noticed(self) -> None:
         """Receive the kernel's notice that the process has ended."""
+        self._descriptors.close(self._process_end)
+        self._look()
+
+    def _look(self) -> None:
+        """Do what the real one does when a descriptor is ready."""
+        if not self.lives or self._ended_ms is not None:
+            return
+        if not has_ended(self._pidfd, self._lines, 0):
+            return
         self._ended_ms = self._server.loop.now_ms
-        self._later(self._machine.watcher_ms(), self.close_session)
+        if self._lines.last in (b"", NO_SESSION):
+            self.die()
+        else:
+            self._later(self._machine.watcher_ms(), self.close_session)
 
     def close_session(self) -> None:
         """Close the session that the broker had, once more where an attempt has failed."""
@@ -82,7 +136,7 @@ class SimulatedWatcher:
 
     def session_to_close(self) -> int:
         """Return the last session that the broker told, whatever others have told since."""
-        return self._session_id
+        return session_of(self._lines.last).session_id
 
     def _is_expired(self) -> bool:
         assert self._ended_ms is not None

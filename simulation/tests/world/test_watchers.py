@@ -72,6 +72,14 @@ def test_the_end_of_the_pipe_proves_nothing(watched):
     assert not watched.lives
 
 
+def test_a_broker_that_has_closed_its_session_has_a_watcher_that_ends(watched):
+    watched.watcher.told(0)
+    assert not watched.watcher.lives
+    watched.process.end()
+    watched.loop.run_for(TIMEOUT_MS)
+    assert watched.lives, "another closes it"
+
+
 def test_an_attempt_that_fails_is_repeated(watched):
     failures = [True, True, False]
     watched.machine.attempt_fails = lambda: failures.pop(0)
