@@ -7,7 +7,7 @@ from storage_engine.core.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerPlace:
+class KnownBroker:
     """A broker, as whoever places replicas knows it."""
 
     machine: str
@@ -43,14 +43,14 @@ class PlacedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    brokers: Mapping[int, BrokerPlace]
+    brokers: Mapping[int, KnownBroker]
     """All brokers that are alive, hold a replica, or have settings."""
     partitions: Mapping[TopicPartition, PlacedPartition]
 
-    def place(self, broker: int) -> BrokerPlace:
+    def place(self, broker: int) -> KnownBroker:
         """Return the place of a broker; of one that is not known, as that of a dead one."""
         known = self.brokers.get(broker)
-        return known or BrokerPlace(machine=own_machine(broker), is_alive=False)
+        return known or KnownBroker(machine=own_machine(broker), is_alive=False)
 
     def machines(self, replicas: Collection[int]) -> int:
         """Return how many machines the replicas lie on."""

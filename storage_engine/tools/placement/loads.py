@@ -10,7 +10,7 @@ from storage_engine.tools.placement.layout import Layout, PlacedPartition
 
 
 class Load(StrEnum):
-    """What of a broker is evened out."""
+    """A load of a broker that can be evened out."""
 
     REPLICAS = "replicas"
     BYTES = "bytes"
@@ -49,7 +49,7 @@ def loads(layout: Layout, plan: Mapping[TopicPartition, Sequence[int]]) -> Loads
 
 
 def replica_loads(partition: PlacedPartition) -> dict[Load, float]:
-    """What each replica of the partition adds to the load of its broker."""
+    """Return how much each replica of the partition adds to the loads of its broker."""
     return {
         Load.REPLICAS: 1.0,
         Load.BYTES: float(partition.size_bytes),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.placement.layout import Layout
-from storage_engine.tools.reassign_plan import Plan
+from storage_engine.tools.placement.reassign_plan import Plan
 
 WAVE_PARTITIONS = 20
 WAVE_BYTES = 10 << 30

@@ -5,13 +5,13 @@ from collections import Counter
 from hypothesis import strategies as st
 
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tools.placement.layout import BrokerPlace, Layout, PlacedPartition
+from storage_engine.tools.placement.layout import KnownBroker, Layout, PlacedPartition
 
 
 def layout(replicas, *, machines=None, brokers=4, dead=(), cordoned=(), sizes=None, **more):
     """`replicas`: partition 0, 1, … of topic `t`; `machines`: broker -> machine, each its own."""
     places = {
-        broker: BrokerPlace(
+        broker: KnownBroker(
             machine=(machines or {}).get(broker, f"broker {broker}"),
             is_alive=broker not in dead,
             is_cordoned=broker in cordoned,
