@@ -56,7 +56,7 @@ def _read_broker(cluster: Cluster, broker: int) -> tuple[KnownBroker, dict[Topic
     known = KnownBroker(
         machine=settings.get(HOST_NAME) or own_machine(broker),
         rack=settings.get(RACK) or None,
-        is_cordoned=ALL_LOG_DIRS in cordoned or paths <= cordoned,
+        is_cordoned=ALL_LOG_DIRS in cordoned or (bool(paths) and paths <= cordoned),
     )
     return known, {
         log.tp: log.size_bytes

@@ -67,7 +67,7 @@ class Executor:
             self._begin(wave, layout, copies=any(copied.get(tp) for tp in wave))
             under_way = f"{what}: {partitions} of {len(plan)} partitions"
             self._until_done(wave, copied, f"{under_way}, {{}} of {_mib(total)} MiB", size)
-            self._elect(wave)
+            elect_leaders(self._cluster, wave)
             partitions += len(wave)
             size += sum(copied.get(tp, 0) for tp in wave)
         if plan:
@@ -84,6 +84,12 @@ class Executor:
             self.progress.tell(f"cancelled: {len(moving) - len(left)} of {len(moving)} partitions")
             time.sleep(_POLL_S)
         self.progress.keep(f"cancelled: {len(moving)} reassignments")
+
+    def elect(self, plan: Plan) -> None:
+        """Have the first replicas lead: a run that was killed may not have come to that. One that
+        is not in sync leads later, when the brokers look for it again."""
+        for wave in waves(plan, {}, self._limits):
+            elect_leaders(self._cluster, wave)
 
     def end_throttle(self, plan: Plan) -> None:
         """Remove the throttle once nothing of the plan is under way."""
@@ -189,10 +195,6 @@ class Executor:
                         size[log.tp] = size.get(log.tp, 0) + log.size_bytes
         done = sum(copied.get(tp, 0) for tp in wave if tp not in under_way)
         return done + sum(min(size.get(tp, 0), copied.get(tp, 0)) for tp in under_way)
-
-    def _elect(self, wave: Plan) -> None:
-        """A preferred replica that is not in sync leads later, when brokers look for it again."""
-        elect_leaders(self._cluster, wave)
 
 
 def _mib(size: int) -> str:

@@ -39,6 +39,8 @@ def undo(cluster: Cluster, path: Path, state: PlanState, executor: Executor) -> 
         raise CommandError(
             "partitions are still moved by another command: end it, and run this again"
         )
+    there = {tp: tuple(b) for tp, b in state.before.items() if tp in layout.partitions}
+    executor.elect(there)
     executor.end_throttle(state.plan)
     write_state(path, replace(state, phase=Phase.UNDONE, is_throttled=False))
     return moved

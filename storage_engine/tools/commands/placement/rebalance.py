@@ -246,6 +246,7 @@ def _carry_out(
     write_state(path, state)
     try:
         executor.execute(left, layout, "moved")
+        executor.elect({tp: t for tp, t in state.plan.items() if tp in layout.partitions})
     except KeyboardInterrupt:
         executor.progress.keep(
             "ended before all was moved: brokers end the moves that have begun. The same command "
