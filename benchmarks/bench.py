@@ -5,6 +5,7 @@ benchmarks:
   clients       librdkafka and Kafka's client for Java, on ours and on Apache Kafka
   codec         rows to record batches and back, without a broker
   consume       records a second, beside other clients for Python
+  drain         how long producers wait while a broker is drained, beside before
   failover      how long partitions are without a leader when brokers die or stop
   hostile       how much clients that send the most expensive requests slow down others
   idle          processor time and memory of brokers without work
@@ -37,6 +38,7 @@ NAMES = (
     "clients",
     "codec",
     "consume",
+    "drain",
     "failover",
     "hostile",
     "idle",

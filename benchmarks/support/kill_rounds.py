@@ -124,7 +124,9 @@ class _KillRounds:
             for number in range(1, self._args.rounds + 1)
         ]
         yield alone(
-            f"SIGKILL of a leader: longest gap of {_name()}, s", max(gaps_s), goal=LEADER_GOAL
+            f"SIGKILL of a leader: longest gap of {producer_name()}, s",
+            max(gaps_s),
+            goal=LEADER_GOAL,
         )
 
     def of_controller(self) -> Iterator[Result]:
@@ -134,7 +136,7 @@ class _KillRounds:
             for number in range(1, self._args.rounds + 1)
         ]
         yield alone(
-            f"SIGKILL of a leader that is the controller: longest gap of {_name()}, s",
+            f"SIGKILL of a leader that is the controller: longest gap of {producer_name()}, s",
             max(gaps_s),
             goal=CONTROLLER_GOAL,
         )
@@ -234,8 +236,7 @@ class _KillRounds:
         return producer.longest_gap_s(began_s)
 
     def producer(self, topic: str) -> SteadyProducer:
-        servers = self._cluster.bootstrap_servers
-        return RdkafkaProducer(servers, topic) if _HAS_RDKAFKA else OwnProducer(servers, topic)
+        return producer_of(self._cluster.bootstrap_servers, topic)
 
     def _read_back(self, topic: str, producer: SteadyProducer) -> None:
         acknowledged = producer.numbers()
@@ -264,5 +265,10 @@ def _led_by(leader: int) -> list[int]:
     return [leader, *(broker for broker in _BROKERS if broker != leader)]
 
 
-def _name() -> str:
+def producer_of(servers: str, topic: str) -> SteadyProducer:
+    """Return librdkafka's producer, or Headrace's own where there is none."""
+    return RdkafkaProducer(servers, topic) if _HAS_RDKAFKA else OwnProducer(servers, topic)
+
+
+def producer_name() -> str:
     return "librdkafka's producer" if _HAS_RDKAFKA else "Headrace's producer"

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.tools.placement.layouts import clusters, counts_of, layout, machines_of
 from storage_engine.tools.placement.loads import Load, bands, beyond
 from storage_engine.tools.placement.rebalance_plan import plan_rebalance
@@ -38,58 +37,6 @@ def test_what_is_near_the_mean_stays(cluster, load):
     limits = bands(cluster, [load], 0.1)
     if sum(beyond(cluster, {}, limits).values()) == 0:
         assert plan_rebalance(cluster, [load], 0.1) == {}
-
-
-@given(st.integers(2, 6), st.integers(1, 3), st.integers(1, 30), st.data())
-def test_leaders_without_constraints_are_even(brokers, factor, partitions, data):
-    """Each partition may be led by each broker."""
-    everywhere = list(range(1, brokers + 1))
-    replicas = [data.draw(st.permutations(everywhere)) for _ in range(partitions)]
-    cluster = layout(replicas, brokers=brokers)
-    plan = plan_rebalance(cluster, [Load.LEADERS], 0.0)
-    leaders = counts_of(cluster, plan)["leaders"]
-    found = [leaders[broker] for broker in everywhere]
-    assert max(found) - min(found) <= 1
-    # No more than those above the mean have to change.
-    before = counts_of(cluster, {})["leaders"]
-    least = max(
-        sum(max(before[b] - -(-partitions // brokers), 0) for b in everywhere),
-        sum(max(partitions // brokers - before[b], 0) for b in everywhere),
-    )
-    assert len(plan) == least
-
-
-@given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 40))
-def test_new_brokers_get_their_share_with_the_least_movement(new, factor, partitions):
-    old = list(range(1, 5))
-    replicas = [[old[(n + j) % 4] for j in range(factor)] for n in range(partitions)]
-    cluster = layout(replicas, brokers=4 + new)
-    plan = plan_rebalance(cluster, [Load.REPLICAS], 0.0)
-    found = counts_of(cluster, plan)["replicas"]
-    counts = [found[broker] for broker in range(1, 5 + new)]
-    assert max(counts) - min(counts) <= 1
-    moved = sum(len(set(t).difference(cluster.partitions[tp].replicas)) for tp, t in plan.items())
-    before = counts_of(cluster, {})["replicas"]
-    mean = partitions * factor / (4 + new)
-    above = sum(max(before[b] - -int(-mean // 1), 0) for b in old)
-    below = new * int(mean)
-    assert moved <= max(above, below) + new
-
-
-def test_bytes_are_evened_by_an_exchange_where_numbers_must_stay():
-    sizes = {0: 900, 1: 800, 2: 100, 3: 200}
-    cluster = layout([(1,), (1,), (2,), (2,)], brokers=2, sizes=sizes)
-    plan = plan_rebalance(cluster, [Load.REPLICAS, Load.BYTES], 0.1)
-    after = counts_of(cluster, plan)
-    assert after["replicas"] == {1: 2, 2: 2}
-    assert max(after["bytes"].values()) <= 1100
-    assert len(plan) == 2
-
-
-def test_replicas_that_share_a_machine_are_parted():
-    machines = {1: "h1", 2: "h1", 3: "h2", 4: "h2"}
-    cluster = layout([(1, 2)], machines=machines)
-    assert plan_rebalance(cluster, [Load.REPLICAS], 0.1) == {TopicPartition("t", 0): (1, 3)}
 
 
 def test_a_cordoned_broker_gets_nothing_and_counts_for_nothing():
