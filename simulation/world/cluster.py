@@ -58,13 +58,14 @@ class SimulatedCluster:
         disk: Callable[[int], Disk] = lambda _broker: REAL_DISK,
         log_dirs: int = 1,
         racks: Sequence[str] = (),
+        host_names: Sequence[str] = (),
         principals: Mapping[int, Principal] | None = None,
         machines: Sequence[SimulatedMachine] = (),
         **settings: str,
     ) -> None:
-        """`racks` and `machines` have one for each broker, or none; `principals`: the principals of
-        brokers and the client; `settings`: the settings of all brokers, with underscores for
-        dots."""
+        """`racks`, `host_names` and `machines` have one for each broker, or none; `principals`: the
+        principals of brokers and the client; `settings`: the settings of all brokers, with
+        underscores for dots."""
         self.loop = SimulatedLoop()
         self.zookeeper = SimulatedZooKeeper(self.loop)
         self.network = SimulatedNetwork(self.loop)
@@ -73,6 +74,8 @@ class SimulatedCluster:
         given = {key.replace("_", "."): value for key, value in settings.items()}
         for b in range(1, count + 1):
             own = {"broker.rack": racks[b - 1]} if racks else {}
+            if host_names:
+                own["broker.host.name"] = host_names[b - 1]
             broker = SimulatedBroker(
                 b, folder / f"broker{b}", self.network, self.zookeeper, given | own
             )

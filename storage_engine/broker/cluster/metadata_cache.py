@@ -4,7 +4,6 @@ answers.
 Only UpdateMetadata changes it. Source: R-CTL5.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from uuid import UUID
 
@@ -13,6 +12,7 @@ from storage_engine.broker.cluster.order_gate import FullOrder
 from storage_engine.core.control.cluster_state import ONLY_LISTENER, BrokerInfo
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.placement import ReplicaCounts
 from storage_engine.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartition,
@@ -30,15 +30,23 @@ class _Topics:
         self.partitions: dict[str, dict[int, UpdateMetadataPartition]] = {}
         self.ids: dict[str, UUID] = {}
         self.names: dict[UUID, str] = {}
+        self.counts = ReplicaCounts()
         self.replaced: list[tuple[TopicPartition, BrokerId]] = []
         """Partitions of the update under way whose former leader is gone, with that leader."""
 
     def remove(self, topic: str) -> None:
-        self.partitions.pop(topic, None)
+        for item in self.partitions.pop(topic, _NOTHING).values():
+            self.counts.remove(item.replicas)
         self._forget_id(topic)
 
     def put(self, item: UpdateMetadataPartition) -> None:
-        self.partitions.setdefault(item.topic, {})[item.partition] = item
+        of_topic = self.partitions.setdefault(item.topic, {})
+        before = of_topic.get(item.partition)
+        of_topic[item.partition] = item
+        if before is None or before.replicas != item.replicas:
+            if before is not None:
+                self.counts.remove(before.replicas)
+            self.counts.add(item.replicas)
         if self.ids.get(item.topic) != item.topic_id:
             # Created again: its old id is that of no topic any more.
             self._forget_id(item.topic)
@@ -73,8 +81,6 @@ class MetadataCache:
         self._full_order = FullOrder()
         self._coming = _Topics()
         """The content of a full order's parts so far; not visible before the last part."""
-        self._preferred_counts: Counter[BrokerId] | None = None
-        """The result of `preferred_counts`, until the next update."""
         self._waiting: dict[Callable[[], None], None] = {}
 
     def on_first_update(self, act: Callable[[], None]) -> None:
@@ -115,7 +121,6 @@ class MetadataCache:
                 return
             self._known, self._coming = known, _Topics()
         replaced, known.replaced = known.replaced, []
-        self._preferred_counts = None
         self._take_brokers(request)
         for partition, former in replaced:
             self.on_leader_replaced(partition, former)
@@ -174,16 +179,6 @@ class MetadataCache:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker_epoch == broker.epoch
 
-    def racks(self) -> dict[BrokerId, str | None]:
-        return {broker.broker_id: broker.rack for broker in self.brokers.values()}
-
-    def preferred_counts(self) -> Counter[BrokerId]:
-        """Broker -> the number of partitions whose preferred leader it is."""
-        if self._preferred_counts is None:
-            self._preferred_counts = Counter(
-                item.replicas[0]
-                for partitions in self._known.partitions.values()
-                for item in partitions.values()
-                if item.replicas
-            )
-        return self._preferred_counts.copy()
+    def replica_counts(self) -> ReplicaCounts:
+        """The replicas of each broker; a copy."""
+        return self._known.counts.copy()

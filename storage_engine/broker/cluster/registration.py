@@ -64,6 +64,8 @@ class Registration:
         self._registered_session = 0
         self._written = b""
         """The content that this broker has written to the node."""
+        self._is_changed = False
+        """Whether this broker has changed what the node is to say, and not written it yet."""
         self._reads = 0
         """The number of reads of the node so far: only the newest one counts."""
         self._busy = False
@@ -99,6 +101,16 @@ class Registration:
         again."""
         self.is_leaving = True
 
+    def set_cordoned(self, is_cordoned: bool) -> None:
+        """Registers whether this broker takes new replicas, now and from now on; its incarnation
+        stays."""
+        if is_cordoned == self._node.is_cordoned:
+            return
+        self._node = replace(self._node, is_cordoned=is_cordoned)
+        self._is_changed = True
+        if self.broker_epoch != UNREGISTERED and not self._busy:
+            self._look_after()
+
     @property
     def fetch_epoch(self) -> int:
         """The epoch that this broker names in its fetches."""
@@ -126,7 +138,7 @@ class Registration:
         """Return when the node is this session's, or has been another live broker's for too
         long."""
         while True:
-            self._written = self._node.encode()
+            self._written, self._is_changed = self._node.encode(), False
             created = yield from self._zookeeper.create(
                 self._path, self._written, ephemeral=True, make_parents=True
             )
@@ -174,6 +186,8 @@ class Registration:
 
     def _look_after(self) -> None:
         """Read the node, and again whenever it changes, as long as it is this registration's."""
+        if self._is_changed:
+            self._written = self._node.encode()
         self._reads += 1
         self._flows.start(self._read(self._reads))
 
@@ -199,5 +213,13 @@ class Registration:
             self._on_lost()
             self._begin()
         elif reply.data != self._written:
-            log.error("registration of broker %d was changed: restored", self._node.broker_id)
-            yield from self._zookeeper.set(self._path, self._written, reply.stat.version)
+            if not self._is_changed:
+                log.error("registration of broker %d was changed: restored", self._node.broker_id)
+            content = self._written
+            written = yield from self._zookeeper.set(self._path, content, reply.stat.version)
+            if written.ok:
+                self._is_changed &= content != self._written
+            elif not is_over():
+                self._scheduler.call_later(RETRY_MS, changed)
+        else:
+            self._is_changed = False

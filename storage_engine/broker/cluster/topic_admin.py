@@ -17,11 +17,13 @@ R-CTL6.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from storage_engine.broker import unexpected
+from storage_engine.broker.cluster.begun_topics import BegunTopics
+from storage_engine.broker.cluster.broker_places import BrokerPlaces, warn_of_shared_machines
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.settings.config import log_without_effect
 from storage_engine.broker.settings.topic_config import (
@@ -30,10 +32,23 @@ from storage_engine.broker.settings.topic_config import (
     check_new_topic,
     validate_topic_config,
 )
-from storage_engine.core.assignment import Assignment, assign_replicas
+from storage_engine.core.assignment import (
+    Assignment,
+    AssignmentSteps,
+    NewPartitions,
+    all_at_once,
+    assignment_steps,
+    lacks_machines,
+)
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, topic_name_problem
+from storage_engine.core.placement import (
+    Places,
+    ReplicaCounts,
+    cordoned_among,
+    cordoned_problem,
+)
 from storage_engine.core.ports import (
     MetadataStore,
     Scheduler,
@@ -67,6 +82,9 @@ class RequestedTopic:
     replication_factor: int = -1
     assignment: Mapping[int, Sequence[int]] | None = None
     config: Mapping[str, str] = field(default_factory=dict)
+    may_share_machines: bool = False
+    """Whether replicas of a partition share machines where there are too few, as those of internal
+    topics do: groups and transactions depend on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +121,22 @@ class TopicAdmin:
         metadata_store: MetadataStore,
         scheduler: Scheduler,
         metadata: MetadataCache,
+        places: BrokerPlaces,
     ) -> None:
         self._config = config
         self._zookeeper = ZookeeperFlows(metadata_store)
         self._flows = Flows()
         self._scheduler = scheduler
         self._metadata = metadata
+        self._broker_places = places
+        self._begun = BegunTopics()
 
     def plan(self, new: RequestedTopic) -> PlannedTopic:
         """Check a topic and assign its replicas. Raises KafkaError with the code for the client."""
+        return all_at_once(self.planning(new))
+
+    def planning(self, new: RequestedTopic) -> Generator[None, None, PlannedTopic]:
+        """Like `plan`, but yields where others may have their turn."""
         problem = topic_name_problem(new.topic)
         if problem is not None:
             raise KafkaError(problem, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -122,14 +147,14 @@ class TopicAdmin:
             check_new_topic(self._config, config)
         except ConfigError as failure:
             raise KafkaError(str(failure), ErrorCode.INVALID_CONFIG) from None
-        assignment = self._given(new) if new.assignment else self._assigned(new)
+        assignment = self._given(new) if new.assignment else (yield from self._assigned(new))
         unclean = TopicConfig.of(self._config, config).unclean_leader_election_enable
         info = TopicInfo(
             topic=new.topic, topic_id=uuid4(), assignment=assignment, unclean_election=unclean
         )
         return PlannedTopic(info=info, config=config)
 
-    def _assigned(self, new: RequestedTopic) -> Assignment:
+    def _assigned(self, new: RequestedTopic) -> AssignmentSteps:
         partitions = (
             new.partitions if new.partitions != -1 else self._config.integer("num.partitions")
         )
@@ -141,23 +166,33 @@ class TopicAdmin:
                 f"{partitions} partitions are more than the {MAX_PARTITIONS} possible at once",
                 ErrorCode.INVALID_PARTITIONS,
             )
-        return assign_replicas(
-            self._live_brokers(),
-            partitions=partitions,
-            replication_factor=factor,
-            preferred_counts=self._metadata.preferred_counts(),
-        )
+        places = self._places()
+        if new.may_share_machines and lacks_machines(places, factor):
+            log.warning(
+                "topic=%s has %d replicas and fewer machines take them: some share one, and are "
+                "lost together; add machines, then reassign it",
+                new.topic, factor,
+            )  # fmt: skip
+        wanted = NewPartitions(partitions, factor, may_share_machines=new.may_share_machines)
+        return (yield from assignment_steps(places, wanted, self._counts()))
 
-    def _live_brokers(self) -> dict[BrokerId, str | None]:
-        """The live brokers with their racks. Raises a retriable KafkaError before the controller's
+    def _counts(self) -> ReplicaCounts:
+        """The replicas of all brokers, with those of topics whose creation has begun."""
+        counts = self._metadata.replica_counts()
+        self._begun.settle(self._metadata)
+        for replicas in self._begun.missing_from(self._metadata):
+            counts.add(replicas)
+        return counts
+
+    def _places(self) -> Places:
+        """The live brokers with their places. Raises a retriable KafkaError before the controller's
         first UpdateMetadata, also where this broker is the controller itself."""
-        racks = self._metadata.racks()
-        if not racks:
+        if not self._metadata.brokers:
             raise KafkaError(
                 "the controller has not told this broker yet which brokers there are: ask again",
                 ErrorCode.NOT_CONTROLLER,
             )
-        return racks
+        return self._broker_places.of(self._metadata.brokers)
 
     def _given(self, new: RequestedTopic) -> Assignment:
         assert new.assignment is not None
@@ -172,19 +207,25 @@ class TopicAdmin:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             )
         factors = {len(replicas) for replicas in new.assignment.values()}
-        known: set[int] = set(self._live_brokers())
+        places = self._places()
+        known: set[int] = set(places)
         for partition, replicas in new.assignment.items():
+            cordoned = cordoned_among(replicas, places)
             if not replicas or len(set(replicas)) != len(replicas) or len(factors) != 1:
                 problem = "needs as many brokers as the others, each once"
             elif not known.issuperset(replicas):
                 problem = f"names brokers that are not alive; alive are {sorted(known)}"
+            elif cordoned:
+                problem = cordoned_problem(cordoned)
             else:
                 continue
             raise KafkaError(
                 f"partition {partition} of '{new.topic}' {problem}",
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             )
-        return {p: _brokers(replicas) for p, replicas in sorted(new.assignment.items())}
+        given = {p: _brokers(replicas) for p, replicas in sorted(new.assignment.items())}
+        warn_of_shared_machines(new.topic, given, places)
+        return given
 
     def write(
         self,
@@ -197,7 +238,18 @@ class TopicAdmin:
         """Write settings and assignment in one multi, so that of two concurrent creations one
         succeeds and the other changes nothing. `waits`: whether a client still waits;
         `check_allowed` raises KafkaError where the client may not have it written any more."""
-        self._flows.start(self._create(planned, waits, check_allowed), on_written)
+        self._begun.add(planned.info)
+        self._flows.start(
+            self._create(planned, waits, check_allowed), self._over(planned.info, on_written)
+        )
+
+    def _over(self, info: TopicInfo, on_written: OnWritten) -> OnWritten:
+        def over(failure: KafkaError | None) -> None:
+            if failure is not None:
+                self._begun.drop(info)
+            on_written(failure)
+
+        return over
 
     def _create(
         self, planned: PlannedTopic, waits: Callable[[], bool], check_allowed: Callable[[], None]
@@ -232,10 +284,11 @@ class TopicAdmin:
                 return _unknown(topic)
             yield from pause(self._scheduler, RETRY_MS)
 
-    def plan_growth(
+    def planning_growth(
         self, info: TopicInfo, total: int, assignments: Sequence[Sequence[int]] | None
-    ) -> TopicInfo:
-        """Plan `total` partitions instead of the present number. Raises KafkaError."""
+    ) -> Generator[None, None, TopicInfo]:
+        """Plan `total` partitions instead of the present number; yields where others may have their
+        turn. Raises KafkaError."""
         present = len(info.assignment)
         if info.reassignments:
             raise KafkaError(
@@ -260,14 +313,8 @@ class TopicAdmin:
             )
         first = info.assignment[0]
         if assignments is None:
-            added = assign_replicas(
-                self._live_brokers(),
-                partitions=total - present,
-                replication_factor=len(first),
-                preferred_counts=self._metadata.preferred_counts(),
-                first_partition=present,
-                start_broker=first[0],
-            )
+            new = NewPartitions(total - present, len(first), present, start_broker=first[0])
+            added = yield from assignment_steps(self._places(), new, self._counts())
         else:
             added = self._given_growth(info, total, assignments)
         return TopicInfo(
@@ -282,7 +329,8 @@ class TopicAdmin:
     ) -> Assignment:
         present = len(info.assignment)
         factor = len(info.assignment[0])
-        known: set[int] = set(self._live_brokers())
+        places = self._places()
+        known: set[int] = set(places)
         if len(assignments) != total - present or any(
             len(set(r)) != factor or len(r) != factor or not known.issuperset(r)
             for r in assignments
@@ -291,7 +339,14 @@ class TopicAdmin:
                 f"the assignment must give {total - present} partitions {factor} live brokers each",
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             )
-        return {present + i: _brokers(replicas) for i, replicas in enumerate(assignments)}
+        cordoned = cordoned_among({broker for each in assignments for broker in each}, places)
+        if cordoned:
+            raise KafkaError(
+                f"the assignment {cordoned_problem(cordoned)}", ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            )
+        given = {present + i: _brokers(replicas) for i, replicas in enumerate(assignments)}
+        warn_of_shared_machines(info.topic, given, places)
+        return given
 
     def write_growth(
         self,
@@ -303,7 +358,8 @@ class TopicAdmin:
     ) -> None:
         """Write the larger assignment, unless the topic was changed meanwhile. For the other
         parameters see `write`."""
-        self._flows.start(self._grow(info, waits, check_allowed), on_written)
+        self._begun.add(info)
+        self._flows.start(self._grow(info, waits, check_allowed), self._over(info, on_written))
 
     def _grow(
         self, info: TopicInfo, waits: Callable[[], bool], check_allowed: Callable[[], None]

@@ -132,6 +132,7 @@ class StateTopic:
                     topic=plan.topic,
                     partitions=config.integer(plan.partitions),
                     replication_factor=config.integer(plan.replication_factor),
+                    may_share_machines=True,
                     config={
                         "cleanup.policy": "compact",
                         "segment.bytes": str(config.integer(plan.segment_bytes)),

@@ -109,13 +109,14 @@ class ReplicaMoves:
 
     def move(self, tp: TopicPartition, path: Path) -> None:
         """Moves a replica to that log dir. Raises KafkaError:
-        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; REPLICA_NOT_AVAILABLE when it is not here, and will
-        be made there.
+        LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR; INVALID_REPLICA_ASSIGNMENT for a cordoned log dir;
+        REPLICA_NOT_AVAILABLE when it is not here, and will be made there.
         """
         log_dir = self._logs.dirs.at(path)
         partition = self._replicas.get(tp)
         if partition is None:
             if self._logs.get(tp) is None:
+                self._logs.dirs.check_not_cordoned(path)
                 self._logs.dirs.prefer(tp, path)
             raise KafkaError(f"{tp} is not on this broker", ErrorCode.REPLICA_NOT_AVAILABLE)
         if partition.role is Role.FAILED:
@@ -123,6 +124,7 @@ class ReplicaMoves:
         if partition.log.directory.parent == path:
             self._logs.moves.cancel(tp)
             return
+        self._logs.dirs.check_not_cordoned(path)
         known = self._logs.moves.under_way.get(tp)
         if known is None or known.log_dir is not log_dir:
             self._begin(partition, path)

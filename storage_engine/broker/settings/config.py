@@ -21,9 +21,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
+from storage_engine.broker.settings.cordoned_log_dirs import check_cordoned
 from storage_engine.broker.settings.listener_map import ListenerKey, ListenerMap, is_listener_key
 from storage_engine.broker.settings.sasl_config import SaslConfig
 from storage_engine.core.errors import ConfigError
+from storage_engine.core.placement import CORDONED_LOG_DIRS
 from storage_engine.core.security.authorizer import super_users_of
 from storage_engine.core.security.security_protocol import Secret
 from storage_engine.core.settings.properties import parse_properties
@@ -174,6 +176,7 @@ class BrokerConfig(TypedReads):
         "broker_id",
         "listeners",
         "log_dirs",
+        "machine",
         "metrics",
         "per_ip_overrides",
         "rack",
@@ -191,11 +194,14 @@ class BrokerConfig(TypedReads):
         self.broker_id: int = self.integer("broker.id")
         rack = self._values["broker.rack"]
         self.rack: str | None = rack if isinstance(rack, str) else None
+        machine = self._values["broker.host.name"]
+        self.machine: str | None = machine if isinstance(machine, str) else None
         self.listeners = ListenerMap.of(self)
         self._of_listeners = _of_listeners(given, self.listeners.names)
         self.sasl = SaslConfig.of(self, self.listeners)
         self.per_ip_overrides: dict[str, int] = parse_overrides(self.items(OVERRIDES_KEY))
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
+        check_cordoned(self.items(CORDONED_LOG_DIRS), self.log_dirs)
         self.metrics = self._metrics()
         """None: no metrics listener."""
         self.zookeeper_connect: str = str(ConnectString.parse(self.text("zookeeper.connect")))

@@ -50,6 +50,7 @@ class BrokerParts:
 
         def on_registered(epoch: BrokerEpoch) -> None:
             self.ports.logs.dirs.keep_registration(epoch)
+            self.cluster.places.start()
             controller.start()
 
         def register() -> None:
@@ -65,6 +66,7 @@ class BrokerParts:
             self.authentication.gate.open()
             self.cluster.features.when_known(register, on_refused)
 
+        self.cluster.cordon.start()
         self.replicas.manager.start()
         self.upkeep.maintenance.start()
         self.replicas.moves.start()
@@ -87,6 +89,7 @@ class BrokerParts:
         """Stop following and leading; answer the requests that wait."""
         self.cluster.registration.close()
         self.cluster.features.close()
+        self.cluster.places.close()
         if self.cluster.dead_sessions is not None:
             self.cluster.dead_sessions.close()
         self.authentication.close()

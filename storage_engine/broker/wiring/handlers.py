@@ -344,7 +344,7 @@ def _add_controller_apis(parts: BrokerParts) -> None:
         CreatePartitions=create_partitions.handle,
         DeleteTopics=delete_topics.handle,
         ElectLeaders=partial(elect_leaders, controller, scheduler),
-        AlterPartitionReassignments=partial(reassignments.alter, controller),
+        AlterPartitionReassignments=partial(reassignments.alter, controller, cluster.places),
         ListPartitionReassignments=partial(reassignments.list_ongoing, controller),
         ControlledShutdown=partial(controlled_shutdown, controller, scheduler),
     )

@@ -6,7 +6,9 @@ leaders), requests (reads, waits, fetch sessions, work in turns).
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from storage_engine.broker.cluster.broker_places import BrokerPlaces
 from storage_engine.broker.cluster.cluster_features import ClusterFeatures
+from storage_engine.broker.cluster.cordon import Cordon
 from storage_engine.broker.cluster.dead_sessions import DeadSessions, RefusedPorts
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts, LeaderProbes
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
@@ -103,6 +105,8 @@ class ClusterParts:
     doubts: LeaderDoubts
     probes: LeaderProbes
     registration: Registration
+    cordon: Cordon
+    places: BrokerPlaces
     dead_sessions: DeadSessions | None
     """None where the broker never ends the sessions of dead brokers."""
     order_gate: OrderGate
@@ -117,6 +121,7 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
     """Build registration, controller and metadata."""
     metadata = MetadataCache(ports.config.listeners.inter_broker.name)
     registration = _registration(ports)
+    places = BrokerPlaces(ports.metadata_store, ports.scheduler)
     order_gate = OrderGate(ports.metadata_store, lambda: registration.broker_epoch)
     doubts = LeaderDoubts(metadata, ports.clock)
     features = ClusterFeatures(ports.metadata_store, ports.scheduler)
@@ -133,6 +138,8 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
             scheduler=ports.scheduler,
         ),
         registration=registration,
+        cordon=Cordon(config, log_dirs=ports.logs.dirs, registration=registration),
+        places=places,
         dead_sessions=_dead_sessions(ports, metadata, doubts),
         order_gate=order_gate,
         controller=controller,
@@ -141,6 +148,7 @@ def build_cluster(ports: BrokerPorts, config: DynamicConfig) -> ClusterParts:
             metadata_store=ports.metadata_store,
             scheduler=ports.scheduler,
             metadata=metadata,
+            places=places,
         ),
         topic_lookup=TopicLookup(ports.metadata_store, ports.cluster_id),
         producer_ids=ProducerIds(ports.metadata_store, broker_id=ports.broker_id),
@@ -159,6 +167,7 @@ def _registration(ports: BrokerPorts) -> Registration:
             host=plain[0].host if plain else None,
             port=plain[0].port if plain else NO_PORT,
             rack=ports.config.rack,
+            machine=ports.config.machine,
             endpoints=tuple(map(str, advertised)),
             protocols={}
             if is_only_plain

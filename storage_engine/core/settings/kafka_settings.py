@@ -247,9 +247,6 @@ _ROWS: dict[str, str] = {
     "replicas that have left the in-sync replicas are not eligible": """
     eligible.leader.replicas.enable bool false only
     """,
-    "log dirs are not cordoned": """
-    cordoned.log.dirs list () only live
-    """,
     "values stand in the file as they are": """
     config.providers list () only live
     """,

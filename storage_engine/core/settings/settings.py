@@ -46,8 +46,13 @@ broker.id int - min=0 required
     The id of this broker. It is unique in the cluster and stays with the data.
 broker.rack str -
     The rack or zone of this broker. The replicas of a partition are spread over racks.
+# Ours: Kafka knows no machine below its racks.
+broker.host.name str -
+    The machine of this broker. Replicas of a partition never share one while there are enough.
 log.dirs list - alias=log.dir required  # Kafka's default is in /tmp, where data does not last
     The log dirs, separated by commas.
+cordoned.log.dirs list () live
+    The log dirs that take no new replicas; * stands for all, so that the broker takes none.
 # ---- ZooKeeper ----
 zookeeper.connect str - required
     The ZooKeeper ensemble and the path of the cluster: host:port,host:port[/path].

@@ -37,6 +37,8 @@ class LogDirs:
         """Locks and checks the log dirs. StorageError when one must not be used, or none can be."""
         self.on_failed: Callable[[Path, Exception], None] | None = None
         """Called with a log dir that failed in background work."""
+        self.cordoned: frozenset[Path] = frozenset()
+        """The log dirs that take no new replicas (`cordoned.log.dirs`), as absolute paths."""
         self._preferred: dict[TopicPartition, Path] = {}
         """The log dirs that clients prefer for replicas that this broker does not have yet; kept
         while the broker runs, as in Kafka."""
@@ -93,6 +95,14 @@ class LogDirs:
             raise LogDirError(f"the log dir {path} could not be used at the start")
         raise KafkaError(f"{path} is not in log.dirs", ErrorCode.LOG_DIR_NOT_FOUND)
 
+    def check_not_cordoned(self, path: Path) -> None:
+        """Raises KafkaError INVALID_REPLICA_ASSIGNMENT for a log dir that takes no new replicas."""
+        if path in self.cordoned:
+            raise KafkaError(
+                f"the log dir {path} takes no new replicas: take it out of cordoned.log.dirs first",
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            )
+
     def prefer(self, topic_partition: TopicPartition, path: Path) -> None:
         """Records the log dir that is preferred for a replica; the latest one counts."""
         self._preferred.pop(topic_partition, None)
@@ -104,8 +114,9 @@ class LogDirs:
         self, topic_partition: TopicPartition, log_counts: Mapping[Path, int]
     ) -> BrokerLogDir:
         """Choose the log dir for a new log: the preferred log dir if there is one, else the one
-        with the fewest logs. LogDirError when the log may be in a log dir that can't be used, or
-        all have failed."""
+        with the fewest logs; a cordoned one only where there is no other, since the replica may
+        have been placed before the cordon was known. LogDirError when the log may be in a log dir
+        that can't be used, or all have failed."""
         if self._lost:
             raise LogDirError(
                 f"no log made for {topic_partition}: it may be in {self._lost[0]}, which could not"
@@ -115,10 +126,11 @@ class LogDirs:
         if not working:
             raise LogDirError(f"no log made for {topic_partition}: all log dirs failed")
         preferred = self._preferred.pop(topic_partition, None)
-        for log_dir in working:
+        open_dirs = [log_dir for log_dir in working if log_dir.path not in self.cordoned] or working
+        for log_dir in open_dirs:
             if log_dir.path == preferred:
                 return log_dir
-        return min(working, key=lambda log_dir: log_counts.get(log_dir.path, 0))
+        return min(open_dirs, key=lambda log_dir: log_counts.get(log_dir.path, 0))
 
     def do_at_start(self, work: Callable[[BrokerLogDir], None]) -> None:
         """Does `work` in each of them. One that fails is left out while there is another.

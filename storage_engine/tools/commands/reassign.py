@@ -6,6 +6,9 @@ actions:
   verify    show how far the reassignments of a plan are; remove the throttle when all have ended
   cancel    cancel the reassignments of a plan that are still in progress
 
+'generate' puts the replicas of a partition on different machines (broker.host.name) and spreads
+them over zones (broker.rack); brokers that are cordoned get none.
+
 A plan is a JSON file, written by 'generate' or by hand. The first replica of a partition is its
 preferred leader:
 
@@ -24,17 +27,19 @@ examples:
 """
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from storage_engine.client.admin.reassignment import alter_reassignments, list_reassignments
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import ClusterMetadata
-from storage_engine.core.assignment import assign_replicas
+from storage_engine.core.assignment import NewPartitions, assign_replicas
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.placement import Places, ReplicaCounts
 from storage_engine.tools.actions import Actions, act_on_cluster
 from storage_engine.tools.arguments import add_json, positive_integer
+from storage_engine.tools.broker_places import read_places
 from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.placement.reassign_log_dirs import begin_log_dir_moves, log_dir_progress
@@ -126,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
 def _generate(cluster: Cluster, args: argparse.Namespace) -> None:
     brokers = broker_list(args.broker_list)
     topics = read_topics(args.topics_to_move_json_file)
-    view = cluster.metadata(topics)
+    view = cluster.metadata()
     current = _current(view, topics)
     absent = [broker for broker in brokers if broker not in view.brokers]
     if absent:
@@ -134,7 +139,8 @@ def _generate(cluster: Cluster, args: argparse.Namespace) -> None:
             f"brokers {', '.join(map(str, absent))} are not alive; alive are "
             f"{', '.join(map(str, sorted(view.brokers)))}"
         )
-    proposed = propose(current, {BrokerId(b): view.brokers[b].rack for b in brokers})
+    places = read_places(cluster, view, brokers)
+    proposed = propose(current, places, _counts_of_others(view, set(topics)))
     if args.json:
         print_json({"current": plan_document(current), "proposed": plan_document(proposed)})
         return
@@ -155,23 +161,29 @@ def _current(view: ClusterMetadata, topics: Iterable[str]) -> Plan:
     return current
 
 
-def propose(current: Plan, racks: Mapping[BrokerId, str | None]) -> Plan:
-    """Spread the topics of `current` over the brokers of `racks`; each topic keeps its replication
-    factor. Raises KafkaError when the brokers are too few for it."""
+def _counts_of_others(view: ClusterMetadata, topics: Collection[str]) -> ReplicaCounts:
+    """The replicas of the topics that stay where they are."""
+    counts = ReplicaCounts()
+    for topic in view.topics.values():
+        if topic.topic not in topics:
+            for partition in topic.partitions.values():
+                counts.add([BrokerId(replica) for replica in partition.replicas])
+    return counts
+
+
+def propose(current: Plan, places: Places, counts: ReplicaCounts | None = None) -> Plan:
+    """Spread the topics of `current` over the brokers of `places` that take new replicas; each
+    topic keeps its replication factor. `counts`: the replicas of other topics. Raises KafkaError
+    when brokers or machines are too few."""
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
-    preferred = dict.fromkeys(racks, 0)
+    counts = ReplicaCounts() if counts is None else counts
     for topic in sorted({tp.topic for tp in current}):
         numbers = sorted(tp.partition for tp in current if tp.topic == topic)
         factor = max(len(current[TopicPartition(topic, number)]) for number in numbers)
-        assigned = assign_replicas(
-            racks,
-            partitions=len(numbers),
-            replication_factor=factor,
-            preferred_counts=preferred,
-        )
+        assigned = assign_replicas(places, NewPartitions(len(numbers), factor), counts)
         for number, replicas in zip(numbers, assigned.values(), strict=True):
             proposed[TopicPartition(topic, number)] = tuple(replicas)
-            preferred[replicas[0]] += 1
+            counts.add(replicas)
     return proposed
 
 

@@ -6,16 +6,14 @@ from dataclasses import replace
 
 from storage_engine.client.admin.log_dirs import describe_log_dirs
 from storage_engine.client.admin.reassignment import Ongoing, list_reassignments
-from storage_engine.client.admin.topics import describe_broker_configs
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.errors import DeadlineExceededError, KafkaError
-from storage_engine.core.ids import TopicPartition
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.protocol.apis.metadata import MetadataPartition
+from storage_engine.tools.broker_places import read_places
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.placement.layout import KnownBroker, Layout, PlacedPartition, own_machine
-
-HOST_NAME, RACK = "broker.host.name", "broker.rack"
-CORDONED_LOG_DIRS, ALL_LOG_DIRS = "cordoned.log.dirs", "*"
 
 
 def read_layout(cluster: Cluster) -> Layout:
@@ -26,7 +24,7 @@ def read_layout(cluster: Cluster) -> Layout:
     sizes: dict[TopicPartition, dict[int, int]] = {}
     for broker in sorted(view.brokers):
         try:
-            brokers[broker], of_broker = _read_broker(cluster, broker)
+            brokers[broker], of_broker = _read_broker(cluster, view, broker)
         except (KafkaError, DeadlineExceededError) as error:
             if isinstance(error, KafkaError) and not error.retriable:
                 raise
@@ -46,21 +44,18 @@ def read_layout(cluster: Cluster) -> Layout:
     return Layout(brokers=brokers, partitions=partitions)
 
 
-def _read_broker(cluster: Cluster, broker: int) -> tuple[KnownBroker, dict[TopicPartition, int]]:
-    settings = {
-        name: entry.value or "" for name, entry in describe_broker_configs(cluster, broker).items()
-    }
-    log_dirs = describe_log_dirs(cluster, broker)
-    cordoned = {each.strip() for each in settings.get(CORDONED_LOG_DIRS, "").split(",")}
-    paths = {log_dir.path for log_dir in log_dirs}
+def _read_broker(
+    cluster: Cluster, view: ClusterMetadata, broker: int
+) -> tuple[KnownBroker, dict[TopicPartition, int]]:
+    place = read_places(cluster, view, [broker])[BrokerId(broker)]
     known = KnownBroker(
-        machine=settings.get(HOST_NAME) or own_machine(broker),
-        rack=settings.get(RACK) or None,
-        is_cordoned=ALL_LOG_DIRS in cordoned or (bool(paths) and paths <= cordoned),
+        machine=place.machine or own_machine(broker),
+        rack=place.zone,
+        is_cordoned=place.is_cordoned,
     )
     return known, {
         log.tp: log.size_bytes
-        for log_dir in log_dirs
+        for log_dir in describe_log_dirs(cluster, broker)
         for log in log_dir.replicas
         if not log.is_future
     }

@@ -6,15 +6,14 @@ from storage_engine.client.admin.topics import alter_broker_configs, describe_br
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError, KafkaError
+from storage_engine.core.placement import CORDONED_LOG_DIRS
 from storage_engine.net.deadline import Deadline
 from storage_engine.tools.document import Document
-from storage_engine.tools.placement.cluster_layout import (
-    ALL_LOG_DIRS,
-    CORDONED_LOG_DIRS,
-    named_brokers,
-    read_layout,
-)
+from storage_engine.tools.placement.cluster_layout import named_brokers, read_layout
 from storage_engine.tools.table import print_rows
+
+ALL_LOG_DIRS = "*"
+"""The value for a broker that takes no new replicas."""
 
 _COLUMNS = ("broker", "machine", "state")
 

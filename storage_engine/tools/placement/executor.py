@@ -36,6 +36,7 @@ _SETTLED_S = 15.0
 """For so long brokers may tell replicas of before, when a reassignment has ended."""
 _SIZES_S = 2.0
 """Between two looks at how much is copied."""
+_GONE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _MIB = 1 << 20
 
 
@@ -100,25 +101,21 @@ class Executor:
         current = {tp: layout.partitions[tp].replicas for tp in wave if tp in layout.partitions}
         throttle = self._throttle if copies else None
         retry = Retry("the reassignments can't begin", Deadline.after(self._cluster.deadline_ms))
+        settled_s = time.monotonic() + _SETTLED_S
         left = dict(wave)
         while left:
             refused = begin(self._cluster, left, current, throttle)
-            final = {
-                tp: error
-                for tp, error in refused.items()
-                if not error.retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            }
-            if final:
+            # A topic that is not there any more has nothing to move.
+            refused = {tp: error for tp, error in refused.items() if error.code is not _GONE}
+            is_settled = time.monotonic() > settled_s
+            if final := {tp: e for tp, e in refused.items() if _is_final(e, is_settled)}:
                 reasons = "; ".join(f"{tp}: {error}" for tp, error in sorted(final.items())[:5])
                 raise CommandError(f"not every reassignment could begin: {reasons}")
-            # A topic that is not there any more has nothing to move.
-            left = {
-                tp: wave[tp]
-                for tp, error in refused.items()
-                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            }
-            if left:
-                retry.pause(refused[next(iter(left))])
+            left = {tp: wave[tp] for tp in refused}
+            if passing := [error for error in refused.values() if error.retriable]:
+                retry.pause(passing[0])
+            elif left:
+                time.sleep(_POLL_S)
 
     def _until_done(
         self, wave: Plan, copied: Mapping[TopicPartition, int], text: str, before: int
@@ -149,9 +146,7 @@ class Executor:
         ongoing = list_reassignments(self._cluster)
         view = self._cluster.metadata(sorted({tp.topic for tp in wave}))
         there = {
-            tp: target
-            for tp, target in wave.items()
-            if view.errors.get(tp.topic) is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            tp: target for tp, target in wave.items() if view.errors.get(tp.topic) is not _GONE
         }
         return plan_states(there, view, ongoing)
 
@@ -195,6 +190,12 @@ class Executor:
                         size[log.tp] = size.get(log.tp, 0) + log.size_bytes
         done = sum(copied.get(tp, 0) for tp in wave if tp not in under_way)
         return done + sum(min(size.get(tp, 0), copied.get(tp, 0)) for tp in under_way)
+
+
+def _is_final(error: KafkaError, is_settled: bool) -> bool:
+    """A broker that was uncordoned a moment ago is refused until the controller has heard of it."""
+    is_passing = error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT and not is_settled
+    return not error.retriable and not is_passing
 
 
 def _mib(size: int) -> str:

@@ -310,6 +310,10 @@ class BrokerIdZNode:
     know this address alone, could not talk to it."""
     port: int
     rack: str | None = None
+    machine: str | None = None
+    """The name of the machine that the broker runs on (`broker.host.name`)."""
+    is_cordoned: bool = False
+    """Whether the broker takes no new replicas."""
     endpoints: tuple[str, ...] = ()
     """The advertised listeners, `PLAINTEXT://host:port`."""
     protocols: Mapping[str, str] = field(default_factory=dict)
@@ -344,6 +348,10 @@ class BrokerIdZNode:
             fields["listener_security_protocol_map"] = dict(self.protocols)
         if self.rack is not None:
             fields["rack"] = self.rack
+        if self.machine is not None:
+            fields["host_name"] = self.machine
+        if self.is_cordoned:
+            fields["cordoned"] = True
         if self.tail_lost_epoch != NO_TAIL_LOST:
             fields["tail_lost_epoch"] = self.tail_lost_epoch
         if self._has_features:
@@ -367,7 +375,7 @@ class BrokerIdZNode:
     def decode(cls, broker_id: int, data: bytes) -> "BrokerIdZNode":
         path = cls.path(broker_id)
         fields = decode_object(path, data)
-        rack = fields.get("rack")
+        rack, machine = fields.get("rack"), fields.get("host_name")
         endpoints = fields.get("endpoints") or []
         if not isinstance(endpoints, list):
             raise ZnodeFormatError(f"znode {path}: 'endpoints' must be a list of strings")
@@ -384,6 +392,8 @@ class BrokerIdZNode:
             host=host,
             port=port,
             rack=None if rack is None else text(path, "rack", rack),
+            machine=None if machine is None else text(path, "host_name", machine),
+            is_cordoned=fields.get("cordoned") is True,
             endpoints=addresses,
             protocols=str_map(path, fields, "listener_security_protocol_map")
             if has_protocols

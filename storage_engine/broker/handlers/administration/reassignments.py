@@ -12,6 +12,7 @@ all partitions it names only those that needed an election. Source: R-CTL7, R-RE
 from collections import Counter
 from collections.abc import Generator, Sequence
 
+from storage_engine.broker.cluster.broker_places import BrokerPlaces, warn_of_shared_machines
 from storage_engine.broker.controller.acting_controller import ActingController
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.handlers.api_call import ApiCall
@@ -21,6 +22,7 @@ from storage_engine.broker.requests.long_work import Steps
 from storage_engine.core.control.planned_changes import target_problem
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.placement import Places, cordoned_among, cordoned_problem
 from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -42,6 +44,7 @@ Target = tuple[BrokerId, ...]
 
 def alter(
     controller: ControllerRunner,
+    places: BrokerPlaces,
     call: ApiCall[AlterPartitionReassignmentsResponse],
     request: AlterPartitionReassignmentsRequest,
 ) -> Steps:
@@ -77,6 +80,7 @@ def alter(
             else:
                 target = tuple(BrokerId(replica) for replica in replicas)
                 _check(acting, partition, target, factor_may_change=factor_may_change)
+                _check_places(acting, partition, target, places.known())
                 changes[partition] = target
         except KafkaError as failure:
             failures[partition] = failure.as_outcome()
@@ -123,6 +127,25 @@ def _check(
             f"{partition} has {len(before)} replicas and would have {len(target)}",
             ErrorCode.INVALID_REPLICATION_FACTOR,
         )
+
+
+def _check_places(
+    acting: ActingController, partition: TopicPartition, target: Target, places: Places
+) -> None:
+    """Raises KafkaError where a broker that takes no new replicas would get one."""
+    info = acting.core.topic(partition.topic)
+    present = info.assigned(partition.partition) if info is not None else None
+    before = set() if present is None else {*present.replicas}
+    if present is not None and present.reassignment is not None:
+        # The way back stays open.
+        before.update(present.reassignment.original)
+    cordoned = cordoned_among(set(target) - before, places)
+    if cordoned:
+        raise KafkaError(
+            f"the assignment of {partition} {cordoned_problem(cordoned)}; uncordon them first",
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        )
+    warn_of_shared_machines(partition.topic, {partition.partition: target}, places)
 
 
 def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:

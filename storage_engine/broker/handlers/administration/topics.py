@@ -10,7 +10,7 @@ Source: R-CTL6.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -133,7 +133,7 @@ def write_each(
     call: ApiCall[Resp],
     topics: Sequence[TopicT],
     waiting: TopicOutcomes,
-    plan: Callable[[TopicT], tuple[PlanT, int]],
+    plan: Callable[[TopicT], Generator[None, None, tuple[PlanT, int]]],
     write: Callable[[PlanT], None],
     *,
     too_many: str,
@@ -151,7 +151,7 @@ def write_each(
         try:
             if topic.name in twice:
                 raise KafkaError(f"'{topic.name}' is named twice", ErrorCode.INVALID_REQUEST)
-            planned, partitions = plan(topic)
+            planned, partitions = yield from plan(topic)
             room -= partitions
             if room < 0:
                 raise KafkaError(too_many, ErrorCode.POLICY_VIOLATION)
@@ -216,8 +216,10 @@ class CreateTopicsHandler:
             scheduler=self.scheduler,
         )
 
-        def plan(topic: CreateTopicsRequest.CreatableTopic) -> tuple[PlannedTopic, int]:
-            found = planned[topic.name] = self._plan(topic)
+        def plan(
+            topic: CreateTopicsRequest.CreatableTopic,
+        ) -> Generator[None, None, tuple[PlannedTopic, int]]:
+            found = planned[topic.name] = yield from self._plan(topic)
             return found, len(found.info.assignment)
 
         too_many = (
@@ -253,13 +255,21 @@ class CreateTopicsHandler:
                 for each in effective_settings(self.config, plan.config)
             ]
 
-    def _plan(self, topic: CreateTopicsRequest.CreatableTopic) -> PlannedTopic:
+    def _plan(
+        self, topic: CreateTopicsRequest.CreatableTopic
+    ) -> Generator[None, None, PlannedTopic]:
         """Check and plan a new topic. Raises KafkaError."""
-        acting = acting_controller(self.controller)
         check_not_internal(topic.name, "create")
-        if acting.core.topic(topic.name) is not None:
-            raise KafkaError(f"topic '{topic.name}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
-        return self.topic_admin.plan(_new_topic(topic))
+        self._check_absent(topic.name)
+        planned = yield from self.topic_admin.planning(_new_topic(topic))
+        # Others had their turns.
+        self._check_absent(topic.name)
+        return planned
+
+    def _check_absent(self, topic: str) -> None:
+        """Raises KafkaError where the topic exists, or another broker is the controller."""
+        if acting_controller(self.controller).core.topic(topic) is not None:
+            raise KafkaError(f"topic '{topic}' exists", ErrorCode.TOPIC_ALREADY_EXISTS)
 
     def _create(
         self, call: ApiCall[CreateTopicsResponse], waiting: TopicOutcomes, plan: PlannedTopic
@@ -333,12 +343,16 @@ class CreatePartitionsHandler:
             validate_only=request.validate_only,
         )
 
-    def _plan(self, topic: CreatePartitionsRequest.CreatePartitionsTopic) -> tuple[TopicInfo, int]:
+    def _plan(
+        self, topic: CreatePartitionsRequest.CreatePartitionsTopic
+    ) -> Generator[None, None, tuple[TopicInfo, int]]:
         info = self._present(topic.name)
         given = None
         if topic.assignments is not None:
             given = [list(a.broker_ids) for a in topic.assignments]
-        grown = self.topic_admin.plan_growth(info, topic.count, given)
+        grown = yield from self.topic_admin.planning_growth(info, topic.count, given)
+        # Others had their turns; the write compares what ZooKeeper has.
+        self._present(topic.name)
         return grown, topic.count - len(info.assignment)
 
     def _present(self, name: str) -> TopicInfo:

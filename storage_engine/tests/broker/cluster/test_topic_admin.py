@@ -3,6 +3,7 @@ cluster yet."""
 
 import pytest
 
+from storage_engine.broker.cluster.broker_places import BrokerPlaces
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_admin import RequestedTopic, TopicAdmin
 from storage_engine.broker.settings.config import BrokerConfig
@@ -29,6 +30,7 @@ def test_a_topic_is_asked_for_again_before_brokers_are_known(asked_for):
         metadata_store=None,  # type: ignore[arg-type]
         scheduler=None,  # type: ignore[arg-type]
         metadata=MetadataCache(),
+        places=BrokerPlaces(None, None),  # type: ignore[arg-type]
     )
     with pytest.raises(KafkaError, match="ask again") as refusal:
         topics.plan(asked_for)

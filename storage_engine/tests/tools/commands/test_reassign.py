@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
+from storage_engine.core.placement import BrokerPlace
 from storage_engine.tools.cli import main
 from storage_engine.tools.commands.reassign import propose
 
@@ -22,8 +23,7 @@ def test_a_file_that_is_not_there_is_told_in_one_line(tmp_path, capsys):
 @given(st.integers(1, 12), st.integers(1, 4), st.sets(st.integers(0, 50), min_size=4, max_size=9))
 def test_a_proposal_spreads_all_partitions_over_the_brokers(partitions, factor, brokers):
     current = {TopicPartition("t", p): tuple(range(100, 100 + factor)) for p in range(partitions)}
-    racks = {BrokerId(b): None for b in brokers}
-    proposed = propose(current, racks)
+    proposed = propose(current, {BrokerId(b): BrokerPlace() for b in brokers})
     assert proposed.keys() == current.keys()
     preferred = [replicas[0] for replicas in proposed.values()]
     for replicas in proposed.values():
@@ -35,4 +35,4 @@ def test_a_proposal_spreads_all_partitions_over_the_brokers(partitions, factor, 
 
 def test_too_few_brokers_for_a_proposal_are_told():
     with pytest.raises(KafkaError, match="replication factor"):
-        propose({TP: (1, 2, 3)}, {BrokerId(4): None})
+        propose({TP: (1, 2, 3)}, {BrokerId(4): BrokerPlace()})

@@ -33,8 +33,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError, UsageError
-from storage_engine.tools.placement.cluster_layout import ALL_LOG_DIRS, named_brokers, read_layout
-from storage_engine.tools.placement.cordons import read_cordons, set_cordons
+from storage_engine.tools.placement.cluster_layout import named_brokers, read_layout
+from storage_engine.tools.placement.cordons import ALL_LOG_DIRS, read_cordons, set_cordons
 from storage_engine.tools.placement.drain_plan import DrainPlan, plan_drain
 from storage_engine.tools.placement.executor import Executor
 from storage_engine.tools.placement.layout import Layout
