@@ -31,5 +31,6 @@ def folders_of(cluster: LocalCluster, broker: int, topics: set[str]) -> list[str
 def setting(cluster: LocalCluster, kind: ConfigResource.Type, name: str, key: str) -> str:
     """The value of a setting of a broker or topic; empty for none."""
     resource = ConfigResource(kind, name)
-    found = admin(cluster).describe_configs([resource], request_timeout=30)[resource].result(60)
+    client = admin(cluster)
+    found = client.describe_configs([resource], request_timeout=30)[resource].result(60)
     return (found[key].value or "") if key in found else ""

@@ -17,7 +17,8 @@ def add_execution(parser: argparse.ArgumentParser, state_name: str) -> None:
         type=positive_integer,
         metavar="BYTES",
         help="limit the replication traffic of the moves to BYTES per second, for each broker that "
-        "sends and each that receives (default: no limit)",
+        "sends and each that receives; it must be more than producers write meanwhile to the "
+        "partitions that move, or they never catch up (default: no limit)",
     )
     parser.add_argument(
         "--wave-partitions",

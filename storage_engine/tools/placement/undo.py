@@ -25,7 +25,8 @@ def undo(cluster: Cluster, path: Path, state: PlanState, executor: Executor) -> 
     _check_alive(layout, state)
     write_state(path, replace(state, phase=Phase.UNDOING, is_throttled=True))
     # First, since nothing may be moved to a cordoned broker.
-    set_cordons(cluster, state.cordons)
+    alive = cluster.metadata([]).brokers
+    set_cordons(cluster, {b: value for b, value in state.cordons.items() if b in alive})
     executor.cancel(state.before.keys())
     moved = 0
     for _ in range(PASSES):

@@ -3,7 +3,7 @@
 The broker is cordoned first. Then in-sync replicas elsewhere lead its partitions, and at last each
 of its replicas is made anew on another broker, and removed once the new one is in sync. Partitions
 are written and read all the time, and have as many replicas, on as many machines, as before. A dead
-broker can be drained, too: its replicas are copied from the leaders.
+broker can be drained by its id: its replicas are copied from the leaders. It can't be cordoned.
 
 Nothing is changed where a partition could not keep its number of replicas, or where a move could
 not end; the error names the topics and what to do.
@@ -133,6 +133,8 @@ class _Drain:
         self._path = path
         self._executor: Executor = executor_of(cluster, args)
         self._leaders = 0
+        self._dead: list[int] = []
+        """Brokers that are drained, but can't be cordoned."""
 
     def run(self) -> None:
         layout = read_layout(self._cluster)
@@ -163,7 +165,9 @@ class _Drain:
 
     def _carry_out(self, state: PlanState, layout: Layout, plan: DrainPlan) -> None:
         state = self._kept(state, layout, plan)
-        set_cordons(self._cluster, dict.fromkeys(state.brokers, ALL_LOG_DIRS))
+        alive = [broker for broker in state.brokers if layout.place(broker).is_alive]
+        set_cordons(self._cluster, dict.fromkeys(alive, ALL_LOG_DIRS))
+        self._dead = [broker for broker in state.brokers if broker not in alive]
         if state.is_throttled and self._args.throttle is None:
             # Of a run that was ended.
             self._executor.end_throttle(state.plan)
@@ -215,6 +219,7 @@ class _Drain:
             print_json(
                 {
                     "brokers": list(state.brokers),
+                    "not_cordoned": self._dead,
                     "leaders_moved": self._leaders,
                     "bytes_copied": self._executor.bytes_copied,
                     "state_file": str(self._path),
@@ -222,10 +227,16 @@ class _Drain:
                 }
             )
             return
+        cordoned = "drained" if self._dead else "drained and cordoned"
         write_line(
-            f"{_names(state.brokers)}: drained and cordoned, {len(state.plan)} partitions moved; "
+            f"{_names(state.brokers)}: {cordoned}, {len(state.plan)} partitions moved; "
             f"take it back with: headrace drain --undo --state {self._path}"
         )
+        if self._dead:
+            write_line(
+                f"{_names(self._dead)}: dead, and so not cordoned; if it is started again, "
+                "'headrace cordon' keeps new replicas away"
+            )
 
 
 def _undo(cluster: Cluster, args: argparse.Namespace, path: Path) -> None:
