@@ -90,7 +90,9 @@ class _Drain:
             if leader is not None:
                 kept = [leader, *(broker for broker in kept if broker != leader)]
                 leaving = [broker for broker in partition.replicas if broker in self._drained]
-                plan.leaders[tp] = (*kept, *leaving)
+                # A dead one has lost its leaders; and a reassignment would wait for it.
+                if all(self._layout.place(broker).is_alive for broker in leaving):
+                    plan.leaders[tp] = (*kept, *leaving)
         target = self._filled(kept, len(partition.replicas))
         possible = self._layout.machines(target)
         if len(target) < len(partition.replicas) or possible < self._layout.machines(

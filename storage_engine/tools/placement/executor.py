@@ -25,6 +25,7 @@ from storage_engine.tools.placement.reassign_plan import Plan
 from storage_engine.tools.placement.reassign_progress import (
     DONE,
     MOVING,
+    WAITS_FOR_DEAD,
     begin,
     end_throttle,
     plan_states,
@@ -54,20 +55,24 @@ class Executor:
         self.progress = progress
         self._limits = limits
         self._throttle = throttle
-        self.partitions_moved = 0
         self.bytes_copied = 0
 
-    def execute(self, plan: Plan, layout: Layout, what: str) -> None:
+    def execute(
+        self, plan: Plan, layout: Layout, what: str, *, waits_for_dead: bool = True
+    ) -> None:
         """Returns when every partition that is still there has its replicas, and is led by the
-        first of them if that is in sync. Raises CommandError where one is refused, or changed by
-        somebody else."""
+        first of them if that is in sync; without `waits_for_dead` also when all others wait for
+        brokers that have died. Raises CommandError where one is refused, or changed by somebody
+        else."""
         copied = bytes_copied(layout, plan)
         total = sum(copied.values())
         partitions, size = 0, 0
         for wave in waves(plan, copied, self._limits):
             self._begin(wave, layout, copies=any(copied.get(tp) for tp in wave))
             under_way = f"{what}: {partitions} of {len(plan)} partitions"
-            self._until_done(wave, copied, f"{under_way}, {{}} of {_mib(total)} MiB", size)
+            self._until_done(
+                wave, copied, f"{under_way}, {{}} of {_mib(total)} MiB", size, waits_for_dead
+            )
             elect_leaders(self._cluster, wave)
             partitions += len(wave)
             size += sum(copied.get(tp, 0) for tp in wave)
@@ -118,7 +123,12 @@ class Executor:
                 time.sleep(_POLL_S)
 
     def _until_done(
-        self, wave: Plan, copied: Mapping[TopicPartition, int], text: str, before: int
+        self,
+        wave: Plan,
+        copied: Mapping[TopicPartition, int],
+        text: str,
+        before: int,
+        waits_for_dead: bool,
     ) -> None:
         differs_s: dict[TopicPartition, float] = {}
         size, looked_s = 0, time.monotonic()
@@ -131,14 +141,14 @@ class Executor:
             now_s = time.monotonic()
             open_ = {tp: state for tp, state in states.items() if state[0] != DONE}
             self._raise_changed(wave, open_, differs_s, now_s)
-            if not open_:
-                self.partitions_moved += len(wave)
+            dead = [detail for _, detail in open_.values() if detail.startswith(WAITS_FOR_DEAD)]
+            if len(dead) == len(open_) and not (open_ and waits_for_dead):
                 return
             if now_s - looked_s >= _SIZES_S and any(copied.get(tp) for tp in open_):
                 size, looked_s = self._size_of(wave, open_, copied), now_s
-            waits = next((detail for _, detail in open_.values() if "dead" in detail), "")
             line = text.format(_mib(before + size))
-            self.progress.tell(f"{line}, {len(open_)} under way{'; ' * bool(waits)}{waits}")
+            waits = f"; {len(dead)} of them: {dead[0]}" if dead else ""
+            self.progress.tell(f"{line}, {len(open_)} under way{waits}")
             time.sleep(_POLL_S)
 
     def _states(self, wave: Plan) -> dict[TopicPartition, tuple[str, str]]:

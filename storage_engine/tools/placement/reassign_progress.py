@@ -19,6 +19,9 @@ from storage_engine.tools.placement.reassign_plan import Plan
 DONE, MOVING, FAILED = "completed", "in progress", "failed"
 """The states of a partition of a plan, in the words of `headrace reassign verify`."""
 
+WAITS_FOR_DEAD = "waits for dead brokers"
+"""Begins the text of a move that can't end now."""
+
 
 def begin(
     cluster: Cluster, plan: Plan, current: Plan, throttle: int | None
@@ -55,7 +58,7 @@ def progress(
         missing = [broker for broker in target if broker not in partition.isr]
         dead = [broker for broker in missing if broker not in view.brokers]
         if dead:
-            return MOVING, f"waits for dead brokers {', '.join(map(str, dead))}"
+            return MOVING, f"{WAITS_FOR_DEAD} {', '.join(map(str, dead))}"
         if missing:
             return MOVING, f"not in sync yet: {', '.join(map(str, missing))}"
         return MOVING, "old replicas are being deleted"

@@ -173,7 +173,8 @@ class _Drain:
             self._executor.end_throttle(state.plan)
         try:
             for _ in range(PASSES):
-                self._executor.execute(plan.leaders, layout, "leaders moved")
+                # If the broker dies, the others lead at once, and the moves that follow end these.
+                self._executor.execute(plan.leaders, layout, "leaders moved", waits_for_dead=False)
                 self._leaders += len(plan.leaders)
                 self._executor.execute(plan.moves, layout, "replicas moved")
                 # Partitions that were made meanwhile may have replicas on the brokers, too.
