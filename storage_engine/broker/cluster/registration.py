@@ -138,10 +138,12 @@ class Registration:
         """Return when the node is this session's, or has been another live broker's for too
         long."""
         while True:
-            self._written, self._is_changed = self._node.encode(), False
+            self._written = self._node.encode()
             created = yield from self._zookeeper.create(
                 self._path, self._written, ephemeral=True, make_parents=True
             )
+            if created.ok:
+                self._is_changed = self._written != self._node.encode()
             if created.ok or created.status is ZkStatus.NODE_EXISTS:
                 seen = yield from self._zookeeper.exists(self._path)
                 stat = seen.stat if seen.ok else None

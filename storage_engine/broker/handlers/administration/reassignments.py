@@ -87,12 +87,7 @@ def alter(
 
     def on_written(written: bool) -> None:
         if not written:
-            failure = KafkaError(
-                "ZooKeeper did not answer, or another broker is the controller now: list the "
-                "reassignments to see whether this one was taken",
-                ErrorCode.REQUEST_TIMED_OUT,
-            )
-            failures.update(dict.fromkeys(changes, failure))
+            failures.update(dict.fromkeys(changes, _unanswered()))
         call.run(_respond(call, request, failures))
 
     refusal = call.refusal()
@@ -104,6 +99,14 @@ def alter(
         acting.reassign(changes, on_written)
     else:
         yield from _respond(call, request, failures)
+
+
+def _unanswered() -> KafkaError:
+    return KafkaError(
+        "ZooKeeper did not answer, or another broker is the controller now: list the "
+        "reassignments to see whether this one was taken",
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
 
 
 def _check(

@@ -89,3 +89,36 @@ def test_a_broker_that_has_closed_registers_no_more() -> None:
     broker.registration.close()
     pause(broker.server)
     assert broker.registered == []
+
+
+@pytest.mark.parametrize("what", ["lose_answer", "lose_request", None])
+@pytest.mark.parametrize("nth", range(6))
+def test_a_cordon_is_registered_by_the_same_incarnation(what: str | None, nth: int, caplog) -> None:
+    """Whenever it comes, and whatever gets lost on the way."""
+    broker = Broker()
+    broker.start()
+    broker.server.loop.run_for(nth * ROUND_TRIP_MS)
+    broker.registration.set_cordoned(True)
+    if what is not None:
+        setattr(broker.store, what, True)
+    pause(broker.server)
+    node = broker.server.nodes[PATH]
+    assert BrokerIdZNode.decode(1, node.data).is_cordoned
+    assert broker.registered == [node.czxid]
+    broker.registration.set_cordoned(False)
+    pause(broker.server)
+    assert not BrokerIdZNode.decode(1, broker.server.nodes[PATH].data).is_cordoned
+    assert broker.registered == [node.czxid]
+    assert broker.lost == 0
+    assert not [message for message in caplog.messages if "restored" in message]
+
+
+def test_a_cordon_outlives_the_session() -> None:
+    broker = Broker()
+    broker.start()
+    pause(broker.server)
+    broker.registration.set_cordoned(True)
+    broker.store.expire_and_reconnect()
+    pause(broker.server)
+    assert len(broker.registered) == 2
+    assert BrokerIdZNode.decode(1, broker.server.nodes[PATH].data).is_cordoned

@@ -117,3 +117,13 @@ def test_a_damaged_controller_epoch_is_told(data: bytes) -> None:
     with pytest.raises(ZnodeFormatError, match="where a whole number is expected") as caught:
         ControllerEpochZNode.decode(data)
     assert len(str(caught.value)) < 200
+
+
+def test_the_place_of_a_broker_is_in_keys_that_earlier_releases_ignore() -> None:
+    node = BrokerIdZNode(
+        broker_id=BrokerId(1), host="node1", port=9092, machine="m1", is_cordoned=True
+    )
+    assert BrokerIdZNode.decode(1, node.encode()) == node
+    fields = json.loads(node.encode())
+    assert (fields.pop("host_name"), fields.pop("cordoned")) == ("m1", True)
+    assert fields == json.loads(BROKER)
