@@ -28,8 +28,8 @@ def folders_of(cluster: LocalCluster, broker: int, topics: set[str]) -> list[str
     return [each.name for each in data.iterdir() if each.name.rpartition("-")[0] in topics]
 
 
-def setting(cluster: LocalCluster, kind: ConfigResource.Type, name: str, key: str) -> str:
-    """The value of a setting of a broker or topic; empty for none."""
+def setting(cluster: LocalCluster, kind: str, name: str, key: str) -> str:
+    """The value of a setting; empty for none. `kind`: broker or topic."""
     resource = ConfigResource(kind, name)
     client = admin(cluster)
     found = client.describe_configs([resource], request_timeout=30)[resource].result(60)

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import ConfigResource, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from integration_tests.placement.killed_command import run_and_kill
 from integration_tests.placement.replica_lists import (
@@ -34,7 +34,7 @@ SLOW = ("--throttle", "1000")
 back."""
 FAST = ("--throttle", "100000000")
 PADDING = 2000
-BROKER, TOPIC = ConfigResource.Type.BROKER, ConfigResource.Type.TOPIC
+BROKER, TOPIC = "broker", "topic"
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """Progress: one line on a terminal, few lines where they stay."""
 
 import io
+import time
 
-from storage_engine.tools.placement import progress_line
 from storage_engine.tools.placement.progress_line import ProgressLine
 
 
@@ -22,7 +22,7 @@ def test_a_terminal_has_one_line_that_changes():
 
 def test_lines_that_stay_come_now_and_then(monkeypatch):
     now_s = [0.0]
-    monkeypatch.setattr(progress_line.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     shown = io.StringIO()
     line = ProgressLine(shown)
     for at_s in range(25):
