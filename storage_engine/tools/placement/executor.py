@@ -30,7 +30,12 @@ from storage_engine.tools.placement.reassign_progress import (
     end_throttle,
     plan_states,
 )
-from storage_engine.tools.placement.waves import WaveLimits, bytes_copied, waves
+from storage_engine.tools.placement.waves import (
+    WaveLimits,
+    bytes_copied,
+    new_replicas,
+    waves,
+)
 
 _POLL_S = 0.25
 _SETTLED_S = 15.0
@@ -68,7 +73,7 @@ class Executor:
         total = sum(copied.values())
         partitions, size = 0, 0
         for wave in waves(plan, copied, self._limits):
-            self._begin(wave, layout, copies=any(copied.get(tp) for tp in wave))
+            self._begin(wave, layout)
             under_way = f"{what}: {partitions} of {len(plan)} partitions"
             self._until_done(
                 wave, copied, f"{under_way}, {{}} of {_mib(total)} MiB", size, waits_for_dead
@@ -102,8 +107,9 @@ class Executor:
         there = self._cluster.metadata(sorted({tp.topic for tp in plan})).topics
         end_throttle(self._cluster, plan, {tp.topic for tp in plan if tp.topic in there})
 
-    def _begin(self, wave: Plan, layout: Layout, *, copies: bool) -> None:
+    def _begin(self, wave: Plan, layout: Layout) -> None:
         current = {tp: layout.partitions[tp].replicas for tp in wave if tp in layout.partitions}
+        copies = any(new_replicas(current.get(tp, ()), target) for tp, target in wave.items())
         throttle = self._throttle if copies else None
         retry = Retry("the reassignments can't begin", Deadline.after(self._cluster.deadline_ms))
         settled_s = time.monotonic() + _SETTLED_S

@@ -1,6 +1,6 @@
 """Takes back what a plan has done: cancels what is under way, and moves back what was moved."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +19,10 @@ PASSES = 5
 
 def undo(cluster: Cluster, path: Path, state: PlanState, executor: Executor) -> int:
     """Returns the number of partitions that were moved back. CommandError, and nothing is changed,
-    where a replica would go back to a dead broker. Killed in the middle it goes on when it is
-    called again."""
+    where a replica would go back to a broker that is dead or cordoned. Killed in the middle it goes
+    on when it is called again."""
     layout = read_layout(cluster)
-    _check_alive(layout, state)
+    _check_takers(layout, state)
     write_state(path, replace(state, phase=Phase.UNDOING, is_throttled=True))
     # First, since nothing may be moved to a cordoned broker.
     alive = cluster.metadata([]).brokers
@@ -57,9 +57,9 @@ def _back(layout: Layout, state: PlanState) -> dict[TopicPartition, tuple[int, .
     }
 
 
-def _check_alive(layout: Layout, state: PlanState) -> None:
+def _check_takers(layout: Layout, state: PlanState) -> None:
     back = _back(layout, state)
-    dead = sorted(
+    unfit = sorted(
         {
             broker
             for tp, replicas in back.items()
@@ -67,11 +67,17 @@ def _check_alive(layout: Layout, state: PlanState) -> None:
             if broker not in layout.partitions[tp].replicas and not layout.place(broker).is_alive
         }
     )
-    if dead:
+    if unfit:
         raise CommandError(
-            f"nothing was changed: replicas would go back to {_brokers(dead)}, which can't take "
-            "them: start what is dead first"
+            f"nothing was changed: replicas would go back to {_brokers(unfit)}, which can't take "
+            "them: start those that are dead, and uncordon the others"
         )
+
+
+def _can_take(layout: Layout, broker: int, cordons: Collection[int]) -> bool:
+    """`cordons`: brokers whose cordon is taken back first."""
+    place = layout.place(broker)
+    return place.is_alive and (not place.is_cordoned or broker in cordons)
 
 
 def _brokers(brokers: Sequence[int]) -> str:
