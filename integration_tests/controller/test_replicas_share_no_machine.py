@@ -87,8 +87,8 @@ def test_a_controller_that_is_killed_while_topics_are_made_and_a_dead_machine(br
     for topic in topics:
         found = wait_until(lambda topic=topic: replicas(client, topic), f"{topic} has leaders")
         assert found is not None
-        for each in found.values():
-            assert len({machine(broker) for broker in each}) == 3, (topic, each)
+        for of_partition in found.values():
+            assert len({machine(broker) for broker in of_partition}) == 3, (topic, of_partition)
 
     # The other broker of that machine dies, too: every partition has two replicas elsewhere.
     (other,) = (b for b in BROKERS if machine(b) == machine(controller) and b != controller)

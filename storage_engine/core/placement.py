@@ -48,9 +48,8 @@ def takers(places: Places) -> dict[BrokerId, BrokerPlace]:
 
 def cordoned_among(brokers: Collection[int], places: Places) -> list[BrokerId]:
     """Return those of the brokers that take no new replicas."""
-    return sorted(
-        broker for broker, place in places.items() if place.is_cordoned and broker in brokers
-    )
+    found = (broker for broker in map(BrokerId, brokers) if broker in places)
+    return sorted(broker for broker in found if places[broker].is_cordoned)
 
 
 def cordoned_problem(cordoned: Sequence[BrokerId]) -> str:

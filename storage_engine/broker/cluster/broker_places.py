@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import BrokerId
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.placement import BrokerPlace, Places, sharing_a_machine
 from storage_engine.core.ports import MetadataStore, Scheduler, ZkStatus
 from storage_engine.zookeeper.flow import Flow, Flows, NewestWatches, ZookeeperFlows, pause
@@ -120,14 +120,18 @@ class BrokerPlaces:
 
 
 def warn_of_shared_machines(
-    topic: str, assignment: Mapping[int, Sequence[BrokerId]], places: Places
+    assignment: Mapping[TopicPartition, Sequence[BrokerId]], places: Places
 ) -> None:
-    """Log where replicas share a machine that somebody has placed by hand."""
-    for partition, replicas in assignment.items():
-        sharing = sharing_a_machine(replicas, places)
-        if sharing:
-            log.warning(
-                "replicas share a machine, and are lost together partition=%s-%d brokers=%s",
-                topic, partition, sharing,
-            )  # fmt: skip
-            return
+    """Log, in one line, that somebody has placed replicas on one machine by hand."""
+    found = {
+        partition: sharing
+        for partition, replicas in assignment.items()
+        if (sharing := sharing_a_machine(replicas, places))
+    }
+    if found:
+        partition, brokers = next(iter(found.items()))
+        log.warning(
+            "replicas of %d partitions share a machine, and are lost together, such as "
+            "partition=%s brokers=%s",
+            len(found), partition, brokers,
+        )  # fmt: skip

@@ -33,6 +33,7 @@ from storage_engine.broker.settings.topic_config import (
     validate_topic_config,
 )
 from storage_engine.core.assignment import (
+    PARTITIONS_PER_STEP,
     Assignment,
     AssignmentSteps,
     NewPartitions,
@@ -42,7 +43,7 @@ from storage_engine.core.assignment import (
 )
 from storage_engine.core.control.cluster_state import TopicInfo
 from storage_engine.core.errors import ConfigError, ErrorCode, KafkaError
-from storage_engine.core.ids import BrokerId, topic_name_problem
+from storage_engine.core.ids import BrokerId, TopicPartition, topic_name_problem
 from storage_engine.core.placement import (
     Places,
     ReplicaCounts,
@@ -147,7 +148,7 @@ class TopicAdmin:
             check_new_topic(self._config, config)
         except ConfigError as failure:
             raise KafkaError(str(failure), ErrorCode.INVALID_CONFIG) from None
-        assignment = self._given(new) if new.assignment else (yield from self._assigned(new))
+        assignment = yield from self._given(new) if new.assignment else self._assigned(new)
         unclean = TopicConfig.of(self._config, config).unclean_leader_election_enable
         info = TopicInfo(
             topic=new.topic, topic_id=uuid4(), assignment=assignment, unclean_election=unclean
@@ -194,7 +195,7 @@ class TopicAdmin:
             )
         return self._broker_places.of(self._metadata.brokers)
 
-    def _given(self, new: RequestedTopic) -> Assignment:
+    def _given(self, new: RequestedTopic) -> AssignmentSteps:
         assert new.assignment is not None
         if new.partitions != -1 or new.replication_factor != -1:
             raise KafkaError(
@@ -210,6 +211,8 @@ class TopicAdmin:
         places = self._places()
         known: set[int] = set(places)
         for partition, replicas in new.assignment.items():
+            if partition % PARTITIONS_PER_STEP == 0:
+                yield
             cordoned = cordoned_among(replicas, places)
             if not replicas or len(set(replicas)) != len(replicas) or len(factors) != 1:
                 problem = "needs as many brokers as the others, each once"
@@ -224,7 +227,7 @@ class TopicAdmin:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             )
         given = {p: _brokers(replicas) for p, replicas in sorted(new.assignment.items())}
-        warn_of_shared_machines(new.topic, given, places)
+        warn_of_shared_machines(_by_name(new.topic, given), places)
         return given
 
     def write(
@@ -345,7 +348,7 @@ class TopicAdmin:
                 f"the assignment {cordoned_problem(cordoned)}", ErrorCode.INVALID_REPLICA_ASSIGNMENT
             )
         given = {present + i: _brokers(replicas) for i, replicas in enumerate(assignments)}
-        warn_of_shared_machines(info.topic, given, places)
+        warn_of_shared_machines(_by_name(info.topic, given), places)
         return given
 
     def write_growth(
@@ -385,6 +388,10 @@ class TopicAdmin:
             if not waits():
                 return _unknown(topic)
             yield from pause(self._scheduler, RETRY_MS)
+
+
+def _by_name(topic: str, assignment: Assignment) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    return {TopicPartition(topic, partition): each for partition, each in assignment.items()}
 
 
 def _refusal(check_allowed: Callable[[], None]) -> KafkaError | None:

@@ -96,6 +96,7 @@ def alter(
         failures.update(dict.fromkeys(changes, lost.as_outcome()))
         changes.clear()
     if changes:
+        warn_of_shared_machines(changes, places.known())
         acting.reassign(changes, on_written)
     else:
         yield from _respond(call, request, failures)
@@ -148,7 +149,6 @@ def _check_places(
             f"the assignment of {partition} {cordoned_problem(cordoned)}; uncordon them first",
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         )
-    warn_of_shared_machines(partition.topic, {partition.partition: target}, places)
 
 
 def _cancelled(acting: ActingController, partition: TopicPartition) -> Target:

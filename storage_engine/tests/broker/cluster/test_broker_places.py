@@ -8,7 +8,7 @@ from simulation.world.clock import ProcessLoop
 from storage_engine.broker.cluster import broker_places
 from storage_engine.broker.cluster.broker_places import BrokerPlaces, warn_of_shared_machines
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.core.ids import BrokerId
+from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.placement import BrokerPlace
 from storage_engine.tests.zookeeper.lossy_session import LossySession, new_server, pause
 from storage_engine.zookeeper.znodes.cluster_znodes import BrokerIdZNode
@@ -111,9 +111,12 @@ def test_a_broker_of_an_early_release_has_no_machine(seen):
 
 def test_replicas_that_were_placed_on_one_machine_by_hand_are_told(seen, caplog):
     seen.register(3, machine="c")
-    warn_of_shared_machines("t", {0: (BrokerId(1), BrokerId(3))}, seen.places.known())
+    good = {TopicPartition("t", 0): (BrokerId(1), BrokerId(3))}
+    warn_of_shared_machines(good, seen.places.known())
     assert not caplog.records
-    warn_of_shared_machines("t", {0: (BrokerId(1), BrokerId(2))}, seen.places.known())
+    bad = {TopicPartition("t", n): (BrokerId(1), BrokerId(3), BrokerId(2)) for n in (1, 2)}
+    warn_of_shared_machines(good | bad, seen.places.known())
     assert caplog.messages == [
-        "replicas share a machine, and are lost together partition=t-0 brokers=[1, 2]"
+        "replicas of 2 partitions share a machine, and are lost together, such as partition=t-1 "
+        "brokers=[1, 2]"
     ]

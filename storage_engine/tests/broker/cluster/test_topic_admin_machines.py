@@ -106,10 +106,10 @@ def test_an_assignment_by_hand_may_share_a_machine_and_is_warned_of(two_machines
     )
     answer = two_machines.answer(two_machines.ask_controller(create_topics.API, 5, request))
     assert answer.topics[0].error_code == 0
-    warning = "replicas share a machine, and are lost together partition=%s-0 brokers=[%s]"
-    assert warning % ("t", "1, 2") in caplog.messages
+    warning = "replicas of 1 partitions share a machine, and are lost together, such as partition="
+    assert f"{warning}t-0 brokers=[1, 2]" in caplog.messages
     assert grow(two_machines, "t", 2, [[4, 5, 1]]) == (0, None)
-    assert warning.replace("-0", "-1") % ("t", "4, 5") in caplog.messages
+    assert f"{warning}t-1 brokers=[4, 5]" in caplog.messages
 
 
 def test_a_place_that_is_not_known_yet_is_asked_for_again(three_machines):
