@@ -5,6 +5,7 @@ benchmarks:
   clients       librdkafka and Kafka's client for Java, on ours and on Apache Kafka
   codec         rows to record batches and back, without a broker
   consume       records a second, beside other clients for Python
+  drain         how long producers wait while a broker is drained, beside before
   failover      how long partitions are without a leader when brokers die or stop
   groups        large consumer groups: pauses, heartbeats, joins, and our consumers' restarts
   hostile       how much clients that send the most expensive requests slow down others
@@ -38,6 +39,7 @@ NAMES = (
     "clients",
     "codec",
     "consume",
+    "drain",
     "failover",
     "groups",
     "hostile",

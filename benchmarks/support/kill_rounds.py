@@ -238,8 +238,7 @@ class _KillRounds:
         return gap_s
 
     def producer(self, topic: str) -> SteadyProducer:
-        servers = self._cluster.bootstrap_servers
-        return RdkafkaProducer(servers, topic) if HAS_RDKAFKA else OwnProducer(servers, topic)
+        return producer_of(self._cluster.bootstrap_servers, topic)
 
     def _read_back(self, topic: str, producer: SteadyProducer) -> None:
         acknowledged = producer.numbers()
@@ -266,6 +265,11 @@ class _KillRounds:
 
 def _led_by(leader: int) -> list[int]:
     return [leader, *(broker for broker in _BROKERS if broker != leader)]
+
+
+def producer_of(servers: str, topic: str) -> SteadyProducer:
+    """Return librdkafka's producer, or Headrace's own where there is none."""
+    return RdkafkaProducer(servers, topic) if HAS_RDKAFKA else OwnProducer(servers, topic)
 
 
 def producer_name() -> str:

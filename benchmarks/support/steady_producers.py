@@ -44,6 +44,8 @@ class SteadyProducer(Closing):
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._acknowledged: list[tuple[float, int]] = []
+        self._sent_s: list[float] = []
+        """By number, in seconds since 1970."""
         self.failed = 0
         self._thread = threading.Thread(target=self._run, name="bench-producer", daemon=True)
 
@@ -77,6 +79,13 @@ class SteadyProducer(Closing):
         after = [gap for gap, later in zip(gaps, times[1:], strict=True) if later > since_s]
         return max(after, default=0.0)
 
+    def latencies_ms(self, since_s: float, until_s: float) -> list[float]:
+        """Return how long the records waited for their acknowledgement that were sent then."""
+        with self._lock:
+            acknowledged = list(self._acknowledged)
+        waits = ((self._sent_s[number], at_s) for at_s, number in acknowledged)
+        return [(at_s - sent_s) * 1000 for sent_s, at_s in waits if since_s <= sent_s < until_s]
+
     def numbers(self) -> list[int]:
         """Return the numbers of the acknowledged records."""
         with self._lock:
@@ -109,6 +118,7 @@ class RdkafkaProducer(SteadyProducer):
         producer = Rdkafka({"bootstrap.servers": self._servers, **common, **self._settings})
         number = 0
         while not self._stop.is_set():
+            self._sent_s.append(time.time())
             producer.produce(
                 self._topic,
                 record_of(number),
@@ -130,6 +140,7 @@ class OwnProducer(SteadyProducer):
         with Producer({"bootstrap.servers": self._servers, "linger.ms": 0}) as producer:
             number = 0
             while not self._stop.is_set():
+                self._sent_s.append(time.time())
                 future = producer.send(self._topic, record_of(number), partition=0)
                 future.add_done_callback(partial(self._done, number))
                 number += 1

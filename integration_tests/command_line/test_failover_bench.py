@@ -59,6 +59,19 @@ def test_kills_lose_nothing_and_every_gap_is_told(tmp_path, capsys):
 
 
 @in_full
+def test_a_drain_stands_beside_the_time_before(tmp_path, capsys):
+    options = ["--partitions", "4", "--mib", "1", "--seconds", "1", "--dir", str(tmp_path)]
+    assert main(["bench", "drain", *options, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [result["goal"] for result in results] == [
+        None, "<= 3.0", None, None, "<= 0.0", "<= 0.0", "<= 0.0", "<= 0.0",
+    ]  # fmt: skip
+    assert all(result["limit"] > 0 for result in results[:3])
+    assert [result["measured"] for result in results[4:]] == [0, 0, 0, 0]
+    assert not list(tmp_path.iterdir()), "it cleans up after itself"
+
+
+@in_full
 def test_every_step_of_scale_is_told(tmp_path, capsys):
     options = ["--partitions", "12", "--dir", str(tmp_path), "--json"]
     assert main(["bench", "scale", *options]) == 0
@@ -101,6 +114,7 @@ def test_what_idle_brokers_cost_is_told(tmp_path, capsys):
         (["failover", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["idle", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["kills", "--dir", "/does/not/exist"], "is not a directory; create it first"),
+        (["drain", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["kills", "--rows", "leader,cat"], "there is no row 'cat'"),
         (["scale", "--dir", "/does/not/exist"], "is not a directory; create it first"),
         (["scale", "--partitions", "100001"], "--partitions must be at most 100000"),

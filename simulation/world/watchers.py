@@ -16,8 +16,9 @@ from collections.abc import Callable
 
 from simulation.world.processes import SimulatedProcess
 from simulation.world.zookeeper import SimulatedZooKeeper
+from storage_engine.broker.watcher import NO_SESSION
 from storage_engine.broker.watcher.closing import PAUSE_MAX_S, PAUSE_S, SESSION_TIMEOUTS
-from storage_engine.broker.watcher.program import NO_SESSION, Lines, has_ended
+from storage_engine.broker.watcher.program import Lines, has_ended
 from storage_engine.broker.watcher.session_watcher import RESTART_S
 from storage_engine.broker.watcher.told import session_line, session_of
 from storage_engine.zookeeper.session_credentials import SessionCredentials

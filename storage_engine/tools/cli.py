@@ -37,6 +37,7 @@ class CommandModule(Protocol):
 
 _LOCAL, _ACCESS, _CONSOLE = ".local_cluster", ".access", "headrace_console.commands"
 _MACHINES = ".machines"
+_PLACEMENT = ".placement"
 
 
 class Command(NamedTuple):
@@ -79,6 +80,10 @@ COMMANDS = (
     ),
     Command("get-offsets", "show the earliest and latest offsets of partitions"),
     Command("reassign", "move partitions to other brokers"),
+    Command("cordon", "have a broker or machine take no new replicas", _PLACEMENT),
+    Command("uncordon", "let a cordoned broker or machine take new replicas again", _PLACEMENT),
+    Command("drain", "move all leaders and replicas away from a broker or machine", _PLACEMENT),
+    Command("rebalance", "even out replicas, bytes, leaders or rates of brokers", _PLACEMENT),
     Command("features", "show the features of a cluster, and raise or lower their levels"),
     Command("elect-preferred", "make the preferred replicas of partitions their leaders"),
     Command("produce", "write each line of stdin to a topic as a record"),

@@ -4,8 +4,9 @@ import pytest
 
 from simulation.world.clock import SimulatedLoop
 from simulation.world.processes import SimulatedMachine, SimulatedProcess
-from simulation.world.watchers import PAUSE_MS, SESSION_TIMEOUTS, SimulatedWatcher
+from simulation.world.watchers import PAUSE_MS, SimulatedWatcher
 from simulation.world.zookeeper import SimulatedZooKeeper
+from storage_engine.broker.watcher.closing import SESSION_TIMEOUTS
 
 TIMEOUT_MS = 6_000
 ACTS_MS = 5

@@ -20,7 +20,7 @@ from storage_engine.tools.arguments import add_bootstrap_server, add_json
 from storage_engine.tools.client_settings import connect
 from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.reassign_plan import read_partitions
+from storage_engine.tools.placement.reassign_plan import read_partitions
 from storage_engine.tools.table import print_rows, write_line
 
 _LED_BY_PREFERRED = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)

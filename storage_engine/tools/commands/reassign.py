@@ -30,13 +30,7 @@ import argparse
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from storage_engine.client.admin.reassignment import (
-    Ongoing,
-    alter_reassignments,
-    list_reassignments,
-    set_throttle,
-    take_throttle_away,
-)
+from storage_engine.client.admin.reassignment import alter_reassignments, list_reassignments
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.metadata import ClusterMetadata
 from storage_engine.core.assignment import NewPartitions, assign_replicas
@@ -48,14 +42,8 @@ from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.broker_places import read_places
 from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.reassign_log_dirs import (
-    DONE,
-    FAILED,
-    MOVING,
-    begin_log_dir_moves,
-    log_dir_progress,
-)
-from storage_engine.tools.reassign_plan import (
+from storage_engine.tools.placement.reassign_log_dirs import begin_log_dir_moves, log_dir_progress
+from storage_engine.tools.placement.reassign_plan import (
     Plan,
     broker_list,
     plan_document,
@@ -63,6 +51,14 @@ from storage_engine.tools.reassign_plan import (
     read_log_dirs,
     read_plan,
     read_topics,
+)
+from storage_engine.tools.placement.reassign_progress import (
+    DONE,
+    FAILED,
+    MOVING,
+    begin,
+    end_throttle,
+    plan_states,
 )
 from storage_engine.tools.table import print_json, print_rows, write_line
 
@@ -199,11 +195,9 @@ def _execute(cluster: Cluster, args: argparse.Namespace) -> None:
     log_dirs = read_log_dirs(args.reassignment_json_file)
     topics = sorted({tp.topic for tp in plan})
     current = _current(cluster.metadata(topics), topics)
-    if args.throttle is not None:
-        set_throttle(cluster, plan, current, args.throttle)
     # First, so that replicas which are made now are made there.
     begin_log_dir_moves(cluster, log_dirs)
-    failures = alter_reassignments(cluster, plan)
+    failures = begin(cluster, plan, current, args.throttle)
     before = {tp: current[tp] for tp in plan if tp in current}
     if not args.json:
         write_line("assignment before (keep it: executing it undoes the plan)")
@@ -225,8 +219,7 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> None:
     states |= dict.fromkeys(sorted(not_moving), "not being reassigned")
     _report(states, as_json=args.json)
     _complain("not cancelled", {tp: f for tp, f in failures.items() if tp not in not_moving})
-    others = list_reassignments(cluster).keys() - plan.keys()
-    take_throttle_away(cluster, {tp.topic for tp in plan}, of_brokers=not others)
+    end_throttle(cluster, plan, {tp.topic for tp in plan})
 
 
 def _report(states: Mapping[TopicPartition, str], *, as_json: bool) -> None:
@@ -250,7 +243,7 @@ def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
     plan = read_plan(args.reassignment_json_file)
     ongoing = list_reassignments(cluster)
     view = cluster.metadata(sorted({tp.topic for tp in plan}))
-    states = {tp: progress(tp, plan[tp], view, ongoing.get(tp)) for tp in sorted(plan)}
+    states = plan_states(plan, view, ongoing)
     in_log_dirs = log_dir_progress(cluster, read_log_dirs(args.reassignment_json_file))
     for tp, (state, detail) in in_log_dirs.items():
         if states[tp][0] == DONE:
@@ -261,32 +254,10 @@ def _verify(cluster: Cluster, args: argparse.Namespace) -> None:
     ]
     print_rows(("topic", "partition", "state", "detail"), rows, as_json=args.json)
     if all(state != MOVING for state, _detail in states.values()):
-        topics = {tp.topic for tp in plan if tp.topic in view.topics}
-        take_throttle_away(cluster, topics, of_brokers=not ongoing.keys() - plan.keys())
+        end_throttle(cluster, plan, {tp.topic for tp in plan if tp.topic in view.topics})
     failed = [str(tp) for tp, (state, _detail) in states.items() if state == FAILED]
     if failed:
         raise CommandError(
             f"these partitions are not as planned, and no reassignment of them is in progress: "
             f"{', '.join(failed)}"
         )
-
-
-def progress(
-    tp: TopicPartition, target: tuple[int, ...], view: ClusterMetadata, ongoing: Ongoing | None
-) -> tuple[str, str]:
-    """State of a partition's reassignment, and a text with what it waits for."""
-    topic = view.topics.get(tp.topic)
-    partition = topic.partitions.get(tp.partition) if topic is not None else None
-    if partition is None:
-        return FAILED, "there is no such partition"
-    if ongoing is not None:
-        missing = [broker for broker in target if broker not in partition.isr]
-        dead = [broker for broker in missing if broker not in view.brokers]
-        if dead:
-            return MOVING, f"waits for dead brokers {', '.join(map(str, dead))}"
-        if missing:
-            return MOVING, f"not in sync yet: {', '.join(map(str, missing))}"
-        return MOVING, "old replicas are being deleted"
-    if tuple(partition.replicas) == target:
-        return DONE, ""
-    return FAILED, f"replicas are {', '.join(map(str, partition.replicas))}"

@@ -10,10 +10,10 @@ from storage_engine.client.consumer import offset_commits
 from storage_engine.client.consumer.classic_member import ClassicMember
 from storage_engine.client.consumer.classic_membership import Stage
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
-from storage_engine.client.consumer.consumer_coordinator import NOBODY, ConsumerCoordinator
+from storage_engine.client.consumer.consumer_coordinator import ConsumerCoordinator
 from storage_engine.client.consumer.membership import MembershipTick, Revoked
 from storage_engine.client.consumer.offset_commits import PendingCommit
-from storage_engine.client.groups.group_requests import MemberIdentity
+from storage_engine.client.groups.group_requests import NOBODY, MemberIdentity
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms
 

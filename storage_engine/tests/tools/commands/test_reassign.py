@@ -1,21 +1,16 @@
-"""`headrace reassign`, R-TOOL3, R-TOOL4: proposals, and what `verify` says of a partition."""
+"""`headrace reassign`, R-TOOL3, R-TOOL4: proposals."""
 
 from collections import Counter
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.client.admin.reassignment import Ongoing
-from storage_engine.client.metadata import ClusterMetadata, TopicMetadata
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import BrokerId, TopicPartition
 from storage_engine.core.placement import BrokerPlace, ReplicaCounts
-from storage_engine.protocol.apis.metadata import MetadataBroker, MetadataPartition
 from storage_engine.tools.cli import main
-from storage_engine.tools.commands.reassign import progress, propose
-from storage_engine.tools.reassign_log_dirs import DONE, FAILED, MOVING
+from storage_engine.tools.commands.reassign import propose
 
 TP = TopicPartition("t", 0)
 
@@ -65,37 +60,3 @@ def test_a_proposal_counts_the_topics_that_stay():
     places = {BrokerId(b): BrokerPlace(None, f"h{(b - 1) // 2}") for b in range(1, 5)}
     proposed = propose({TopicPartition("t", p): (1, 3) for p in range(20)}, places, counts)
     assert all(sorted(replicas) == [2, 4] for replicas in proposed.values())
-
-
-def view(replicas, isr, live=(1, 2, 3, 4, 5, 6)) -> ClusterMetadata:
-    partition = MetadataPartition(partition=0, leader=isr[0], replicas=replicas, isr=isr)
-    return ClusterMetadata(
-        brokers={b: MetadataBroker(broker_id=b, host="h", port=1) for b in live},
-        topics={
-            "t": TopicMetadata(
-                topic="t",
-                topic_id=UUID(int=1),
-                is_internal=False,
-                partitions={0: partition},
-            )
-        },
-    )
-
-
-@pytest.mark.parametrize(
-    ("replicas", "isr", "live", "moving", "expected"),
-    [
-        ((4, 5), (4, 5), (4, 5), False, (DONE, "")),
-        ((5, 4), (4, 5), (4, 5), False, (FAILED, "replicas are 5, 4")),
-        ((1, 2, 4, 5), (1, 2), (1, 2, 4, 5), True, (MOVING, "not in sync yet: 4, 5")),
-        ((1, 2, 4, 5), (1, 2, 4), (1, 2, 4), True, (MOVING, "waits for dead brokers 5")),
-        ((1, 2, 4, 5), (1, 4, 5), (1, 4, 5), True, (MOVING, "old replicas are being deleted")),
-    ],
-)
-def test_verify_says_what_is_missing(replicas, isr, live, moving, expected):
-    ongoing = Ongoing(replicas, (4, 5), (1, 2)) if moving else None
-    assert progress(TP, (4, 5), view(replicas, isr, live), ongoing) == expected
-
-
-def test_verify_knows_a_partition_that_is_not_there():
-    assert progress(TopicPartition("u", 0), (1,), view((1,), (1,)), None)[0] == FAILED

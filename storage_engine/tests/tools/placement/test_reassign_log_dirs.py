@@ -8,13 +8,11 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsResponse
 from storage_engine.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.reassign_log_dirs import (
-    DONE,
-    FAILED,
-    MOVING,
+from storage_engine.tools.placement.reassign_log_dirs import (
     begin_log_dir_moves,
     log_dir_progress,
 )
+from storage_engine.tools.placement.reassign_progress import DONE, FAILED, MOVING
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 LogDir = DescribeLogDirsResponse.DescribeLogDirsResult

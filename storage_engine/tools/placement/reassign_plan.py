@@ -27,8 +27,16 @@ def read_topics(path: Path) -> list[str]:
 
 def read_plan(path: Path) -> Plan:
     """`{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}`."""
+    plan = read_assignments(path, "partitions")
+    if not plan:
+        raise CommandError(f"{path} names no partition")
+    return plan
+
+
+def read_assignments(path: Path, key: str) -> Plan:
+    """Return the replicas of the partitions in the list `key`."""
     plan: dict[TopicPartition, tuple[int, ...]] = {}
-    for item in _items(path, "partitions"):
+    for item in _items(path, key):
         tp = _partition(path, item)
         replicas = _field(path, item, "replicas", list)
         if not replicas or not all(_is_int(r) for r in replicas):
@@ -38,8 +46,6 @@ def read_plan(path: Path) -> Plan:
         if tp in plan:
             raise CommandError(f"{path} names {tp} twice")
         plan[tp] = tuple(replicas)
-    if not plan:
-        raise CommandError(f"{path} names no partition")
     return plan
 
 

@@ -8,10 +8,8 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.errors import CommandError
-from storage_engine.tools.reassign_plan import PlannedLogDirs
-
-DONE, MOVING, FAILED = "completed", "in progress", "failed"
-"""The states of a partition of a plan, in the words of `headrace reassign verify`."""
+from storage_engine.tools.placement.reassign_plan import PlannedLogDirs
+from storage_engine.tools.placement.reassign_progress import DONE, FAILED, MOVING
 
 
 def begin_log_dir_moves(cluster: Cluster, log_dirs: PlannedLogDirs) -> None:

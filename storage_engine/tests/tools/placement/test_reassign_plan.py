@@ -7,7 +7,7 @@ import pytest
 
 from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.errors import CommandError, UsageError
-from storage_engine.tools.reassign_plan import (
+from storage_engine.tools.placement.reassign_plan import (
     broker_list,
     plan_text,
     read_log_dirs,

@@ -1,0 +1,1 @@
+"""Brokers that are cordoned, drained and rebalanced."""

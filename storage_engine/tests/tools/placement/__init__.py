@@ -1,0 +1,1 @@
+"""What is found wrong with segments, indexes and replicas."""
