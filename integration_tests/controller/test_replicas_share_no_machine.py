@@ -54,6 +54,16 @@ def client_of(brokers: BrokersByHand) -> AdminClient:
     )
 
 
+def knows_another_controller(brokers: BrokersByHand, dead: int) -> bool:
+    """Whether every living broker does."""
+    for address in brokers.bootstrap(LISTENER).split(","):
+        client = AdminClient({**settings_for(address), "log_level": 0})
+        with contextlib.suppress(KafkaException):
+            if client.list_topics(timeout=2).controller_id in (dead, -1):
+                return False
+    return True
+
+
 def replicas(client: AdminClient, topic: str) -> dict[int, list[int]] | None:
     """Partition -> its replicas, once all have leaders; None before."""
     try:
@@ -78,6 +88,9 @@ def test_a_controller_that_is_killed_while_topics_are_made_and_a_dead_machine(br
     for each in asked.values():
         with contextlib.suppress(KafkaException):
             each.result(60)
+    # librdkafka that is told of the dead one waits for it, as with Kafka, until it asks for brokers
+    # again after minutes.
+    wait_until(lambda: knows_another_controller(brokers, controller), "there is another")
     client = client_of(brokers)
     for new in news:
         try:

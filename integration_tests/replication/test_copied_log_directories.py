@@ -17,7 +17,9 @@ def test_a_broker_that_starts_on_a_copy_does_not_end_the_session_of_one_that_liv
         copied = BrokersByHand(tmp_path / "copy", connect, ["PLAINTEXT"])
         for each in (living, copied):
             stack.callback(each.close)
-        living.start(1, {})
+        # Without a watcher, which would be there before the successor.
+        unwatched = {"broker.death.proof": "none"}
+        living.start(1, unwatched)
         client = KazooClient(connect)
         stack.callback(client.close)
         stack.callback(client.stop)
@@ -31,6 +33,6 @@ def test_a_broker_that_starts_on_a_copy_does_not_end_the_session_of_one_that_liv
         assert "session file ignored" in copied.log(1)
         # The very directory: whoever has its lock knows that the owner is dead.
         living.stop(1, signum=signal.SIGKILL)
-        living.start(1, {})
+        living.start(1, unwatched)
         closed = f"predecessor's session id=0x{session % 2**64:x} closed"
         wait_until(lambda: closed in living.log(1), "the successor has closed the session")

@@ -23,7 +23,7 @@ CAUGHT: dict[str, tuple[int, str]] = {
     "laggards_stay": (0, "a laggard leaves the ISR"),
     "nobody_is_readmitted": (0, "a cluster without faults converges"),
     "acknowledged_before_the_isr_has_it": (0, "what acks=all acknowledged is committed"),
-    "controller_epoch_ignored": (558, "what brokers tell clients of leaders never goes back"),
+    "controller_epoch_ignored": (4, "what brokers tell clients of leaders never goes back"),
     "number_of_orders_ignored": (275, "what brokers tell clients of leaders never goes back"),
     "leader_epoch_ignored": (367, "leader epochs never go back"),
     "leader_epoch_of_fetches_ignored": (

@@ -83,7 +83,7 @@ class SimulatedBroker:
         self.process: SimulatedProcess
         self.session: SimulatedSession
         self.watcher: SimulatedWatcher | None = None
-        """None where broker.death.proof is none."""
+        """None where broker.death.proof is none, or its machine has no watchers."""
         self._watcher_started_ms = 0
         self.foreign_sessions: SimulatedForeignSessions
         self.transport: SimulatedTransport
@@ -124,7 +124,7 @@ class SimulatedBroker:
         )
         machine = self.machine
         session.can_connect = lambda: machine.reaches_zookeeper
-        if self.config.text(DEATH_PROOF) != NO_PROOF:
+        if machine.has_watchers and self.config.text(DEATH_PROOF) != NO_PROOF:
             self._start_watcher()
             session.add_state_listener(self._tell_watcher)
         self.foreign_sessions = SimulatedForeignSessions(self.zookeeper, loop)

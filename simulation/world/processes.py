@@ -20,8 +20,10 @@ NOTICED_MS = 1
 class SimulatedMachine:
     """The processes of one machine since it was started."""
 
-    def __init__(self, boot_id: str) -> None:
+    def __init__(self, boot_id: str, *, has_watchers: bool = True) -> None:
+        """`has_watchers`: whether brokers have watchers beside them."""
         self.boot_id = boot_id
+        self.has_watchers = has_watchers
         self.running: dict[int, SimulatedProcess] = {}
         self.noticed_ms: Callable[[], int] = lambda: NOTICED_MS
         """The delay of the notice that a process has ended."""
@@ -40,7 +42,7 @@ class SimulatedMachine:
 
     def after_power_loss(self) -> "SimulatedMachine":
         """Return the same machine once it is started again."""
-        machine = SimulatedMachine(f"{self.boot_id}-0")
+        machine = SimulatedMachine(f"{self.boot_id}-0", has_watchers=self.has_watchers)
         machine.noticed_ms = self.noticed_ms
         machine.watcher_ms = self.watcher_ms
         machine.attempt_fails = self.attempt_fails

@@ -24,7 +24,7 @@ from storage_engine.broker.watcher import NO_SESSION
 CAN_NOT_WATCH = 3
 """The exit status where the system does not say when a process ends."""
 IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-LOADING_DELAY_S = 3.0
+LOADING_DELAY_S = 10.0
 _READ_BYTES = 1 << 16
 
 

@@ -19,11 +19,16 @@ TP = TopicPartition("t", 0)
 SOON_MS = SESSION_TIMEOUT_MS // 6
 
 
+def unwatched(boot_id: str) -> SimulatedMachine:
+    """A machine on which no watchers close sessions before the brokers do."""
+    return SimulatedMachine(boot_id, has_watchers=False)
+
+
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     """Its brokers 1 to 3 run on one machine."""
     made = SimulatedCluster(
-        tmp_path, machines=[SimulatedMachine("1")] * 3, broker_death_proof="process"
+        tmp_path, machines=[unwatched("1")] * 3, broker_death_proof="process"
     )
     assert made.create_topic("t", min_insync_replicas="2").error_code == 0
     made.wait_in_sync(TP, 1, 2, 3)
@@ -189,8 +194,8 @@ def test_a_znode_closes_no_session_but_its_owners(cluster):
 
 
 def test_the_same_number_on_another_machine_is_another_process(tmp_path):
-    shared = SimulatedMachine("b")
-    machines = [SimulatedMachine("a"), shared, shared]
+    shared = unwatched("b")
+    machines = [unwatched("a"), shared, shared]
     cluster = SimulatedCluster(tmp_path, machines=machines, broker_death_proof="process")
     cluster.loop.run_for(100)
     assert cluster[1].process.identity.pid == cluster[2].process.identity.pid
@@ -342,7 +347,7 @@ def test_a_proof_by_port_is_made_again_before_another_attempt(apart):
 
 
 def test_a_refused_port_is_no_proof_of_a_process_that_is_seen_to_live(tmp_path):
-    shared = SimulatedMachine("1")
+    shared = unwatched("1")
     cluster = SimulatedCluster(tmp_path, machines=[shared] * 3, broker_death_proof="port")
     assert cluster.create_topic("t").error_code == 0
     assert cluster.produced(TP, b"x") == 0
