@@ -27,9 +27,7 @@ def unwatched(boot_id: str) -> SimulatedMachine:
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[SimulatedCluster]:
     """Its brokers 1 to 3 run on one machine."""
-    made = SimulatedCluster(
-        tmp_path, machines=[unwatched("1")] * 3, broker_death_proof="process"
-    )
+    made = SimulatedCluster(tmp_path, machines=[unwatched("1")] * 3, broker_death_proof="process")
     assert made.create_topic("t", min_insync_replicas="2").error_code == 0
     made.wait_in_sync(TP, 1, 2, 3)
     yield made
