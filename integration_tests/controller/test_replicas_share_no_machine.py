@@ -56,12 +56,12 @@ def client_of(brokers: BrokersByHand) -> AdminClient:
 
 def knows_another_controller(brokers: BrokersByHand, dead: int) -> bool:
     """Whether every living broker does."""
+    known = []
     for address in brokers.bootstrap(LISTENER).split(","):
         client = AdminClient({**settings_for(address), "log_level": 0})
         with contextlib.suppress(KafkaException):
-            if client.list_topics(timeout=2).controller_id in (dead, -1):
-                return False
-    return True
+            known.append(client.list_topics(timeout=2).controller_id)
+    return len(known) == len(BROKERS) - 1 and not {dead, -1} & set(known)
 
 
 def replicas(client: AdminClient, topic: str) -> dict[int, list[int]] | None:
