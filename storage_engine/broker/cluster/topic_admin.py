@@ -19,6 +19,7 @@ R-CTL6.
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID, uuid4
 
 from storage_engine.broker import unexpected
@@ -97,6 +98,10 @@ class PlannedTopic:
 
 
 OnWritten = Callable[[KafkaError | None], None]
+
+BEGUN_MS = 10_000
+"""How long a written topic counts without metadata of it: the controller tells of it in far less,
+and it may have been deleted since."""
 
 RETRY_MS = 200
 """Pause before a topic is read again because ZooKeeper did not answer. While the connection is made
@@ -250,6 +255,9 @@ class TopicAdmin:
         def over(failure: KafkaError | None) -> None:
             if failure is not None:
                 self._begun.drop(info)
+            else:
+                # It may be deleted before the next plan looks whether the metadata has it.
+                self._scheduler.call_later(BEGUN_MS, partial(self._begun.drop, info))
             on_written(failure)
 
         return over

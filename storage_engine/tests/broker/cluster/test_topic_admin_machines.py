@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
-from storage_engine.broker.cluster.topic_admin import RequestedTopic
+from storage_engine.broker.cluster.topic_admin import BEGUN_MS, RequestedTopic
 from storage_engine.core.errors import ErrorCode, KafkaError
-from storage_engine.protocol.messages import create_partitions, create_topics
+from storage_engine.protocol.messages import create_partitions, create_topics, delete_topics
 from storage_engine.tests.broker.support import cluster_fixture
 from storage_engine.zookeeper.znodes.topic_znodes import TopicZNode
 
@@ -147,3 +147,32 @@ def test_a_controller_that_is_killed_while_a_topic_is_made_leaves_no_shared_mach
     found = assignment(cluster, "t")
     assert len(found) == 12
     assert all(len(machines(cluster, replicas)) == 3 for replicas in found.values())
+
+
+def test_topics_that_are_deleted_again_count_no_more_after_a_while(three_machines):
+    cluster = three_machines
+    place_of_one(cluster, "there")
+    for number in range(5):
+        place_of_one(cluster, f"short-{number}")
+        delete(cluster, f"short-{number}")
+    cluster.loop.run_for(BEGUN_MS)
+    first = place_of_one(cluster, "first")
+    delete(cluster, "first")
+    cluster.loop.run_for(BEGUN_MS)
+    assert place_of_one(cluster, "again") == first
+
+
+def place_of_one(cluster: SimulatedCluster, topic: str) -> int:
+    """Create a topic with one replica, and return where it is."""
+    row = create_topics.CreateTopicsRequest.CreatableTopic
+    one = row(name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    request = create_topics.CreateTopicsRequest(topics=[one], timeout_ms=30_000)
+    answer = cluster.answer(cluster.ask_controller(create_topics.API, 5, request))
+    assert answer.topics[0].error_code == 0
+    return assignment(cluster, topic)[0][0]
+
+
+def delete(cluster: SimulatedCluster, topic: str) -> None:
+    request = delete_topics.DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000)
+    answer = cluster.answer(cluster.ask_controller(delete_topics.API, 1, request))
+    assert answer.responses[0].error_code == 0
