@@ -29,7 +29,7 @@ REBALANCE_MS = 60_000
 
 
 def lines_of(work: Callable[[], Any]) -> int:
-    """The lines of Python that `work` runs, without what the collector of garbage ends meanwhile."""
+    """The lines of Python that `work` runs, without what the garbage collector ends meanwhile."""
     count = 0
 
     def trace(_frame: Any, event: str, _argument: Any) -> Any:
