@@ -3,9 +3,11 @@ differ by one at most, and a partition moves only where that needs it. Groups wh
 subscribe to different topics are `uneven_subscriptions`' work.
 
 What is free is dealt to one member after another, and what a member gives up is taken evenly from
-all that it has, so that the partitions of one topic end up on many members. Source: KIP-848.
+all of its topics, so that the partitions of one topic end up on many members; of each topic it
+gives the partitions with the highest numbers. Source: KIP-848.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from uuid import UUID
@@ -45,11 +47,16 @@ def _assign_evenly(
     for rank, (member_id, quota) in enumerate(quotas.items()):
         if held[member_id] > quota:
             all_held = [
-                (topic, each)
+                topic
                 for topic in sorted(kept[member_id], key=places.__getitem__)
-                for each in sorted(kept[member_id][topic])
+                for _ in kept[member_id][topic]
             ]
-            given = _spread(all_held, held[member_id] - quota, rank)
+            counts = Counter(_spread(all_held, held[member_id] - quota, rank))
+            given = [
+                (topic, each)
+                for topic, count in counts.items()
+                for each in sorted(kept[member_id][topic])[-count:]
+            ]
             kept[member_id] = _without(kept[member_id], given)
             free += given
     added: dict[str, dict[UUID, set[int]]] = {}
@@ -70,7 +77,7 @@ def _quotas(held: Mapping[str, int], total: int) -> dict[str, int]:
     return quotas
 
 
-def _spread(all_held: list[Partition], count: int, first: int) -> list[Partition]:
+def _spread(all_held: list[UUID], count: int, first: int) -> list[UUID]:
     """Return so many at equal distances; `first` turns the places, which differ by member then."""
     size = len(all_held)
     return [all_held[(first + nth * size // count) % size] for nth in range(count)]

@@ -99,6 +99,19 @@ def test_a_member_that_joins_gets_partitions_of_many_topics():
     assert max(sizes) - min(sizes) <= 2
 
 
+def test_members_give_up_the_partitions_with_the_highest_numbers():
+    """As Kafka's brokers have it, so that users find what they know."""
+    topic = TOPICS[0]
+    group = settled(1, {topic: 6})
+    for name in ("m1", "m2"):
+        group.members[name] = SubscribedMember(frozenset(group.partitions), None, current={})
+        assigned = assign_uniformly(*group)
+        for each, member in group.members.items():
+            group.members[each] = member._replace(current=assigned[each])
+    owned = {name: sorted(each[topic]) for name, each in assigned.items()}
+    assert owned == {"m0": [0, 1], "m1": [3, 4], "m2": [2, 5]}
+
+
 def test_the_partitions_of_a_topic_are_spread_over_members():
     assigned = assign_uniformly(*settled(6, dict.fromkeys(TOPICS, 6)))
     assert all(len(each) == len(TOPICS) for each in assigned.values())
