@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_admin import FoundTopic, TopicLookup
+from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.broker.coordinators.coordinators import (
     GroupCoordinators,
     GroupKind,
