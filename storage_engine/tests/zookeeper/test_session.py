@@ -5,10 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kazoo.protocol.serialization import Close
 
 from storage_engine.core.ports import SessionState, ZkReply, ZkStatus
 from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS, OpenSession
@@ -279,15 +282,70 @@ def test_each_session_is_told_when_it_exists_and_the_last_when_it_is_closed(
     assert told == [first, None]
 
 
-def test_a_session_that_could_not_be_closed_is_not_told_as_closed(
-    tmp_path: Path, loop: HandLoop
-) -> None:
-    server = start_embedded(tmp_path / "away", unsafe_no_fsync=True)
+@pytest.fixture
+def restless(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A ZooKeeper that a test stops."""
+    server = start_embedded(tmp_path / "restless", unsafe_no_fsync=True)
+    yield server
+    server.stop()
+
+
+def heard_session(
+    server: EmbeddedZooKeeper, loop: HandLoop, data_dir: Path
+) -> tuple[ZooKeeperSession, list[SessionCredentials | None]]:
+    """A session with its file, and what is told of it."""
     told: list[SessionCredentials | None] = []
     session = ZooKeeperSession(
-        server.connect, 1500, loop.call_soon, clock=RealClock(), on_session=told.append
+        server.connect,
+        SESSION_TIMEOUT_MS,
+        loop.call_soon,
+        clock=RealClock(),
+        data_dir=data_dir,
+        on_session=told.append,
     )
     session.start(10_000)
-    server.stop()
-    session.close(timeout_ms=1)
+    return session, told
+
+
+def test_a_session_whose_server_is_gone_is_not_taken_for_closed(
+    restless: EmbeddedZooKeeper, tmp_path: Path, loop: HandLoop
+) -> None:
+    session, told = heard_session(restless, loop, tmp_path)
+    states: list[SessionState] = []
+    session.add_state_listener(states.append)
+    restless.stop()
+    loop.run_until(lambda: SessionState.SUSPENDED in states)
+    session.close()
+    assert not any(thread.name == "zookeeper-close" for thread in threading.enumerate())
     assert None not in told
+    assert (tmp_path / "zookeeper.session").exists()
+
+
+def test_a_session_whose_close_was_not_answered_is_not_taken_for_closed(
+    restless: EmbeddedZooKeeper, tmp_path: Path, loop: HandLoop
+) -> None:
+    """The server takes the request, and is killed before it reads it."""
+    session, told = heard_session(restless, loop, tmp_path)
+    os.kill(restless.pid, signal.SIGSTOP)
+    loop.run_until(lambda: is_stopped(restless.pid))
+    closing = threading.Thread(target=session.close, args=(60_000,))
+    closing.start()
+    pending = session._client._pending
+    loop.run_until(lambda: any(isinstance(request, Close) for request, *_ in tuple(pending)))
+    os.kill(restless.pid, signal.SIGKILL)
+    closing.join()
+    assert not any(thread.name == "zookeeper-close" for thread in threading.enumerate())
+    assert None not in told
+    assert (tmp_path / "zookeeper.session").exists()
+
+
+def test_a_session_that_was_never_made_leaves_its_predecessors_file(
+    zookeeper: EmbeddedZooKeeper, loop: HandLoop, tmp_path: Path
+) -> None:
+    file = tmp_path / "zookeeper.session"
+    file.write_text("of a session that may live")
+    session = ZooKeeperSession(
+        zookeeper.connect, 1500, loop.call_soon, clock=RealClock(), data_dir=tmp_path
+    )
+    session.close()
+    assert file.exists()
