@@ -16,8 +16,9 @@ from storage_engine.broker.coordinators.coordinators import (
     GroupKind,
     GroupRunner,
 )
-from storage_engine.broker.coordinators.runner import CoordinatorKind, now
+from storage_engine.broker.coordinators.runner import CoordinatorKind
 from storage_engine.broker.coordinators.state_load import StateCodec
+from storage_engine.broker.coordinators.state_machine import now
 from storage_engine.broker.coordinators.state_topic import StateTopicPlan
 from storage_engine.broker.groups.consumer_work import ConsumerPorts, ConsumerWork
 from storage_engine.broker.settings.config import BrokerConfig
