@@ -51,6 +51,8 @@ class MovedReplicas(FakeCluster):
         self.ends = True
         """Whether moves end."""
         self.turns = 1
+        self.cancelled: set[TopicPartition] = set()
+        """Moves that are taken back: they end like others."""
         self.refused: dict[TopicPartition, deque[ErrorCode]] = defaultdict(deque)
         """The answers to the next requests to move a partition."""
         self.settings: dict[str, dict[str, str]] = defaultdict(dict)
@@ -118,7 +120,7 @@ class MovedReplicas(FakeCluster):
         if tp.topic not in self.topics:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if target is None:
-            self.moves.pop(tp, None)
+            self.cancelled.add(tp)
         elif any(self.settings[str(b)].get(CORDONED) for b in target if b not in self._all(tp)):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         else:
@@ -128,7 +130,13 @@ class MovedReplicas(FakeCluster):
     def _ListPartitionReassignments(self, _broker, _message):
         for tp in list(self.moves):
             self._looks[tp] += 1
-            if self.ends and self._looks[tp] >= self.turns and {*self.moves[tp]} <= {*self.servers}:
+            if tp in self.cancelled:
+                if self._looks[tp] >= self.turns:
+                    self.cancelled.discard(tp)
+                    del self._looks[tp], self.moves[tp]
+            elif (
+                self.ends and self._looks[tp] >= self.turns and {*self.moves[tp]} <= {*self.servers}
+            ):
                 del self._looks[tp]
                 self.replicas[tp] = self.isr[tp] = self.moves.pop(tp)
                 self.history.append(("end", tp))

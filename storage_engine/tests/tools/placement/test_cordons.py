@@ -85,6 +85,10 @@ def test_commands_tell_what_has_changed_and_what_was_so_before(moved, capsys):
     assert read_all(moved) == {1: None, 2: "*", 3: None, 4: None}
     assert run(moved, "uncordon", "3") == 0
     assert capsys.readouterr().out.rstrip().endswith("not cordoned, as before")
+    moved.place((1, 3))
+    moved.stop_broker(3)
+    assert run(moved, "uncordon", "3") == 0
+    assert capsys.readouterr().out.rstrip().endswith("not cordoned"), "what it had is not known"
 
 
 def read_all(moved):

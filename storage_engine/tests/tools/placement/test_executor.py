@@ -166,8 +166,10 @@ def test_only_its_own_reassignments_are_cancelled_and_it_waits_for_that(moved, c
     moved.place((1, 2), (2, 3), (3, 1))
     moved.ends = False
     moved.moves = {A: (4, 2), C: (4, 1)}
+    moved.turns = 5
     executor = made(cluster)
     executor.cancel([A, B])
+    assert executor.progress.told, "it waits"
     assert kinds(moved, "move") == [("move", {A: None})]
     assert moved.moves == {C: (4, 1)}
     assert executor.progress.kept == ["cancelled: 1 reassignments"]
