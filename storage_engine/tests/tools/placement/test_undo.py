@@ -60,6 +60,7 @@ def test_replicas_leaders_and_cordons_are_as_before(moved, cluster, file):
     assert CORDONED not in moved.settings["1"]
     assert phase_of(file) is Phase.UNDONE
     assert [name for _, name, key, _ in kinds(moved, "set") if key == THROTTLE] == [""]
+    assert kinds(moved, "elect")[-1] == ("elect", [A, B]), "a topic that is gone has no leader"
     first = moved.history[0]
     assert first == ("set", "1", CORDONED, None), "nothing may be moved to a cordoned broker"
 
@@ -71,6 +72,24 @@ def test_what_is_under_way_is_cancelled(moved, cluster, file):
     assert take_back(cluster, file, drained()) == 0
     assert kinds(moved, "move") == [("move", {A: None})]
     assert moved.moves == {C: (4, 3)}
+
+
+def test_what_another_command_begins_meanwhile_is_taken_back_too(moved, cluster, file):
+    moved.place((1, 2), (2, 1))
+    moved.ends = False
+    moved.moves = {A: (3, 2)}
+
+    class Another(Progress):
+        def keep(self, text):
+            super().keep(text)
+            if text.startswith("cancelled"):
+                moved.moves, moved.ends = {A: (4, 2)}, True
+                moved.turns = 10
+
+    executor = Executor(cluster, Another(), limits=WaveLimits())
+    assert undo(cluster, file, drained(), executor) == 1
+    assert moved.replicas[A] == (1, 2)
+    assert not moved.moves
 
 
 @pytest.mark.parametrize("before", ["*", "/a"])
