@@ -16,13 +16,11 @@ from integration_tests.support.cluster_support import (
     create_topic,
     leader_of,
     wait_for_isr,
-    wait_until,
 )
-from integration_tests.support.steady_producer import SteadyProducer, check_kept
+from integration_tests.support.steady_producer import SteadyProducer, acknowledged_more, check_kept
 from storage_engine.tests.sampling import in_full
 
 SESSION_MS = 4_000
-RECORDS = 100
 BAD_S = 20
 """How long a line is bad: several sessions."""
 SHORT_S = 1
@@ -36,15 +34,6 @@ def quick(tmp_path_factory):
     settings = {"zookeeper.session.timeout.ms": str(SESSION_MS), "min.insync.replicas": "2"}
     with cluster_on_machines(tmp_path_factory.mktemp("quick"), settings) as cluster:
         yield cluster
-
-
-def acknowledged_more(producer: SteadyProducer) -> None:
-    before = len(producer.acknowledged)
-    wait_until(
-        lambda: len(producer.acknowledged) > before + RECORDS,
-        "records are acknowledged",
-        timeout_s=HEALED_S,
-    )
 
 
 def sessions_lost(cluster: MachineCluster, *broker_ids: int) -> int:
@@ -93,15 +82,15 @@ def test_the_leaders_of_a_dark_machine_are_replaced_and_nothing_is_lost(quick, n
     others = [each for each in (1, 2, 3) if each != dark]
     before = sessions_lost(quick, *others)
     with SteadyProducer(quick.bootstrap_servers, name) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, HEALED_S)
         darken(quick, dark)
         try:
-            acknowledged_more(producer)
+            acknowledged_more(producer, HEALED_S)
             assert leader_of(admin(quick), name) != dark
         finally:
             mend(quick, dark)
         wait_for_isr(admin(quick), name, 3)
-        acknowledged_more(producer)
+        acknowledged_more(producer, HEALED_S)
         check_kept(quick.bootstrap_servers, name, producer)
     assert sessions_lost(quick, *others) == before
 
@@ -120,11 +109,11 @@ def test_nobody_is_deposed_by_a_bad_line(quick, name):
     leader = new_topic(quick, name)
     before = sessions_lost(quick, 1, 2, 3)
     with SteadyProducer(quick.bootstrap_servers, name) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, HEALED_S)
         BAD[name](quick.machine(leader))
         try:
             time.sleep(BAD_S)
-            acknowledged_more(producer)
+            acknowledged_more(producer, HEALED_S)
         finally:
             quick.machine(leader).mend()
         wait_for_isr(admin(quick), name, 3)
@@ -136,10 +125,10 @@ def test_a_short_freeze_of_a_machine_deposes_nobody(quick):
     leader = new_topic(quick, "short-freeze")
     before = sessions_lost(quick, 1, 2, 3)
     with SteadyProducer(quick.bootstrap_servers, "short-freeze") as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, HEALED_S)
         quick.machine(leader).freeze()
         time.sleep(SHORT_S)
         quick.machine(leader).thaw()
-        acknowledged_more(producer)
+        acknowledged_more(producer, HEALED_S)
         check_kept(quick.bootstrap_servers, "short-freeze", producer)
     assert sessions_lost(quick, 1, 2, 3) == before

@@ -20,12 +20,11 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from integration_tests.support.steady_producer import SteadyProducer, check_kept
+from integration_tests.support.steady_producer import SteadyProducer, acknowledged_more, check_kept
 from storage_engine.tests.sampling import in_full
 
 SESSION_S = 60
 BEFORE_IT_EXPIRES_S = SESSION_S * 0.75
-RECORDS = 100
 WATCHER = "storage_engine.broker.watcher.program"
 
 
@@ -35,15 +34,6 @@ def patient(tmp_path_factory):
     settings = {"zookeeper.session.timeout.ms": str(SESSION_S * 1000)}
     with cluster_on_machines(tmp_path_factory.mktemp("patient"), settings) as cluster:
         yield cluster
-
-
-def acknowledged_more(producer: SteadyProducer) -> None:
-    before = len(producer.acknowledged)
-    wait_until(
-        lambda: len(producer.acknowledged) > before + RECORDS,
-        "records are acknowledged while the session of the dead broker would still live",
-        timeout_s=BEFORE_IT_EXPIRES_S,
-    )
 
 
 def watcher_of(cluster: MachineCluster, broker_id: int) -> int:
@@ -75,10 +65,10 @@ def test_a_killed_leader_is_replaced_at_once(patient):
     client = admin(patient)
     wait_for_isr(client, topic, 3)
     with SteadyProducer(patient.bootstrap_servers, topic) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         dead = leader_of(client, topic)
         patient.kill_broker(dead)
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         wait_until(lambda: len(patient.machine(dead).pids()) == 1, "ZooKeeper alone is left there")
         patient.start_broker(dead)
         wait_for_isr(client, topic, 3)
@@ -93,11 +83,11 @@ def test_a_leader_whose_whole_group_of_processes_is_killed_is_replaced_at_once(p
     client = admin(patient)
     wait_for_isr(client, topic, 3)
     with SteadyProducer(patient.bootstrap_servers, topic) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         dead = leader_of(client, topic)
         os.killpg(os.getpgid(patient.broker(dead).pid), signal.SIGKILL)
         patient.broker(dead).wait()
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         patient.start_broker(dead)
         wait_for_isr(client, topic, 3)
         check_kept(patient.bootstrap_servers, topic, producer)
@@ -109,7 +99,7 @@ def test_without_its_watcher_the_session_of_a_killed_broker_decides(patient):
     client = admin(patient)
     wait_for_isr(client, topic, 3)
     with SteadyProducer(patient.bootstrap_servers, topic) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         dead = leader_of(client, topic)
         watcher = watcher_of(patient, dead)
         # It must not start another one.
@@ -119,7 +109,7 @@ def test_without_its_watcher_the_session_of_a_killed_broker_decides(patient):
         assert str(dead) in registered(patient)
         # Its successor knows that it is dead, and closes its session.
         patient.start_broker(dead)
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         wait_for_isr(client, topic, 3)
         check_kept(patient.bootstrap_servers, topic, producer)
 
@@ -135,9 +125,9 @@ def test_a_watcher_that_is_killed_is_replaced(patient):
     wait_until(lambda: watcher_of(patient, dead) != first, "there is another watcher")
     assert f"watcher of broker {dead} has ended with status -9" in patient.log(dead)
     with SteadyProducer(patient.bootstrap_servers, topic) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         patient.kill_broker(dead)
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         patient.start_broker(dead)
         wait_for_isr(client, topic, 3)
         check_kept(patient.bootstrap_servers, topic, producer)

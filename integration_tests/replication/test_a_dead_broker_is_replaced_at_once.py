@@ -17,7 +17,7 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
     wait_until,
 )
-from integration_tests.support.steady_producer import SteadyProducer, check_kept
+from integration_tests.support.steady_producer import SteadyProducer, acknowledged_more, check_kept
 from storage_engine.tests.sampling import ALL_FAULTS, in_full
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.zookeeper.access import ANYBODY
@@ -27,7 +27,6 @@ from storage_engine.zookeeper.session_credentials import SessionZNode
 SESSION_S = 60
 LONG_SESSIONS = (("zookeeper.session.timeout.ms", str(SESSION_S * 1000)),)
 BEFORE_IT_EXPIRES_S = SESSION_S * 0.75
-RECORDS = 100
 ROUNDS = 5 if ALL_FAULTS else 1
 
 
@@ -37,16 +36,6 @@ def patient(tmp_path_factory):
     folder = tmp_path_factory.mktemp("patient")
     with running_cluster(folder, settings=LONG_SESSIONS) as cluster:
         yield cluster
-
-
-def acknowledged_more(producer: SteadyProducer) -> None:
-    """Waits until records are acknowledged that were not before."""
-    before = len(producer.acknowledged)
-    wait_until(
-        lambda: len(producer.acknowledged) > before + RECORDS,
-        "records are acknowledged while the session of the dead broker would still live",
-        timeout_s=BEFORE_IT_EXPIRES_S,
-    )
 
 
 def led_by_the_controller(cluster: LocalCluster, topic: str) -> int:
@@ -64,10 +53,10 @@ def test_nothing_is_lost_or_doubled_when_a_killed_leader_is_replaced_at_once(pat
     client = admin(patient)
     wait_for_isr(client, topic, 3)
     with SteadyProducer(patient.bootstrap_servers, topic) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         dead = leader_of(client, topic)
         patient.kill_broker(dead)
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         assert patient.start_broker(dead)
         wait_for_isr(client, topic, 3)
         check_kept(patient.bootstrap_servers, topic, producer)
@@ -81,10 +70,10 @@ def test_a_killed_leader_that_is_controller_too_is_replaced_at_once(patient):
         wait_for_isr(client, topic, 3, number)
     partition = led_by_the_controller(patient, topic)
     with SteadyProducer(patient.bootstrap_servers, topic, partition=partition) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         dead = leader_of(client, topic, partition)
         patient.kill_broker(dead)
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         assert patient.start_broker(dead)
         wait_for_isr(client, topic, 3, partition)
         check_kept(patient.bootstrap_servers, topic, producer, partition=partition)
@@ -98,11 +87,11 @@ def test_a_leader_that_is_back_on_its_port_at_once_loses_nothing(patient):
     wait_for_isr(client, topic, 3)
     with SteadyProducer(patient.bootstrap_servers, topic) as producer:
         for _ in range(ROUNDS):
-            acknowledged_more(producer)
+            acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
             dead = leader_of(client, topic)
             patient.kill_broker(dead)
             assert patient.start_broker(dead)
-            acknowledged_more(producer)
+            acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
             wait_for_isr(client, topic, 3)
         check_kept(patient.bootstrap_servers, topic, producer)
 
@@ -116,7 +105,7 @@ def test_a_living_leader_whose_session_somebody_closes_comes_back_and_loses_noth
     zookeeper = KazooClient(patient.state.zookeeper)
     zookeeper.start()
     with SteadyProducer(patient.bootstrap_servers, topic) as producer:
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         deposed = leader_of(client, topic)
         before = session_of(zookeeper, deposed)
         close_session(patient.state.zookeeper, zookeeper, before)
@@ -126,7 +115,7 @@ def test_a_living_leader_whose_session_somebody_closes_comes_back_and_loses_noth
             timeout_s=BEFORE_IT_EXPIRES_S,
         )
         assert after
-        acknowledged_more(producer)
+        acknowledged_more(producer, BEFORE_IT_EXPIRES_S)
         wait_for_isr(client, topic, 3)
         check_kept(patient.bootstrap_servers, topic, producer)
     zookeeper.stop()

@@ -15,14 +15,14 @@ from integration_tests.support.cluster_support import (
     create_topic,
     leader_of,
     wait_for_isr,
-    wait_until,
 )
-from integration_tests.support.steady_producer import SteadyProducer, check_kept
+from integration_tests.support.steady_producer import SteadyProducer, acknowledged_more, check_kept
 from storage_engine.tests.sampling import in_full
 
 OWN_NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 LISTENER = "PLAINTEXT"
 SESSION_S = 60
+BEFORE_IT_EXPIRES_S = SESSION_S * 0.75
 SETTINGS = {
     "broker.death.proof": "port",
     "zookeeper.session.timeout.ms": str(SESSION_S * 1000),
@@ -36,15 +36,6 @@ class _Servers:
 
     def __init__(self, brokers: BrokersByHand) -> None:
         self.bootstrap_servers = brokers.bootstrap(LISTENER)
-
-
-def acknowledged_more(producer: SteadyProducer) -> None:
-    before = len(producer.acknowledged)
-    wait_until(
-        lambda: len(producer.acknowledged) > before + RECORDS,
-        "records are acknowledged while the session of the dead broker would still live",
-        timeout_s=SESSION_S * 0.75,
-    )
 
 
 @in_full
@@ -63,10 +54,10 @@ def test_a_leader_of_another_namespace_is_replaced_when_its_port_refuses(tmp_pat
         client = admin(servers)
         wait_for_isr(client, topic, 3)
         with SteadyProducer(servers.bootstrap_servers, topic) as producer:
-            acknowledged_more(producer)
+            acknowledged_more(producer, BEFORE_IT_EXPIRES_S, records=RECORDS)
             dead = leader_of(client, topic)
             brokers.stop(dead, signum=signal.SIGKILL)
-            acknowledged_more(producer)
+            acknowledged_more(producer, BEFORE_IT_EXPIRES_S, records=RECORDS)
             others = {1, 2, 3} - {dead}
             assert any("its port refuses connections" in brokers.log(each) for each in others)
             assert not any("its process has ended" in brokers.log(each) for each in others)

@@ -16,9 +16,10 @@ from confluent_kafka import (
 )
 
 from integration_tests.support.background import Background
-from integration_tests.support.cluster_support import CLIENT_TIMEOUT_MS
+from integration_tests.support.cluster_support import CLIENT_TIMEOUT_MS, wait_until
 
 READ_TIMEOUT_S = 60
+MORE_RECORDS = 100
 
 
 class SteadyProducer(Background):
@@ -78,6 +79,18 @@ class SteadyProducer(Background):
     def finish(self) -> None:
         self.end()
         self.check()
+
+
+def acknowledged_more(
+    producer: SteadyProducer, timeout_s: float, *, records: int = MORE_RECORDS
+) -> None:
+    """Waits until so many records are acknowledged that were not before."""
+    before = len(producer.acknowledged)
+    wait_until(
+        lambda: len(producer.acknowledged) > before + records,
+        f"{records} more records are acknowledged",
+        timeout_s=timeout_s,
+    )
 
 
 def read_numbers(servers: str, topic: str, *, partition: int = 0) -> list[tuple[int, int]]:

@@ -360,8 +360,17 @@ def tls_problem(client: KazooClient) -> str:
 
 
 def stop_client(client: KazooClient, timeout_ms: int) -> bool:
-    """Close the client's session; return True when that was done within `timeout_ms`. kazoo waits
-    ten seconds and more for a server that is gone, so this happens on a thread of its own."""
+    """Close the client's session; return True when ZooKeeper has confirmed that in `timeout_ms`:
+    kazoo stops without it, too. It waits ten seconds and more for a server that is gone, so this
+    happens on a thread of its own."""
+    is_confirmed = False
+    read_response = client._connection._read_response
+
+    def observed_response(header: Any, *body: Any) -> int | None:
+        nonlocal is_confirmed
+        kind: int | None = read_response(header, *body)
+        is_confirmed |= kind == Close.type and not header.err
+        return kind
 
     def stop() -> None:
         try:
@@ -370,10 +379,11 @@ def stop_client(client: KazooClient, timeout_ms: int) -> bool:
         except KazooException as error:
             log.warning("zookeeper client not stopped reason=%r", error)
 
+    client._connection._read_response = observed_response
     stopper = threading.Thread(target=stop, name="zookeeper-close", daemon=True)
     stopper.start()
     stopper.join(timeout_ms / 1000)
-    return not stopper.is_alive()
+    return is_confirmed
 
 
 def observe_connects(

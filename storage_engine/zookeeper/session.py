@@ -171,12 +171,10 @@ class ZooKeeperSession:
             return
         self._closed = True
         self._calls.refuse_all()
-        # A client without a connection stops, too, and closes no session.
-        was_connected = bool(self._client.connected)
         if stop_client(self._client, timeout_ms):
             if self._data_dir is not None:
                 remove_credentials(self._data_dir)
-            if self._on_session is not None and was_connected:
+            if self._on_session is not None:
                 self._on_session(None)
         self._session_id, self._session_password = 0, b""
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.controller.admin_requests import AdminRequests
-from storage_engine.broker.controller.delivery_requests import ControllerChannel
+from storage_engine.broker.controller.controller_channel import ControllerChannel
 from storage_engine.broker.controller.elections import Elections, OnElected
 from storage_engine.broker.controller.feature_store import FeatureStore, OnUpdated
 from storage_engine.broker.controller.state_reader import StateReader

@@ -12,7 +12,6 @@ from storage_engine.broker.coordinators.runner import (
     CoordinatorKind,
     CoordinatorRunner,
     EventOf,
-    RunnerPorts,
 )
 from storage_engine.broker.coordinators.state_load import ContentT, LoadTroubles
 from storage_engine.broker.coordinators.state_machine import (
@@ -21,6 +20,7 @@ from storage_engine.broker.coordinators.state_machine import (
     EffectT,
     EventT,
     OnAnswer,
+    RunnerPorts,
 )
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.replicas.hosted_partition import HostedPartition

@@ -20,12 +20,12 @@ Source: KIP-98, R-SPARK2.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic
 
-from storage_engine.broker.coordinators.state_load import ContentT, StateCodec, StateLoad
+from storage_engine.broker.coordinators.state_load import ContentT, StateCodec
 from storage_engine.broker.coordinators.state_machine import (
     AnswerT,
     Carrier,
@@ -35,7 +35,10 @@ from storage_engine.broker.coordinators.state_machine import (
     EventT,
     OnAnswer,
     PendingAnswers,
+    RunnerPorts,
+    now,
 )
+from storage_engine.broker.coordinators.state_restore import StateRestore
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.coordinator_log import (
@@ -50,7 +53,6 @@ from storage_engine.core.coordinator_log import (
 )
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ids import TopicPartition
-from storage_engine.core.ports import Background, Clock, Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -74,11 +76,6 @@ NEEDS_LEADERSHIP = 1
 """The `acks` of a step that needs no other replica."""
 
 
-def now(clock: Clock) -> Moment:
-    """The present monotonic and wall time."""
-    return Moment(clock.monotonic_ms(), clock.wall_ms())
-
-
 EventOf = Callable[[int], EventT | ErrorCode]
 """Makes the event of a request, given the request's number, or returns an ErrorCode when the
 request is no longer possible. Called in the turn of the event's step, and sometimes also before."""
@@ -91,15 +88,6 @@ class _Due(Generic[EventT]):
     number: int
     """The number of the request; 0: no request waits for an answer."""
     make: Callable[[], EventT | Replicated | ErrorCode]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerPorts:
-    """The parts of the broker that all runners share."""
-
-    scheduler: Scheduler
-    clock: Clock
-    background: Background
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +137,13 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self.coordinator: Core[EventT, AnswerT, EffectT, EntryT, ContentT] | None = None
         """The state machine; None while it is loading."""
         self._ended = False
-        self._load = StateLoad(
+        self._load = StateRestore(
             partition.log,
             kind.load_codec,
-            ports.background,
-            on_loaded=self._loaded,
+            lambda: kind.new_core(partition.config.log.max_message_bytes),
+            ports,
+            is_over=self.try_complete,
+            on_restored=self._restored,
             on_failed=self._load_failed,
         )
         self._carrier = kind.new_carrier(self)
@@ -254,43 +244,14 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
 
     # --- loading ---
 
-    def _loaded(self, codec: StateCodec[EntryT, ContentT], content: ContentT) -> None:
-        if self.try_complete():
-            return
-        self._codec = codec
-        coordinator = self._kind.new_core(self.partition.config.log.max_message_bytes)
-        steps = coordinator.restore(content, now(self._ports.clock))
-        self._restore_some(coordinator, steps, len(content))
-
-    def _restore_some(
-        self,
-        coordinator: Core[EventT, AnswerT, EffectT, EntryT, ContentT],
-        steps: Generator[
-            None,
-            None,
-            Effects[EntryT, AnswerT, EffectT],
-        ],
-        keys: int,
-    ) -> None:
-        """Restore a piece of the state in each turn."""
-        if self.try_complete():
-            return
-        try:
-            next(steps)
-        except StopIteration as end:
-            self._restored(coordinator, end.value, keys)
-        except Exception as failure:  # noqa: BLE001 - told with its trace by who reads again
-            self._load_failed(failure)
-        else:
-            self._ports.scheduler.call_soon(lambda: self._restore_some(coordinator, steps, keys))
-
     def _restored(
         self,
+        codec: StateCodec[EntryT, ContentT],
         coordinator: Core[EventT, AnswerT, EffectT, EntryT, ContentT],
         effects: Effects[EntryT, AnswerT, EffectT],
         keys: int,
     ) -> None:
-        self.coordinator = coordinator
+        self._codec, self.coordinator = codec, coordinator
         log.info(
             "coordinates partition=%s leader_epoch=%d keys=%d end_offset=%d",
             self.topic_partition, self.leader_epoch, keys, self._load.end_offset,

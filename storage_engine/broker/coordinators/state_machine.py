@@ -5,6 +5,7 @@ beside log and answers (`Carrier`). The answers are the same for both kinds (`Pe
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from storage_engine.broker.unexpected import guarded
@@ -19,7 +20,7 @@ from storage_engine.core.coordinator_log import (
     TickAgain,
 )
 from storage_engine.core.errors import ErrorCode
-from storage_engine.core.ports import Scheduler
+from storage_engine.core.ports import Background, Clock, Scheduler
 
 ANSWERS_A_TURN = 100
 """The answers encoded and written in one turn: some 30 µs each."""
@@ -124,3 +125,17 @@ class Carrier(Protocol[EffectT_contra]):
     def close(self) -> None:
         """Stop for good, and ignore later answers."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerPorts:
+    """The parts of the broker that all runners share."""
+
+    scheduler: Scheduler
+    clock: Clock
+    background: Background
+
+
+def now(clock: Clock) -> Moment:
+    """The present monotonic and wall time."""
+    return Moment(clock.monotonic_ms(), clock.wall_ms())

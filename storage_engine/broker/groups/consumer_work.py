@@ -10,7 +10,7 @@ from typing import assert_never
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.coordinators.coordinators import GroupCoordinators, GroupRunner
-from storage_engine.broker.coordinators.runner import now
+from storage_engine.broker.coordinators.state_machine import now
 from storage_engine.broker.coordinators.state_topic import StateTopic
 from storage_engine.broker.groups.patterns import DescribableTopics, TopicPatterns
 from storage_engine.broker.groups.topic_shapes import Shapes, TopicShapes

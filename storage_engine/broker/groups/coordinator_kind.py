@@ -10,14 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_admin import FoundTopic, TopicLookup
+from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.broker.coordinators.coordinators import (
     GroupCoordinators,
     GroupKind,
     GroupRunner,
 )
-from storage_engine.broker.coordinators.runner import CoordinatorKind, now
+from storage_engine.broker.coordinators.runner import CoordinatorKind
 from storage_engine.broker.coordinators.state_load import StateCodec
+from storage_engine.broker.coordinators.state_machine import now
 from storage_engine.broker.coordinators.state_topic import StateTopicPlan
 from storage_engine.broker.groups.consumer_work import ConsumerPorts, ConsumerWork
 from storage_engine.broker.settings.config import BrokerConfig

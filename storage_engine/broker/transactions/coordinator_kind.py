@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_admin import TopicLookup
+from storage_engine.broker.cluster.topic_lookup import TopicLookup
 from storage_engine.broker.coordinators.coordinators import TransactionKind, TransactionRunner
 from storage_engine.broker.coordinators.runner import CoordinatorKind
 from storage_engine.broker.coordinators.state_load import StateCodec

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_admin import FoundTopic, TopicLookup
+from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.broker.transactions.marker_writes import (
     MarkerTarget,
     MarkerWrites,

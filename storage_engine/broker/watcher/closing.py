@@ -51,20 +51,15 @@ def close_session(first: bytes, last: bytes) -> int:
     session = f"0x{credentials.session_id % 2**64:x}"
     give_up_s = died_s + SESSION_TIMEOUTS * broker.session_timeout_ms / 1000
     pause_s = PAUSE_S
-    is_closed = False
-    while (outcome := _closed_by_any(broker, credentials)) is not _Outcome.HAD_ENDED:
-        now_s = time.monotonic()
-        if outcome is _Outcome.CLOSED and not is_closed:
-            # A connection that ends early looks the same, so it is asked once more.
-            is_closed = True
-            log.warning("%s %s was closed %.3f s later", who, session, now_s - died_s)
-            continue
-        if now_s > give_up_s:
+    while (outcome := _closed_by_any(broker, credentials)) is _Outcome.FAILED:
+        if time.monotonic() > give_up_s:
             log.error("%s %s was not closed: it has expired, or expires later", who, session)
             return 1
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
-    if not is_closed:
+    if outcome is _Outcome.CLOSED:
+        log.warning("%s %s was closed %.3f s later", who, session, time.monotonic() - died_s)
+    else:
         log.warning("%s %s had ended already", who, session)
     return 0
 

@@ -9,8 +9,8 @@ from storage_engine.broker.coordinators.coordinators import (
     GroupCoordinators,
     TransactionCoordinators,
 )
-from storage_engine.broker.coordinators.runner import RunnerPorts
 from storage_engine.broker.coordinators.state_load import LoadTroubles
+from storage_engine.broker.coordinators.state_machine import RunnerPorts
 from storage_engine.broker.coordinators.state_topic import StateTopic, StateTopicPlan
 from storage_engine.broker.groups import coordinator_kind as groups
 from storage_engine.broker.groups.consumer_work import (

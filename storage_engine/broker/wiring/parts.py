@@ -15,7 +15,8 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import OrderGate
 from storage_engine.broker.cluster.producer_ids import ProducerIds
 from storage_engine.broker.cluster.registration import Registration
-from storage_engine.broker.cluster.topic_admin import TopicAdmin, TopicLookup
+from storage_engine.broker.cluster.topic_admin import TopicAdmin
+from storage_engine.broker.cluster.topic_lookup import TopicLookup
 from storage_engine.broker.controller.acting_controller import ControllerSettings
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.quotas.client_usage import ClientUsage

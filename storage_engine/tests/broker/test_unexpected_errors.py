@@ -11,7 +11,7 @@ from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import SimulatedTransport
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.producer_ids import ProducerIds
-from storage_engine.broker.cluster.topic_admin import TopicLookup
+from storage_engine.broker.cluster.topic_lookup import TopicLookup
 from storage_engine.broker.coordinators.state_load import LoadTroubles, StateLoad
 from storage_engine.broker.handlers.transactions import transactions as handler
 from storage_engine.broker.replicas.durable_acks import DurableAcks

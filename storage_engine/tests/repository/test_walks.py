@@ -24,7 +24,7 @@ def walks() -> dict[str, list[str]]:
         ("produce, acks=all", 30),
         ("fetch", 22),
         ("commit of a micro-batch, beyond a transactional produce", 6),
-        ("controller failover", 28),
+        ("controller failover", 29),
     ],
 )
 def test_a_walk_does_not_get_longer(walks, name, most):

@@ -13,6 +13,8 @@ from storage_engine.zookeeper.session import ZooKeeperSession
 
 SESSION_TIMEOUT_MS = 1_500
 
+OpenSession = Callable[..., ZooKeeperSession]
+
 
 @pytest.fixture(scope="package")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
@@ -35,7 +37,7 @@ def loop() -> HandLoop:
 @pytest.fixture
 def open_session(
     zookeeper: EmbeddedZooKeeper, chroot: str, loop: HandLoop
-) -> Iterator[Callable[..., ZooKeeperSession]]:
+) -> Iterator[OpenSession]:
     """Opens sessions that the test need not close."""
     sessions: list[ZooKeeperSession] = []
 
@@ -63,7 +65,7 @@ def open_session(
 
 
 @pytest.fixture
-def session(open_session: Callable[..., ZooKeeperSession]) -> ZooKeeperSession:
+def session(open_session: OpenSession) -> ZooKeeperSession:
     return open_session()
 
 

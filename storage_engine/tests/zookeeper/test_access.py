@@ -9,6 +9,7 @@ from kazoo.exceptions import NoAuthError
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ports import ZkOp, ZkOpKind, ZkStatus
+from storage_engine.tests.zookeeper.conftest import OpenSession
 from storage_engine.tests.zookeeper.loop import HandLoop
 from storage_engine.zookeeper.access import (
     ANYBODY,
@@ -17,16 +18,9 @@ from storage_engine.zookeeper.access import (
     load_access,
 )
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
-from storage_engine.zookeeper.session import ZooKeeperSession
 
 OWN = ZooKeeperAccess(user="headrace", password="secret", set_acl=True)
-
-
 WRONG = ZooKeeperAccess(user="headrace", password="guessed", set_acl=True)
-
-
-OpenSession = Callable[..., ZooKeeperSession]
-
 
 NewStranger = Callable[[], KazooClient]
 

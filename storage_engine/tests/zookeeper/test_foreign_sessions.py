@@ -1,20 +1,16 @@
 """The end of sessions of others: R-CTL12."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from storage_engine.core.ports import SessionState, ZkStatus
-from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS
+from storage_engine.tests.zookeeper.conftest import SESSION_TIMEOUT_MS, OpenSession
 from storage_engine.tests.zookeeper.loop import HandLoop
 from storage_engine.zookeeper.access import ANYBODY
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
 from storage_engine.zookeeper.foreign_sessions import MAX_AT_ONCE, ThreadedForeignSessions
-from storage_engine.zookeeper.session import ZooKeeperSession
 from storage_engine.zookeeper.session_credentials import SessionCredentials, SessionZNode
-
-OpenSession = Callable[..., ZooKeeperSession]
 
 
 @pytest.fixture

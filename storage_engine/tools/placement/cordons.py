@@ -8,14 +8,9 @@ from storage_engine.client.retry import Retry
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError, KafkaError
 from storage_engine.core.placement import CORDONED_LOG_DIRS
 from storage_engine.net.deadline import Deadline
-from storage_engine.tools.document import Document
-from storage_engine.tools.placement.cluster_layout import named_brokers, read_layout
-from storage_engine.tools.table import print_rows
 
 ALL_LOG_DIRS = "*"
 """The value for a broker that takes no new replicas."""
-
-_COLUMNS = ("broker", "machine", "state")
 
 Cordons = Mapping[int, str | None]
 """Broker -> its `cordoned.log.dirs`; None where it has none."""
@@ -27,28 +22,6 @@ def read_cordons(cluster: Cluster, brokers: Iterable[int]) -> dict[int, str | No
     return {
         broker: _value(cluster, broker) if broker in alive else None for broker in sorted(brokers)
     }
-
-
-def change_cordons(cluster: Cluster, name: str, *, is_cordoned: bool, as_json: bool) -> None:
-    """Cordon the broker or host of that name, or take that back, and say what was done."""
-    layout = read_layout(cluster)
-    brokers = named_brokers(layout, name)
-    wanted = ALL_LOG_DIRS if is_cordoned else None
-    before = read_cordons(cluster, brokers)
-    set_cordons(cluster, dict.fromkeys(brokers, wanted))
-    state = "cordoned" if is_cordoned else "not cordoned"
-    rows: list[Document] = [
-        {
-            "broker": broker,
-            "machine": layout.place(broker).machine,
-            "state": f"{state}, as before" if is_same else state,
-            "is_cordoned": is_cordoned,
-            "changed": not is_same,
-        }
-        for broker in brokers
-        for is_same in [before[broker] == wanted and layout.place(broker).is_alive]
-    ]
-    print_rows(_COLUMNS, rows, as_json=as_json)
 
 
 def set_cordons(cluster: Cluster, cordons: Cordons) -> None:

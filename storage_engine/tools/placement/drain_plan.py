@@ -2,7 +2,7 @@
 
 First leaders move to in-sync replicas elsewhere: the brokers come last in the lists of replicas,
 and no data moves. Then each replica is replaced by one on the broker with the fewest of those that
-can take it: on no machine that has a replica already, and if possible on no such rack. A partition
+can take it: on no machine that has a replica already, and on a rack with the fewest. A partition
 keeps its number of replicas, and lies on as many machines as before. A reassignment that leads away
 from the brokers already is left to end.
 """
@@ -114,7 +114,7 @@ class _Drain:
         while len(chosen) < factor:
             place = self._layout.place
             machines = {place(broker).machine for broker in chosen}
-            racks = {place(broker).rack for broker in chosen}
+            racks = Counter(place(broker).rack for broker in chosen)
             candidates = [broker for broker in self._takers if broker not in chosen]
             if not candidates:
                 break
@@ -123,7 +123,7 @@ class _Drain:
                     candidates,
                     key=lambda each: (
                         place(each).machine in machines,
-                        place(each).rack in racks,
+                        racks[place(each).rack],
                         self._replicas[each],
                         self._bytes[each],
                         each,

@@ -56,10 +56,6 @@ class Layout:
         """Return how many machines the replicas lie on."""
         return len({self.place(broker).machine for broker in replicas})
 
-    def racks(self, replicas: Collection[int]) -> int:
-        """Return how many racks the replicas lie on."""
-        return len({self.place(broker).rack for broker in replicas})
-
     def takers(self) -> list[int]:
         """Return the brokers that can take replicas."""
         return sorted(each for each, place in self.brokers.items() if place.takes_replicas)

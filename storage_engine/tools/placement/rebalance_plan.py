@@ -2,10 +2,10 @@
 
 Replicas come first: from the broker that is furthest above the mean to one below it, or two are
 exchanged, as long as this lessens what is beyond the tolerance and adds to no other load that
-counts. Each replica moves at most once, onto a machine and rack that has none of its partition, and
-never to a cordoned broker. Then preferred leaders move along chains of partitions, without data. As
-every broker's load is near the mean, so is every machine's. Partitions that are being reassigned,
-or that have a replica on a dead broker, stay as they are.
+counts. Each replica moves at most once, onto a machine that has none of its partition, to no rack
+that is fuller of them, and never to a cordoned broker. Then preferred leaders move along chains of
+partitions, without data. As every broker's load is near the mean, so is every machine's. Partitions
+that are being reassigned, or that have a replica on a dead broker, stay as they are.
 """
 
 from collections.abc import Sequence

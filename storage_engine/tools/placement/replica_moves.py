@@ -1,7 +1,7 @@
 """Searches for moves of replicas that bring the loads of brokers nearer to the mean.
 
-A replica moves at most once, onto a machine and a rack that has none of its partition, and never
-to a cordoned broker.
+A replica moves at most once, onto a machine that has none of its partition, and to no rack that
+has more of them than the one that it leaves; never to a cordoned broker.
 """
 
 from collections import defaultdict
@@ -133,8 +133,8 @@ class ReplicaSearch:
         return replica_loads(self._layout.partitions[tp])[load]
 
     def _is_possible(self, move: Move, more_machines: int = 0) -> bool:
-        """Return True when the partition's replicas lie on as many machines and racks afterwards.
-        `more_machines`: on so many more machines."""
+        """Return True when the partition's replicas lie on as many machines afterwards, and as
+        evenly on racks. `more_machines`: on so many more machines, however they lie on racks."""
         before = self.now[move.tp]
         if move.tp not in self._on[move.source] or move.destination in before:
             return False
@@ -142,9 +142,12 @@ class ReplicaSearch:
             return False
         after = [b for b in before if b != move.source] + [move.destination]
         layout = self._layout
-        return layout.machines(after) >= layout.machines(before) + more_machines and (
-            layout.racks(after) >= layout.racks(before)
-        )
+        if layout.machines(after) < layout.machines(before) + more_machines:
+            return False
+        source, destination = layout.place(move.source).rack, layout.place(move.destination).rack
+        racks = [layout.place(broker).rack for broker in before]
+        is_as_even = source == destination or racks.count(destination) < racks.count(source)
+        return is_as_even or more_machines > 0
 
     def _best(self, choices: Iterable[tuple[Move, ...]]) -> tuple[Move, ...]:
         """Return the choice that lessens most what is beyond the bands; () when none does."""

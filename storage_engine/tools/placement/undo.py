@@ -1,6 +1,6 @@
 """Takes back what a plan has done: cancels what is under way, and moves back what was moved."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +19,13 @@ PASSES = 5
 
 def undo(cluster: Cluster, path: Path, state: PlanState, executor: Executor) -> int:
     """Returns the number of partitions that were moved back. CommandError, and nothing is changed,
-    where a replica would go back to a broker that is dead or cordoned. Killed in the middle it goes
-    on when it is called again."""
+    where a replica would go back to a broker that is dead, or that somebody else has cordoned.
+    Killed in the middle it goes on when it is called again."""
     layout = read_layout(cluster)
     _check_takers(layout, state)
     write_state(path, replace(state, phase=Phase.UNDOING, is_throttled=True))
-    # First, since nothing may be moved to a cordoned broker.
-    alive = cluster.metadata([]).brokers
-    set_cordons(cluster, {b: value for b, value in state.cordons.items() if b in alive})
+    # Also of brokers that were cordoned before: nothing may be moved to one that is.
+    set_cordons(cluster, dict.fromkeys(_alive(cluster, state.cordons)))
     executor.cancel(state.before.keys())
     moved = 0
     for _ in range(PASSES):
@@ -43,6 +42,7 @@ def undo(cluster: Cluster, path: Path, state: PlanState, executor: Executor) -> 
     there = {tp: tuple(b) for tp, b in state.before.items() if tp in layout.partitions}
     executor.elect(there)
     executor.end_throttle(state.plan)
+    set_cordons(cluster, {b: state.cordons[b] for b in _alive(cluster, state.cordons)})
     write_state(path, replace(state, phase=Phase.UNDONE, is_throttled=False))
     return moved
 
@@ -64,7 +64,8 @@ def _check_takers(layout: Layout, state: PlanState) -> None:
             broker
             for tp, replicas in back.items()
             for broker in replicas
-            if broker not in layout.partitions[tp].replicas and not layout.place(broker).is_alive
+            if broker not in layout.partitions[tp].replicas
+            and not _can_take(layout, broker, state.cordons)
         }
     )
     if unfit:
@@ -78,6 +79,11 @@ def _can_take(layout: Layout, broker: int, cordons: Collection[int]) -> bool:
     """`cordons`: brokers whose cordon is taken back first."""
     place = layout.place(broker)
     return place.is_alive and (not place.is_cordoned or broker in cordons)
+
+
+def _alive(cluster: Cluster, brokers: Iterable[int]) -> list[int]:
+    there = cluster.metadata([]).brokers
+    return [broker for broker in brokers if broker in there]
 
 
 def _brokers(brokers: Sequence[int]) -> str:

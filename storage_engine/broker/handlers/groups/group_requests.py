@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.coordinators.coordinators import GroupCoordinators
-from storage_engine.broker.coordinators.runner import now
+from storage_engine.broker.coordinators.state_machine import now
 from storage_engine.broker.handlers.api_call import ApiCall
 from storage_engine.broker.replicas.purgatory import RequestDeadline
 from storage_engine.broker.requests.long_work import Steps

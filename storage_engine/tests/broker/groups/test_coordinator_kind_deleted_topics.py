@@ -4,7 +4,7 @@ next topic of that name does not begin at the old offsets."""
 from collections.abc import Callable
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.topic_admin import GONE, FoundTopic
+from storage_engine.broker.cluster.topic_lookup import GONE, FoundTopic
 from storage_engine.broker.groups.coordinator_kind import RETRY_MS, DeletedTopics, TopicPorts
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import BrokerId

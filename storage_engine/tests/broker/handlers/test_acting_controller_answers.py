@@ -8,7 +8,7 @@ from functools import partial
 from simulation.world.broker import SESSION_TIMEOUT_MS, SimulatedBroker
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.controller.acting_controller import TELL_MS
-from storage_engine.broker.controller.delivery_requests import RETRY_MAX_MS
+from storage_engine.broker.controller.controller_channel import RETRY_MAX_MS
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.messages import create_partitions
 from storage_engine.protocol.messages.create_partitions import CreatePartitionsRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage_engine.broker.cluster.topic_admin import FoundTopic, TopicLookup
+from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.broker.transactions.marker_sender import MarkerSender
 from storage_engine.broker.transactions.marker_writes import response_of_codes, targets_of_request
 from storage_engine.core.control.cluster_state import BrokerInfo
@@ -16,7 +16,7 @@ from storage_engine.core.ids import BrokerEpoch, BrokerId, TopicPartition
 from storage_engine.core.ports import ZkReply
 from storage_engine.core.transactions.transaction_events import SendMarkers
 from storage_engine.core.transactions.transaction_state import TransactionState
-from storage_engine.tests.broker.cluster.test_topic_admin_lookup import (
+from storage_engine.tests.broker.cluster.test_topic_lookup import (
     CHILD,
     JSON_OF_T,
     PATH,

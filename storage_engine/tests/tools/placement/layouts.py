@@ -8,11 +8,15 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.tools.placement.layout import KnownBroker, Layout, PlacedPartition
 
 
-def layout(replicas, *, machines=None, brokers=4, dead=(), cordoned=(), sizes=None, **more):
-    """`replicas`: partition 0, 1, … of topic `t`; `machines`: broker -> machine, each its own."""
+def layout(
+    replicas, *, machines=None, racks=None, brokers=4, dead=(), cordoned=(), sizes=None, **more
+):
+    """`replicas`: partition 0, 1, … of topic `t`; `machines`: broker -> machine, each its own;
+    `racks`: broker -> rack."""
     places = {
         broker: KnownBroker(
             machine=(machines or {}).get(broker, f"broker {broker}"),
+            rack=(racks or {}).get(broker),
             is_alive=broker not in dead,
             is_cordoned=broker in cordoned,
         )

@@ -74,6 +74,12 @@ def test_leaders_go_to_the_replicas_whose_brokers_lead_least():
     assert plan.moves == {T0: (3, 2, 4), T1: (2, 3, 4), T2: (2, 3, 4)}
 
 
+def test_a_replica_goes_to_the_rack_with_the_fewest_of_its_partition():
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "a", 6: "b"}
+    cluster = layout([[1, 2, 3, 4], [6]], racks=racks, brokers=6)
+    assert plan_drain(cluster, {4}).moves[T0] == (1, 2, 3, 6), "though broker 5 has fewer replicas"
+
+
 def test_a_dead_broker_is_replaced_by_its_number():
     cluster = layout([(1, 2, 3)], dead={1})
     plan = plan_drain(cluster, {1})

@@ -40,3 +40,12 @@ def test_replicas_that_share_a_machine_are_parted():
     machines = {1: "h1", 2: "h1", 3: "h2", 4: "h2"}
     cluster = layout([(1, 2)], machines=machines)
     assert plan_rebalance(cluster, [Load.REPLICAS], 0.1) == {TopicPartition("t", 0): (1, 3)}
+
+
+def test_replicas_stay_as_even_on_racks_as_they_are():
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "b"}
+    cluster = layout([(1, 2, 3, 4)] * 5, racks=racks, brokers=5)
+    plan = plan_rebalance(cluster, [Load.REPLICAS], 0.0)
+    assert plan, "broker 5 gets its share"
+    for replicas in plan.values():
+        assert sorted(racks[broker] for broker in replicas) == ["a", "a", "b", "b"]

@@ -9,19 +9,11 @@ examples:
 
 import argparse
 
-from storage_engine.tools.client_settings import connect
-from storage_engine.tools.placement.cordons import change_cordons
-from storage_engine.tools.placement.options import add_connection, add_target
+from storage_engine.tools.commands.placement import cordon
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `headrace uncordon`."""
-    add_target(parser)
-    add_connection(parser)
+add_arguments = cordon.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace uncordon`."""
-    with connect(args.bootstrap_server, args.command_config) as cluster:
-        change_cordons(cluster, args.target, is_cordoned=False, as_json=args.json)
-    return 0
+    return cordon.change(args, is_cordoned=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.broker.cluster.topic_admin import FoundTopic, TopicLookup
+from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
 from storage_engine.core.ports import ZkReply, ZkStatus
 from storage_engine.zookeeper.admin_znodes import DeleteTopicsZNode
 from storage_engine.zookeeper.znodes.cluster_znodes import ClusterIdZNode
