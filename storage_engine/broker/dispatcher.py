@@ -2,7 +2,7 @@
 
     decode   the header, then the body: in this turn, or by a thread where the body is long
     admit    requests of clients count for quotas; requests of brokers do not
-    work     the guard checks the rights (`guards`), then the handler runs: a function, or a
+    handle   the guard checks the rights (`guards`), then the handler runs: a function, or a
              generator of steps (`requests/long_work`)
     answer   `ApiCall.respond`: quotas, figures, encoding
 
@@ -21,8 +21,9 @@ from typing import Protocol
 
 from storage_engine.broker.handlers.api_call import (
     AnyCall,
+    AnyHandler,
+    AnyRefusal,
     ApiCall,
-    Handler,
     HandlerTable,
     ServedApi,
 )
@@ -56,7 +57,6 @@ from storage_engine.protocol.apis.spec import (
     AnyApi,
     LongMessageError,
     Req,
-    Resp,
     VersionRange,
 )
 from storage_engine.protocol.framing import RequestHeader, parse_request_header
@@ -142,7 +142,22 @@ class Dispatcher:
         if begun_ns is not None:
             is_exempt = refusal is None and self._is_of_a_broker(call, request)
             request = self._admit(call, request, len(body), is_exempt=is_exempt)
-        self._long_work.run(call, _work(call, served.handler, request, refusal), begun_ns)
+        handler = served.handler if refusal is None else partial(_refuse, refusal)
+        self._handle(call, handler, request, begun_ns)
+
+    def _handle(
+        self, call: AnyCall, handler: AnyHandler, request: object, begun_ns: int | None
+    ) -> None:
+        """Have the handler answer: at once, or in steps where it is a generator."""
+        steps = None
+        try:
+            steps = handler(call, request)
+        except Exception as failure:  # noqa: BLE001 - logged with its trace where the connection is closed
+            call.failed(failure)
+        if steps is not None:
+            self._long_work.run(call, steps, begun_ns)
+        elif call.quota is not None and begun_ns is not None:
+            call.quota.worked(self._long_work.work_ns() - begun_ns)
 
     def _decode_first(self, call: AnyCall, served: ServedApi, body: memoryview) -> Steps:
         """Decode a request with too many items for one turn beside the loop, then handle it."""
@@ -159,7 +174,9 @@ class Dispatcher:
             return
         if self._quotas.usage.bounds_requests:
             request = self._admit(call, request, len(body), is_exempt=call.shared_as is not None)
-        yield from _work(call, served.handler, request)
+        steps = served.handler(call, request)
+        if steps is not None:
+            yield from steps
 
     def _admit(
         self, call: AnyCall, request: Req, size: int, *, is_exempt: bool
@@ -227,20 +244,9 @@ class Dispatcher:
         call.respond(api_versions.unsupported_version_response())
 
 
-def _work(
-    call: ApiCall[Resp],
-    handler: Handler[Resp, Req],
-    request: Req,
-    refusal: Callable[[int], Resp] | None = None,
-) -> Steps:
-    """Answer an admitted request. `refusal`: makes the answer to an undecoded request for brokers
-    that another client has sent."""
-    if refusal is not None:
-        call.respond(refusal(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
-        return
-    steps = handler(call, request)
-    if steps is not None:
-        yield from steps
+def _refuse(refusal: AnyRefusal, call: AnyCall, _request: object) -> None:
+    """Answer an undecoded request for brokers that another client has sent."""
+    call.respond(refusal(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
 
 
 def _says_it_is_of_a_broker(spec: AnyApi, version: int, body: memoryview) -> bool:

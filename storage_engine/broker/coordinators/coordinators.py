@@ -102,11 +102,6 @@ class Coordinators(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         else:
             found.request(event_of, on_answer)
 
-    def may_append(self, name: str) -> bool:
-        """Whether the coordinator of a name could append now; False for one that is not here."""
-        found = self._runner_of(name)
-        return not isinstance(found, ErrorCode) and found.may_append
-
     def coordinator_of(
         self, name: str
     ) -> Core[EventT, AnswerT, EffectT, EntryT, ContentT] | ErrorCode:

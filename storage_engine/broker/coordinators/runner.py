@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic
+from typing import Generic, ParamSpec
 
 from storage_engine.broker.coordinators.state_load import ContentT, StateCodec
 from storage_engine.broker.coordinators.state_machine import (
@@ -76,6 +76,8 @@ NEEDS_LEADERSHIP = 1
 """The `acks` of a step that needs no other replica."""
 
 
+Given = ParamSpec("Given")
+
 EventOf = Callable[[int], EventT | ErrorCode]
 """Makes the event of a request, given the request's number, or returns an ErrorCode when the
 request is no longer possible. Called in the turn of the event's step, and sometimes also before."""
@@ -108,6 +110,9 @@ class CoordinatorKind(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     """Makes the event of the periodic work."""
     writes: Callable[[EventT | Replicated], bool]
     """Whether an event's step may append."""
+    without_append: Callable[[EventT | Replicated], EventT | None]
+    """Makes the event to step in its place while too few replicas are in sync, which appends
+    nothing; None for one that has to wait for them."""
     answer_type: type[AnswerT]
     refusal: Callable[[int, ErrorCode], AnswerT]
     """Makes the answer to a request that failed."""
@@ -178,20 +183,23 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         if self._early is not None and self.coordinator is None and not self._ended:
             self._early.append((event_of, on_answer))
             return
+        if self._news:
+            self._drain()
         number = self._requests + 1
-        make: Callable[[], EventT | ErrorCode] = partial(event_of, number)
-        event = _made(make)
-        refusal = event if isinstance(event, ErrorCode) else self._refusal(event)
-        if isinstance(event, ErrorCode) or refusal is not ErrorCode.NONE:
-            guarded("an answer", on_answer, self._kind.refusal(0, refusal))
+        event = self._possible(_made(event_of, number))
+        if isinstance(event, ErrorCode):
+            guarded("an answer", on_answer, self._kind.refusal(0, event))
             return
         self._requests = number
         self._pending.expect(number, on_answer)
         if self._stepping or (self._events and self._kind.writes(event)):
-            self._events.append(_Due(number, make))
+            self._events.append(_Due(number, partial(event_of, number)))
         else:
-            self._events.appendleft(_Due(number, lambda: event))
-        self._drain()
+            self._stepping = True
+            self._step(number, event)
+            self._stepping = self._encoding
+        if self._events or self._news:
+            self._drain()
 
     def submit(self, event: EventT | Replicated) -> None:
         """Step an event that is not sent again, as soon as it is possible."""
@@ -200,15 +208,10 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
             queue.append(_Due(0, lambda: event))
         self._drain()
 
-    @property
-    def may_append(self) -> bool:
-        """Whether a step could append now."""
-        return self._refusal_where(writes=True) is ErrorCode.NONE
-
     def tick(self) -> None:
         """Do the periodic work; at the next tick, if it is not possible now."""
         event = self._kind.tick(now(self._ports.clock))
-        if self._refusal(event) is ErrorCode.NONE:
+        if not isinstance(self._possible(event), ErrorCode):
             self.submit(event)
 
     def end(self) -> None:
@@ -259,7 +262,10 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._appended.append((0, self._load.end_offset))
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
         parts = self._encode(records) if records else []
-        if guarded("the beginning of a coordinator", self._carry_out, effects, parts) is FAILED:
+        if (
+            guarded("the beginning of a coordinator", self._carry_out, effects, records, parts)
+            is FAILED
+        ):
             self._end_by_itself()
             return
         self._on_loaded(self.topic_partition)
@@ -280,9 +286,17 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
 
     # --- steps ---
 
-    def _refusal(self, event: EventT | Replicated) -> ErrorCode:
-        """The reason why a step is not possible now; NONE when it is."""
-        return self._refusal_where(writes=self._kind.writes(event))
+    def _possible(self, event: EventT | Replicated | ErrorCode) -> EventT | Replicated | ErrorCode:
+        """The event as it can be stepped now; an ErrorCode, also a given one, when it can't."""
+        if isinstance(event, ErrorCode):
+            return event
+        refusal = self._refusal_where(writes=self._kind.writes(event))
+        if refusal is ErrorCode.NONE:
+            return event
+        if refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            # This broker leads: only replicas are missing.
+            return self._kind.without_append(event) or refusal
+        return refusal
 
     def _refusal_where(self, *, writes: bool) -> ErrorCode:
         if self._ended:
@@ -314,42 +328,50 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     def _step_next(self, queue: deque[_Due[EventT]]) -> bool:
         """Step the first event of a queue. Return False when that is not possible now."""
         due = queue[0]
-        event = _made(due.make)
-        if isinstance(event, ErrorCode):
+        made = _made(due.make)
+        if isinstance(made, ErrorCode):
             queue.popleft()
-            self._pending.give(due.number, self._kind.refusal(0, event))
+            self._pending.give(due.number, self._kind.refusal(0, made))
             return True
-        if self._refusal(event) is not ErrorCode.NONE:
+        event = self._possible(made)
+        if isinstance(event, ErrorCode):
             return False
         queue.popleft()
-        step = f"{self._kind.name}: {type(event).__name__}"
-        if guarded(step, self._step, due.number, event) is FAILED:
-            # The core's state may be half changed by now; the log is not.
-            self._refuse(due.number, ErrorCode.UNKNOWN_SERVER_ERROR)
-            self._end_by_itself()
+        self._step(due.number, event)
         return True
 
     def _step(self, number: int, event: EventT | Replicated) -> None:
+        """Step a possible event."""
+        step = f"{self._kind.name}: {type(event).__name__}"
+        if guarded(step, self._take_step, number, event) is FAILED:
+            # The core's state may be half changed by now; the log is not.
+            self._refuse(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._end_by_itself()
+
+    def _take_step(self, number: int, event: EventT | Replicated) -> None:
         coordinator = self.coordinator
         assert coordinator is not None, "a step is possible"
         effects = coordinator.step(event)
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
-        if len(records) > INLINE_RECORDS or any(
+        if not records:
+            self._finish_step(number, effects, records, [])
+        elif len(records) > INLINE_RECORDS or any(
             self._codec.is_long(each.entry) for each in records
         ):
             self._encoding = True
             self._ports.background.submit(
                 partial(self._encode, records),
-                lambda parts: self._encoded(number, effects, parts),
-                lambda _failure: self._encoded(number, effects, None),
+                lambda parts: self._encoded(number, effects, records, parts),
+                lambda _failure: self._encoded(number, effects, records, None),
             )
         else:
-            self._finish_step(number, effects, self._encode(records) if records else [])
+            self._finish_step(number, effects, records, self._encode(records))
 
     def _encoded(
         self,
         number: int,
         effects: Effects[EntryT, AnswerT, EffectT],
+        records: list[AppendRecord[EntryT]],
         parts: list[tuple[int, memoryview]] | None,
     ) -> None:
         """Finish a step whose records are encoded; `parts` None: the encoding failed."""
@@ -357,7 +379,8 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         if self._ended:
             return
         if parts is None or (
-            guarded("a step of a coordinator", self._finish_step, number, effects, parts) is FAILED
+            guarded("a step of a coordinator", self._finish_step, number, effects, records, parts)
+            is FAILED
         ):
             self._refuse(number, ErrorCode.UNKNOWN_SERVER_ERROR)
             self._end_by_itself()
@@ -367,10 +390,11 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self,
         number: int,
         effects: Effects[EntryT, AnswerT, EffectT],
+        records: list[AppendRecord[EntryT]],
         parts: list[tuple[int, memoryview]],
     ) -> None:
         try:
-            self._carry_out(effects, parts)
+            self._carry_out(effects, records, parts)
         except KafkaError as failure:
             log.warning(
                 "coordinator of %s starts again, a record was not stored: %s",
@@ -390,12 +414,13 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
     def _carry_out(
         self,
         effects: Effects[EntryT, AnswerT, EffectT],
+        records: list[AppendRecord[EntryT]],
         parts: list[tuple[int, memoryview]],
     ) -> None:
-        """`parts`: the step's records, as batches. Raises KafkaError when they can't be stored,
-        before anything else is done."""
-        records = [effect for effect in effects if isinstance(effect, AppendRecord)]
-        self._append(records, parts)
+        """`records`: those among the effects; `parts`: the same as batches. Raises KafkaError when
+        they can't be stored, before anything else is done."""
+        if parts:
+            self._append(records, parts)
         for effect in effects:
             if isinstance(effect, self._kind.answer_type):
                 self._pending.give(effect.request, effect)
@@ -470,7 +495,9 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
 
 
 def _made(
-    make: Callable[[], EventT | Replicated | ErrorCode],
+    make: Callable[Given, EventT | Replicated | ErrorCode],
+    *given: Given.args,
+    **named: Given.kwargs,
 ) -> EventT | Replicated | ErrorCode:
-    event = guarded("a request to a coordinator", make)
+    event = guarded("a request to a coordinator", make, *given, **named)
     return ErrorCode.UNKNOWN_SERVER_ERROR if event is FAILED else event

@@ -7,7 +7,7 @@ Source: Kafka's classic group protocol; KIP-211 (expiry).
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
@@ -24,6 +24,7 @@ from storage_engine.broker.groups.consumer_work import ConsumerPorts, ConsumerWo
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.transactions.marker_writes import MarkerTarget
 from storage_engine.core.coordinator_log import Answer, Replicated
+from storage_engine.core.groups.consumer.events import ConsumerHeartbeat
 from storage_engine.core.groups.coordinator import GroupCoordinator, refusal
 from storage_engine.core.groups.events import (
     CheckDeadlines,
@@ -148,6 +149,9 @@ def group_coordinators(
         tick=lambda at: ExpireOffsets(at=at),
         # Replicated only answers the requests that wait for it.
         writes=lambda event: not isinstance(event, Replicated) and event.writes,
+        without_append=lambda event: (
+            replace(event, may_append=False) if isinstance(event, ConsumerHeartbeat) else None
+        ),
         answer_type=Answer,
         refusal=refusal,
     )

@@ -82,6 +82,7 @@ def transaction_coordinators(config: BrokerConfig, ports: MarkerPorts) -> Transa
         new_carrier=lambda runner: _Markers(runner, ports),
         tick=lambda at: CheckTimeouts(at=at),
         writes=lambda _event: True,
+        without_append=lambda _event: None,
         answer_type=TransactionAnswer,
         refusal=refusal,
     )

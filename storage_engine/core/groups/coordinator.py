@@ -135,6 +135,15 @@ class GroupCoordinator:
 
     def _step(self, event: Event) -> None:
         match event:
+            case (
+                ConsumerHeartbeat()
+                | TopicShapesChanged()
+                | PatternsStale()
+                | PatternResolved()
+                | AssignmentComputed()
+                | GroupSettingsChanged()
+            ):
+                self._consumer.step(event)
             case Join() | Sync() | MemberHeartbeat() | Leave():
                 self._step_classic(event)
             case CommitOffsets():
@@ -145,15 +154,6 @@ class GroupCoordinator:
                 self._tick(event.at)
             case Replicated():
                 self._log.note_replicated(event.number)
-            case (
-                ConsumerHeartbeat()
-                | TopicShapesChanged()
-                | PatternsStale()
-                | PatternResolved()
-                | AssignmentComputed()
-                | GroupSettingsChanged()
-            ):
-                self._consumer.step(event)
             case _:
                 self._step_commits(event)
 

@@ -32,6 +32,7 @@ Source: KIP-98, KIP-890, R-SPARK2.
 """
 
 import enum
+import struct
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -252,6 +253,9 @@ def is_too_long(transactional_id: str) -> bool:
     return len(transactional_id.encode()) > MOST_ID_BYTES
 
 
+_UTF_16_UNIT = struct.Struct(">H")
+
+
 def state_partition(name: str, partitions: int) -> int:
     """Return the partition of the state log for a transactional id or a sink id.
 
@@ -260,8 +264,8 @@ def state_partition(name: str, partitions: int) -> int:
     """
     code = 0
     encoded = name.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(encoded), 2):
-        code = (31 * code + (encoded[at] << 8 | encoded[at + 1])) & 0xFFFFFFFF
+    for (unit,) in _UTF_16_UNIT.iter_unpack(encoded):
+        code = (31 * code + unit) & 0xFFFFFFFF
     if code == 0x80000000:
         return 0  # it has no positive counterpart in 32 bits
     return min(code, 0x1_0000_0000 - code) % partitions

@@ -24,8 +24,8 @@ from storage_engine.protocol.apis.wire import (
     Reader,
     Writer,
     coded,
+    count,
     group_by_topic,
-    uvarint,
 )
 
 Record = TypeVar("Record")
@@ -85,6 +85,9 @@ def _codec(struct_class: type[Record], version: int, flexible: bool) -> "_Struct
     if codec is None:
         codec = _codecs[key] = _StructCodec(struct_class, version, flexible)
     return codec
+
+
+_NO_TAGGED_FIELDS = b"\x00"
 
 
 class _StructCodec(Generic[Record]):
@@ -152,8 +155,10 @@ class _StructCodec(Generic[Record]):
     def write(self, writer: Writer, message: Record) -> None:
         for get, write in self._writes:
             write(writer, get(message))
-        if writer.flexible:
-            writer.tags(self._tags(message) if self._tagged else ())
+        if self._tagged:
+            writer.tags(self._tags(message))
+        elif writer.flexible:
+            writer.data += _NO_TAGGED_FIELDS
 
     def _tags(self, message: Record) -> list[tuple[int, bytes]]:
         tags = []
@@ -293,8 +298,9 @@ def _write_bytes_of(writer: Writer, value: bytes | None, length: struct.Struct) 
     if value is None:
         writer.data += b"\x00" if writer.flexible else length.pack(-1)
     else:
-        writer.data += uvarint(len(value) + 1) if writer.flexible else length.pack(len(value))
-        writer.data += value
+        data, size = writer.data, len(value)
+        data += count(size, flexible=True) if writer.flexible else length.pack(size)
+        data += value
 
 
 def _read_bytes(reader: Reader) -> bytes:

@@ -168,6 +168,10 @@ class Reader:
         return str(raw, "utf-8")
 
     def nullable_string(self) -> str | None:
+        # Here and not in a function: most of them are null.
+        if self.flexible and self.data[self.position] == 0:
+            self.position += 1
+            return None
         raw = self._string_bytes()
         return None if raw is None else str(raw, "utf-8")
 

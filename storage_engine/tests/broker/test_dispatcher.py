@@ -75,6 +75,22 @@ def test_the_time_of_a_request_is_that_of_all_its_work(decoding_s, handling_s, w
     assert client.holds == len(waits_ms)
 
 
+def test_an_unexpected_error_of_a_handler_is_told_to_its_connection(monkeypatch):
+    time, client, error = Time(), Client(), ZeroDivisionError()
+    failures: list[Exception] = []
+    monkeypatch.setattr(client, "request_failed", failures.append)
+
+    def fail(_call, _request):
+        raise error
+
+    table = HandlerTable()
+    table.add(metadata.API, fail)
+    work = LongWork(time, None, time.work_ns)
+    frame = b"".join(encode_request_frame(metadata.API, 1, 0, "app", MetadataRequest(topics=[])))
+    Dispatcher(table, work, RequestQuotas(ClientUsage(time), time))(client, memoryview(frame)[4:])
+    assert failures == [error]
+
+
 TP = TopicPartition("t", 0)
 
 

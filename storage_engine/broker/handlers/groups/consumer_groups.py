@@ -152,7 +152,6 @@ class ConsumerGroupHandlers:
                     principal=str(call.connection.principal),
                 ),
                 at=at,
-                may_append=self.requests.coordinators.may_append(request.group_id),
             )
 
         def respond(answer: Answer) -> None:

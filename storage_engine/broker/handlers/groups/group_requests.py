@@ -47,6 +47,9 @@ NAME_MAX_BYTES = 16_384
 """The longest group, member or instance id, or protocol name: a string in a record has 32767 bytes
 at most, and a member id contains others."""
 
+_NAME_MAX_CHARACTERS = NAME_MAX_BYTES // 4
+"""No character takes more than four bytes."""
+
 COMMIT_MAX_BYTES = 8 << 20
 """The approximate limit of a commit: it is one batch, of at most 16 MiB."""
 
@@ -87,7 +90,6 @@ class GroupRequests:
     ) -> None:
         """Like `ask`, for offsets and heartbeats. After `offsets.commit.timeout.ms` without an
         answer, answer with COORDINATOR_NOT_AVAILABLE; the outcome is open."""
-        late = refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         deadline: RequestDeadline | None = None
         is_answered = False
 
@@ -103,7 +105,7 @@ class GroupRequests:
             deadline = RequestDeadline(
                 self.scheduler,
                 self.config.integer("offsets.commit.timeout.ms"),
-                lambda: on_answer(late),
+                lambda: on_answer(refusal(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
             )
 
     def offsets_to_commit(
@@ -119,7 +121,11 @@ class GroupRequests:
 
 
 def are_too_long(names: Iterable[str | None]) -> bool:
-    return any(name is not None and len(name.encode()) > NAME_MAX_BYTES for name in names)
+    for name in names:
+        # Only a name with so many characters can have more bytes.
+        if name and len(name) > _NAME_MAX_CHARACTERS and len(name.encode()) > NAME_MAX_BYTES:
+            return True
+    return False
 
 
 def fresh_member_id(prefix: str) -> str:

@@ -45,8 +45,8 @@ def takes_its_log_for_replicated(stack: ExitStack) -> None:
 
     carry_out = CoordinatorRunner._carry_out
 
-    def carry_out_and_note(self: CoordinatorRunner, effects, parts) -> None:
-        carry_out(self, effects, parts)
+    def carry_out_and_note(self: CoordinatorRunner, effects, records, parts) -> None:
+        carry_out(self, effects, records, parts)
         if self.coordinator is not None:
             self._ports.scheduler.call_soon(lambda: note_all(self))
 

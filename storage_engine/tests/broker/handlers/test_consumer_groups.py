@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from simulation.tests.world.simulated_producer import SimulatedProducer
+from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.settings.group_config import NOT_ENABLED
 from storage_engine.core.errors import ErrorCode
-from storage_engine.protocol.apis import api_versions
+from storage_engine.core.ids import GROUP_OFFSETS_TOPIC, TopicPartition
+from storage_engine.core.transactions.transaction_state import state_partition
+from storage_engine.protocol.apis import api_versions, consumer_group_heartbeat
 from storage_engine.protocol.apis.consumer_group_heartbeat import OwnedPartitions
 from storage_engine.protocol.messages import (
     delete_groups,
@@ -63,6 +66,46 @@ def test_the_epoch_of_a_stable_member_is_told_with_the_interval_and_no_assignmen
     assert (answer.member_id, answer.member_epoch) == ("m1", member.epoch)
     assert answer.heartbeat_interval_ms == 5_000
     assert answer.assignment is None
+
+
+def test_a_heartbeat_asks_once_whether_the_log_of_its_group_can_be_written(topic, monkeypatch):
+    member = ConsumerMember(topic, "m1", ["b"])
+    settle(member)
+    asked = []
+    check = HostedPartition.check_writable
+
+    def note(partition, acks, leader_epoch=-1):
+        asked.append(partition.topic_partition.topic)
+        check(partition, acks, leader_epoch)
+
+    monkeypatch.setattr(HostedPartition, "check_writable", note)
+    request = member.request(topic_partitions=None)
+    answers = topic.ask(member.client.coordinator(), consumer_group_heartbeat.API, 1, request)
+    topic.loop.run_until(lambda: bool(answers))
+    assert answers[0].error_code == 0
+    assert asked == [GROUP_OFFSETS_TOPIC]
+
+
+def test_a_member_with_nothing_new_goes_on_while_too_few_replicas_are_in_sync(topic):
+    member = ConsumerMember(topic, "m1", ["b"])
+    settle(member)
+    coordinator = member.client.coordinator()
+    for broker in {1, 2, 3} - {coordinator}:
+        topic[broker].kill(session_ends_at_once=True)
+    number = state_partition(member.client.group, 3)
+    tp = TopicPartition(GROUP_OFFSETS_TOPIC, number)
+    topic.loop.run_until(lambda: set(topic.state(tp).isr) == {coordinator})
+    topic.loop.run_for(1_000)
+    answer = member.ask(topic_partitions=None)
+    assert (answer.error_code, answer.member_epoch) == (0, member.epoch)
+    answers = topic.ask(
+        coordinator,
+        consumer_group_heartbeat.API,
+        1,
+        member.request(topic_partitions=None, subscribed_topic_names=["a"]),
+    )
+    topic.loop.run_until(lambda: bool(answers))
+    assert ErrorCode.of(answers[0].error_code) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_a_member_of_version_0_is_given_an_id(topic):
