@@ -9,8 +9,9 @@ is searched for every acknowledged record.
 
 With --machines each broker has a machine of its own (namespaces of processes and of the network),
 beside a server of ZooKeeper; it needs root. Leaders are killed there, and machines unplugged, with
-and without ZooKeeper's leader on them; the row 'load' keeps this computer busy instead, and counts
-the living brokers that lose their sessions.
+and without ZooKeeper's leader on them; the row 'load' keeps this computer busy instead, tells the
+longest time without an answer of ZooKeeper, and counts the living brokers that lose their sessions
+or are deposed: it tells which session fits a machine.
 
 examples:
   headrace bench kills
@@ -18,6 +19,7 @@ examples:
   headrace bench kills --kills 100
   headrace bench kills --machines --kills 20
   headrace bench kills --machines --rows unplugged --rounds 10 --session-timeout-ms 2500
+  headrace bench kills --machines --rows load --load-s 1800 --session-timeout-ms 2500 --tick-ms 200
 """
 
 import argparse

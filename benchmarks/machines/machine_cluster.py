@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from storage_engine.zookeeper.server.program import (
 )
 
 PORT = 9092
+METRICS_PORT = 9404
 CLIENT_PORT = 2181
 _PEER_PORT, _ELECTION_PORT = 2888, 3888
 _INIT_LIMIT_MS = 10_000
@@ -128,6 +130,8 @@ class MachineCluster:
             "zookeeper.connect": self.connect,
             "listeners": f"PLAINTEXT://{machine.address}:{PORT}",
             "zookeeper.connection.timeout.ms": "60000",
+            "metrics.listener": f"{machine.address}:{METRICS_PORT}",
+            "metrics.listener.allow.remote": "true",
             **self._settings,
         }
         file = folder / "server.properties"
@@ -166,6 +170,18 @@ class MachineCluster:
         process = self._brokers[broker_id]
         process.send_signal(signal.SIGKILL)
         process.wait()
+
+    def metric(self, broker_id: int, name: str) -> float:
+        """Return a metric without labels of a broker."""
+        address = f"{self.machine(broker_id).address}:{METRICS_PORT}"
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=START_S) as answer:
+            text = answer.read().decode()
+        return float(re.findall(rf"^{name} (\S+)$", text, re.MULTILINE)[0])
+
+    def departures(self) -> int:
+        """Return how often a controller wrote a list of living brokers that lacks one."""
+        told = (found for each in self._brokers for found in _KNOWN.findall(self.log(each)))
+        return sum(len(found.split(", ")) < len(self._brokers) for found in told)
 
     def power_off(self, number: int) -> None:
         """Power off a machine with all that is on it, and make it anew, with no processes."""

@@ -52,6 +52,7 @@ while True:
         os.fsync(file)
 """
 _LOST = "zookeeper session state=lost"
+_SILENCE = "headrace_zookeeper_longest_silence_seconds"
 
 
 def measure_on_machines(
@@ -140,7 +141,7 @@ class _MachineRounds:
 
     def of_load(self, folder: Path) -> Iterator[Result]:
         """Keep the processors and the disk busy, and count the living brokers that are deposed."""
-        before = self._sessions_lost(_BROKERS)
+        before, known_before = self._sessions_lost(_BROKERS), self._cluster.departures()
         topic = self._new_topic(_BROKERS)
         commands = [["-c", _LOOP]] * _LOOPS + [["-c", _WRITER, str(folder / "load")]]
         with self._producer(topic) as producer:
@@ -154,13 +155,19 @@ class _MachineRounds:
                 for load in loads:
                     load.kill()
                     load.wait()
-        deposed = self._sessions_lost(_BROKERS) - before
+        lost = self._sessions_lost(_BROKERS) - before
+        deposed = self._cluster.departures() - known_before
+        silence_s = max(self._cluster.metric(each, _SILENCE) for each in _BROKERS)
         self._until_in_sync(topic)
         self._read_back(topic, producer)
         cores = os.cpu_count()
-        what = f"{self._args.load_s} s of {_LOOPS} busy loops and synced writes on {cores} cores"
-        yield alone(f"{what}, {self._session}: living brokers deposed", deposed, goal=NONE)
-        yield alone(f"{what}, {self._session}: longest gap of a producer, s", gap_s)
+        seconds = self._args.load_s
+        what = f"{seconds} s of {_LOOPS} busy loops and synced writes on {cores} cores"
+        what = f"{what}, {self._session}"
+        yield alone(f"{what}: longest time without an answer of ZooKeeper, s", silence_s)
+        yield alone(f"{what}: sessions lost", lost, goal=NONE)
+        yield alone(f"{what}: living brokers deposed", deposed, goal=NONE)
+        yield alone(f"{what}: longest gap of a producer, s", gap_s)
 
     def damage(self) -> Iterator[Result]:
         """Yield the lost, doubled and failed records of all rounds."""

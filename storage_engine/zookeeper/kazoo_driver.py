@@ -14,15 +14,16 @@ connection, so that a watch never overtakes the reply that set it. kazoo's own h
 threads for that, and no order between them.
 
 kazoo's connection thread pings ZooKeeper by itself, so a broker whose loop hangs would keep its
-session. Therefore the thread asks the loop for a sign of life every third of the session timeout,
+session. Therefore the thread asks the loop for a sign of life every sixth of the session timeout,
 and closes the session of a loop that has been silent for all of it. It measures that
 by `time.monotonic`, which stands still while the machine is suspended: this thread sleeps then as
 the loop does, and a loop that wakes with it does not hang. (The lease runs on meanwhile, see
 `net.deadline`.)
 
-kazoo waits for the answer to a ping a third of the session timeout, less up to 0.4 s drawn at
-random: half of it is gone where sessions are short. A connection given up so soon costs a server
-that is merely slow everything that was asked of it, so all of that third is waited for.
+A server that says nothing for a third of the session timeout while it owes an answer is given up
+for another one, and is the last to be asked then: half of the session is left for that. kazoo would
+wait for pings alone, and less up to 0.4 s drawn at random; a connection given up too soon costs a
+server that is merely slow everything that was asked of it.
 """
 
 import functools
@@ -159,11 +160,13 @@ _kazoo_log.setLevel(logging.INFO)
 Post = Callable[[Callable[[], None]], None]
 
 RECONNECT_DELAY_S = 0.05
-RECONNECT_DELAY_MAX_S = 0.5
+RECONNECT_DELAY_MAX_S = 0.25
 """kazoo's default grows to an hour; a broker must be back soon after ZooKeeper is."""
 
-BEATS_PER_TIMEOUT = 3
-_SLICES_PER_BEAT = 4
+BEATS_PER_TIMEOUT = 6
+WAITS_PER_TIMEOUT = 3
+"""A server's answer is waited for this part of the session timeout."""
+_SLICES_PER_BEAT = 2
 MIN_UNANSWERED = 2
 """The number of unanswered connect requests in a row after which a session is given up."""
 _MIN_CONNECT_TIMEOUT_S = 0.5
@@ -222,18 +225,24 @@ class LoopHandler(EncryptingHandler):
         self._on_beat = on_beat
         self._timeout_s = session_timeout_ms / 1000
         self._connect_timeout_s = max(
-            _MIN_CONNECT_TIMEOUT_S, self._timeout_s / (BEATS_PER_TIMEOUT * servers)
+            _MIN_CONNECT_TIMEOUT_S, self._timeout_s / (WAITS_PER_TIMEOUT * servers)
         )
+        self._has_others = servers > 1
         self._beat_pending = False
         self._beat_posted_s = -inf
         self._loop_has_run = False
         """False until the loop has run: a broker starts before its loop, which can't answer so
         early."""
         self._main_socket: Callable[[], socket.socket | _Heard | None] = lambda: None
-        self._is_ping_open: Callable[[], bool] = lambda: False
-        self._ping_timeout_s = self._timeout_s / BEATS_PER_TIMEOUT
-        self._ping_open_since_s: float | None = None
-        """The time since when a ping has been open without any answer."""
+        self._owes_answer: Callable[[], bool] = lambda: False
+        self._answer_timeout_s = self._timeout_s / WAITS_PER_TIMEOUT
+        self._silent_since_s: float | None = None
+        """Since when the server has owed an answer without sending anything."""
+        self._address: object = None
+        """The server of the newest connection."""
+        self._avoided: object = None
+        """The server that was given up last; another is asked first, until `_avoided_until_s`."""
+        self._avoided_until_s = -inf
 
     @property
     def running(self) -> bool:
@@ -243,11 +252,13 @@ class LoopHandler(EncryptingHandler):
     def watch_over(self, client: KazooClient) -> None:
         """Set the client; called once, after kazoo has created it with this handler."""
         self._main_socket = lambda: client._connection._socket
-        self._is_ping_open = lambda: client._connection.ping_outstanding.is_set()
+        self._owes_answer = lambda: (
+            bool(client._pending) or client._connection.ping_outstanding.is_set()
+        )
 
     def session_timeout_is(self, negotiated_timeout_ms: int) -> None:
         """Record the negotiated timeout; called on kazoo's thread."""
-        self._ping_timeout_s = negotiated_timeout_ms / 1000 / BEATS_PER_TIMEOUT
+        self._answer_timeout_s = negotiated_timeout_ms / 1000 / WAITS_PER_TIMEOUT
 
     def start(self) -> None:
         """Do nothing: there are no threads to start."""
@@ -262,6 +273,10 @@ class LoopHandler(EncryptingHandler):
         self._post(functools.partial(callback.func, *callback.args))
 
     def create_connection(self, *args: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+        address = kwargs.get("address")
+        if address == self._avoided and time.monotonic() < self._avoided_until_s:
+            raise ConnectionDropped("this server was silent just now, another is asked first")
+        self._address = address
         # kazoo would give one dead server the whole session timeout, and lose the session over it.
         return super().create_connection(
             *args, timeout=min(timeout or inf, self._connect_timeout_s), **kwargs
@@ -269,32 +284,35 @@ class LoopHandler(EncryptingHandler):
 
     def select(self, reads: Sockets, writes: Sockets, errors: Sockets, timeout: float) -> Ready:
         """Select as kazoo does, which creates an epoll descriptor for each request; between slices
-        of waiting it checks the loop. While a ping is open it does not return without a result,
-        which kazoo takes for the end of the connection.
+        of waiting it checks the loop. While an answer is owed it does not return without a result,
+        which kazoo takes for the end of the connection where a ping is open.
         """
         slice_s = self._timeout_s / (BEATS_PER_TIMEOUT * _SLICES_PER_BEAT)
         # Two sockets mean kazoo's idle wait, in which no frame is half read or written.
         is_idle = len(reads) == 2
         deadline_s = time.monotonic() + timeout
         while True:
-            is_open = is_idle and self._is_ping_open()
-            remaining_s = inf if is_open else max(0.0, deadline_s - time.monotonic())
+            is_owed = is_idle and self._owes_answer()
+            remaining_s = inf if is_owed else max(0.0, deadline_s - time.monotonic())
             ready = poll(reads, writes, min(remaining_s, slice_s))
             if is_idle:
                 self._check_loop()
-                self._check_ping(has_answer=self._main_socket() in ready[0])
+                self._check_answer(has_come=self._main_socket() in ready[0])
             if any(ready) or remaining_s <= slice_s:
                 return ready
 
-    def _check_ping(self, *, has_answer: bool) -> None:
+    def _check_answer(self, *, has_come: bool) -> None:
         now_s = time.monotonic()
-        if has_answer or not self._is_ping_open():
-            self._ping_open_since_s = None
-        elif self._ping_open_since_s is None:
-            self._ping_open_since_s = now_s
-        elif now_s - self._ping_open_since_s >= self._ping_timeout_s:
-            self._ping_open_since_s = None
-            raise ConnectionDropped(f"no answer to a ping for {self._ping_timeout_s:.2f} s")
+        if has_come or not self._owes_answer():
+            self._silent_since_s = None
+        elif self._silent_since_s is None:
+            self._silent_since_s = now_s
+        elif now_s - self._silent_since_s >= self._answer_timeout_s:
+            self._silent_since_s = None
+            if self._has_others:
+                self._avoided = self._address
+                self._avoided_until_s = now_s + self._answer_timeout_s
+            raise ConnectionDropped(f"no answer for {self._answer_timeout_s:.2f} s")
 
     def _check_loop(self) -> None:
         now_s = time.monotonic()
@@ -405,7 +423,7 @@ def observe_connects(
     answer (`last_answer_ms`) for twice its timeout, while servers took connections, is given up and
     left to expire. A server that can't be reached at all is waited for: its sessions outlive it.
     """
-    answer_timeout_s = session_timeout_ms / 1000 / BEATS_PER_TIMEOUT
+    answer_timeout_s = session_timeout_ms / 1000 / WAITS_PER_TIMEOUT
     unanswered = 0
     connection = client._connection
     invoke = connection._invoke

@@ -111,6 +111,9 @@ class ZooKeeperSession:
         self._session_password = b""
         self._session_timeout_ms = session_timeout_ms
         self._last_answer_monotonic_ms = clock.monotonic_ms() - session_timeout_ms
+        self.longest_silence_ms = 0
+        """The longest time without an answer since the first connection: a session that is not
+        longer would have been lost."""
         # Owned by kazoo's thread: the newest connect request, and the session it saved last.
         self._connect_sent_monotonic_ms = 0
         self._negotiated_timeout_ms = session_timeout_ms
@@ -151,6 +154,7 @@ class ZooKeeperSession:
         self._session_password = bytes(self._client._session_passwd)
         self._session_timeout_ms = self._negotiated_timeout_ms
         self._on_answer(self._connect_sent_monotonic_ms)
+        self.longest_silence_ms = 0
         if self._session_timeout_ms != self._requested_timeout_ms:
             bound = "min" if self._session_timeout_ms > self._requested_timeout_ms else "max"
             log.warning(
@@ -316,6 +320,8 @@ class ZooKeeperSession:
         return None
 
     def _on_answer(self, sent_monotonic_ms: int) -> None:
+        silence_ms = self._clock.monotonic_ms() - self._last_answer_monotonic_ms
+        self.longest_silence_ms = max(self.longest_silence_ms, silence_ms)
         self._last_answer_monotonic_ms = max(self._last_answer_monotonic_ms, sent_monotonic_ms)
 
     def _watcher(self, watch: Callable[[], None] | None) -> Callable[[WatchedEvent], None] | None:

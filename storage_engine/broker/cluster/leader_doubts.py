@@ -1,7 +1,8 @@
 """Leaders that this broker has just lost the connection to, or whose process has ended here: they
 are perhaps dead.
 
-    connection lost ──► in doubt ──answers again, another incarnation, DOUBT_MS over──► not in doubt
+    connection lost, probe not answered ──► in doubt
+    answers again, another incarnation, DOUBT_MS over ──► not in doubt
 
 The kernel of a killed process closes its connections at once, and so the brokers that fetch from it
 see it die before ZooKeeper does. Clients see it, too, and ask at once who leads now. A client that
@@ -21,7 +22,11 @@ A client whose leader was killed asks who leads now within a millisecond. The ke
 connections of a killed process one after the other, so this broker may still have its own by then;
 and librdkafka that gets the dead leader's name once more asks again only after a second. So a
 leader is asked something first: the answer shows that it lives, and a dead one's connection breaks
-before one comes. A leader that only hangs delays the answer by PROBE_MS. Source: R-REP12.
+before one comes. Source: R-REP12.
+
+No connection to a machine that went dark breaks, and none to a process that hangs. A leader that
+has not answered after PROBE_MS is in doubt, too: clients that have given up their requests then
+expect its successor, and are told of it in the first answer that knows it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -68,7 +73,8 @@ class LeaderDoubts:
         metadata.on_leader_replaced = self._leader_replaced
 
     def lost(self, broker: BrokerId) -> None:
-        """Doubt a broker: a connection to it broke or failed, or its process has ended."""
+        """Doubt a broker: a connection to it broke or failed, it is silent, or its process has
+        ended."""
         known = self._metadata.brokers.get(broker)
         if known is None:
             return
@@ -143,9 +149,10 @@ class LeaderDoubts:
 
 
 CHANNEL = "probe"
-PROBE_MS = 100
+PROBE_MS = 200
 """The longest wait for a probe: many turns of a busy leader's loop, and longer than a dying process
-takes to close what it has open, also on a busy machine."""
+takes to close what it has open, also on a busy machine. A false doubt costs the clients that ask
+meanwhile a pause; those that know the leader write on."""
 
 TIMEOUT_MS = 30_000
 """The timeout of a probe: a leader that hangs is not dead, and gets no other meanwhile."""
@@ -191,7 +198,7 @@ class LeaderProbes:
 
     def ask(self, topics: Iterable[str], then: Callable[[], None]) -> None:
         """Call `then` once: when the leaders of the topics have answered or are in doubt, and after
-        PROBE_MS at the latest; at once when there is no leader to probe."""
+        PROBE_MS at the latest, which puts the others in doubt; at once with no leader to probe."""
         leaders = self._leaders_of(topics)
         if not leaders:
             then()
@@ -204,6 +211,7 @@ class LeaderProbes:
     def _expire(self, question: _Question) -> None:
         for leader in question.left:
             self._under_way.get(leader, {}).pop(question, None)
+            self._doubt(leader)
         question.then()
 
     def _leaders_of(self, topics: Iterable[str]) -> list[BrokerInfo]:
@@ -233,10 +241,7 @@ class LeaderProbes:
 
     def _on_reply(self, leader: BrokerInfo, reply: ApiVersionsResponse | TransportError) -> None:
         if isinstance(reply, TransportError):
-            known = self._metadata.brokers.get(leader.broker_id)
-            if known is not None and known.epoch == leader.epoch:
-                # Otherwise it concerns an earlier incarnation than the known one.
-                self._doubts.lost(leader.broker_id)
+            self._doubt(leader)
             self._transport.disconnect(_endpoint(leader), CHANNEL)
         else:
             self._doubts.heard(leader.broker_id)
@@ -245,6 +250,12 @@ class LeaderProbes:
             if not question.left and question.timer is not None:
                 question.timer.cancel()
                 question.then()
+
+    def _doubt(self, leader: BrokerInfo) -> None:
+        known = self._metadata.brokers.get(leader.broker_id)
+        if known is not None and known.epoch == leader.epoch:
+            # Otherwise it concerns an earlier incarnation than the known one.
+            self._doubts.lost(leader.broker_id)
 
 
 def _endpoint(leader: BrokerInfo) -> Endpoint:

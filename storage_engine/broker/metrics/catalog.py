@@ -196,6 +196,10 @@ BROKER_ROWS = (
         "For how long the lease lasts, by which this broker leads.",
     ),
     _gauge(
+        "headrace_zookeeper_longest_silence_seconds",
+        "The longest time without an answer of ZooKeeper since the start.",
+    ),
+    _gauge(
         "headrace_certificate_expires_days",
         "Days until the listener's certificate ends; below 0, since when it has.",
         "listener",

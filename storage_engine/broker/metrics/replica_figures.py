@@ -226,10 +226,12 @@ class ClusterFigures:
         store: MetadataStore,
         clock: Clock,
         lease_end_ms: Callable[[], int],
+        longest_silence_ms: Callable[[], int],
     ) -> None:
         self._metadata = metadata
         self._clock = clock
         self._lease_end_ms = lease_end_ms
+        self._longest_silence_ms = longest_silence_ms
         self._changes: Counter[SessionState] = Counter({SessionState.CONNECTED: 1})
         """The changes of the session's state; it was connected before this listener was added."""
         store.add_state_listener(self._note_change)
@@ -249,6 +251,7 @@ class ClusterFigures:
         samples.add(f"{_SESSION}expires_total", self._changes[SessionState.LOST])
         left_ms = self._lease_end_ms() - self._clock.monotonic_ms()
         samples.add("headrace_zookeeper_session_left_seconds", max(0, left_ms) / 1000)
+        samples.add("headrace_zookeeper_longest_silence_seconds", self._longest_silence_ms() / 1000)
         yield
 
 

@@ -1,5 +1,5 @@
-"""Connections to ZooKeeper that are slow, or on which nothing comes any more: how long kazoo's
-pings are waited for."""
+"""Connections to ZooKeeper that are slow, or on which nothing comes any more: how long answers are
+waited for."""
 
 import asyncio
 import random
@@ -15,14 +15,14 @@ from kazoo.exceptions import ConnectionDropped
 from storage_engine.core.ports import SessionState
 from storage_engine.tests.zookeeper.loop import HandLoop, RealClock
 from storage_engine.zookeeper.embedded import EmbeddedZooKeeper
-from storage_engine.zookeeper.kazoo_driver import BEATS_PER_TIMEOUT, LoopHandler
+from storage_engine.zookeeper.kazoo_driver import WAITS_PER_TIMEOUT, LoopHandler
 from storage_engine.zookeeper.session import ZooKeeperSession
 
 pytestmark = pytest.mark.slow
 
 SESSION_MS = 2_400
 """At this timeout kazoo's draw takes most of the wait for a ping: half of it."""
-WAIT_S = SESSION_MS / 1000 / BEATS_PER_TIMEOUT
+WAIT_S = SESSION_MS / 1000 / WAITS_PER_TIMEOUT
 LATENCY_S = 0.25
 """Each way: a round trip is longer than the shortest wait that kazoo draws, 0.4 s, and well within
 WAIT_S."""
@@ -124,6 +124,8 @@ class Pinging:
         self._socket = connection
         self.ping_outstanding = threading.Event()
         self.ping_outstanding.set()
+        self._pending: list[object] = []
+        """The requests that were sent and are not answered."""
 
 
 @pytest.fixture
@@ -135,18 +137,18 @@ def wires() -> Iterator[tuple[socket.socket, ...]]:
         end.close()
 
 
-def handler_of(connection: socket.socket) -> LoopHandler:
+def handler_of(client: Pinging, *, servers: int = 1) -> LoopHandler:
     handler = LoopHandler(
-        lambda _work: None, lambda: None, session_timeout_ms=SESSION_MS, servers=1
+        lambda _work: None, lambda: None, session_timeout_ms=SESSION_MS, servers=servers
     )
-    handler.watch_over(Pinging(connection))
+    handler.watch_over(client)
     return handler
 
 
 def waited_s(select: Callable[[], object]) -> float:
     """Until the connection is given up."""
     began_s = time.monotonic()
-    with pytest.raises(ConnectionDropped, match="no answer to a ping"):
+    with pytest.raises(ConnectionDropped, match="no answer for"):
         while time.monotonic() < began_s + 10 * WAIT_S:
             select()
     return time.monotonic() - began_s
@@ -156,7 +158,7 @@ def test_a_connection_without_answers_is_given_up_in_time_for_another(
     wires: tuple[socket.socket, ...],
 ) -> None:
     near, _far, alarm, _ = wires
-    handler = handler_of(near)
+    handler = handler_of(Pinging(near))
     assert WAIT_S <= waited_s(lambda: handler.select([near, alarm], [], [], 0.01)) < 2 * WAIT_S
 
 
@@ -164,14 +166,14 @@ def test_what_is_sent_meanwhile_does_not_prolong_the_wait(
     wires: tuple[socket.socket, ...],
 ) -> None:
     near, _far, alarm, ringer = wires
-    handler = handler_of(near)
+    handler = handler_of(Pinging(near))
     ringer.send(b"x")  # there is always something to send
     assert WAIT_S <= waited_s(lambda: handler.select([near, alarm], [], [], 9)) < 2 * WAIT_S
 
 
 def test_whatever_comes_prolongs_it(wires: tuple[socket.socket, ...]) -> None:
     near, far, alarm, _ = wires
-    handler = handler_of(near)
+    handler = handler_of(Pinging(near))
     end_s = time.monotonic() + 2 * WAIT_S
     while time.monotonic() < end_s:
         far.send(b"x")
@@ -184,6 +186,50 @@ def test_the_wait_goes_by_the_timeout_that_zookeeper_allows(
     wires: tuple[socket.socket, ...],
 ) -> None:
     near, _far, alarm, _ = wires
-    handler = handler_of(near)
+    handler = handler_of(Pinging(near))
     handler.session_timeout_is(2 * SESSION_MS)
     assert waited_s(lambda: handler.select([near, alarm], [], [], 0.01)) >= 2 * WAIT_S
+
+
+def test_a_request_without_an_answer_counts_as_a_ping_does(
+    wires: tuple[socket.socket, ...],
+) -> None:
+    """Heartbeats are requests, and put off kazoo's pings."""
+    near, _far, alarm, _ = wires
+    client = Pinging(near)
+    client.ping_outstanding.clear()
+    handler = handler_of(client)
+    assert handler.select([near, alarm], [], [], 2 * WAIT_S) == ([], [], [])
+    client._pending.append("heartbeat")
+    assert WAIT_S <= waited_s(lambda: handler.select([near, alarm], [], [], 9)) < 2 * WAIT_S
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[str, int]]:
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()
+
+
+def connected(handler: LoopHandler, address: tuple[str, int]) -> bool:
+    try:
+        handler.create_connection(address=address, hostname=address[0]).close()
+    except ConnectionDropped:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_silent_server_is_asked_again_only_after_the_others(
+    wires: tuple[socket.socket, ...], listening: tuple[str, int], servers: int
+) -> None:
+    near, _far, alarm, _ = wires
+    handler = handler_of(Pinging(near), servers=servers)
+    assert connected(handler, listening)
+    waited_s(lambda: handler.select([near, alarm], [], [], 0.01))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        is_alone = servers == 1
+        assert connected(handler, listening) == is_alone
+        assert connected(handler, other.getsockname())
+    time.sleep(WAIT_S)
+    assert connected(handler, listening)

@@ -20,14 +20,14 @@ PEER_PORT, ELECTION_PORT = 2888, 3888
 MOST_MEMBERS = 9
 HIGHEST_ID = 255
 
-TICK_MS = 500
+TICK_MS = 200
 """Sessions expire on multiples of it."""
 MIN_SESSION_TIMEOUT_MS = 1_000
 MAX_SESSION_TIMEOUT_MS = 60_000
-INIT_TICKS = 20
+INIT_TICKS = 50
 """A follower that was away may load the data for ten seconds."""
-SYNC_TICKS = 5
-"""A leader or follower from which nothing was heard for 2.5 s is given up."""
+SYNC_TICKS = 10
+"""A leader or follower from which nothing was heard for 2 s is given up."""
 MOST_CONNECTIONS_OF_AN_ADDRESS = 400
 """A machine may have a hundred brokers, each with a session and, when it ends, one that closes it;
 tools and restarts come on top."""

@@ -99,14 +99,19 @@ def test_where_only_the_way_between_two_brokers_is_cut_the_controllers_word_coun
     assert leader_said_by(topic, other)[0] == leader
 
 
-def test_a_leader_that_hangs_delays_what_clients_hear_and_stays_the_leader(topic):
+def test_a_silent_leader_delays_what_clients_hear_and_is_not_named_until_it_answers(topic):
+    """No connection to a dark machine breaks."""
     leader, other = two(topic)
     topic.network.hold_up(leader, other)
     answers = asked(topic, other)
     began_ms = topic.loop.now_ms
     answer = topic.answer(answers)
     assert PROBE_MS <= topic.loop.now_ms - began_ms < PROBE_MS + 20
-    assert answer.topics[0].partitions[0].leader == leader
+    assert answer.topics[0].partitions[0].leader == -1
+    assert leader_said_by(topic, other) == (-1, {1, 2, 3})
+    topic.network.heal()
+    topic.loop.run_for(DOUBT_MS // 4)
+    assert leader_said_by(topic, other)[0] == leader
 
 
 def test_all_that_wait_for_a_leader_share_a_probe(topic):
@@ -117,7 +122,7 @@ def test_all_that_wait_for_a_leader_share_a_probe(topic):
     (connection,) = probes(topic, other)
     assert len(connection._in_flight) == 1
     for answers in many:
-        assert topic.answer(answers).topics[0].partitions[0].leader == leader
+        assert topic.answer(answers).topics[0].partitions[0].leader == -1
     # Nobody is remembered who waits no longer.
     assert list(topic[other].parts.cluster.probes._under_way.values()) == [{}]
 

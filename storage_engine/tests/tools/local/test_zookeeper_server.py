@@ -79,7 +79,7 @@ def test_the_port_is_of_this_machine_only_unless_asked(folder, ports):
 def test_a_config_that_was_changed_by_hand_is_kept(folder, ports):
     prepared(folder, ports)
     config = folder / "zoo.cfg"
-    config.write_text(config.read_text().replace("tickTime=500", "tickTime=400"))
+    config.write_text(config.read_text().replace("tickTime=200", "tickTime=400"))
     changed = config.read_text()
     assert refused(folder, ports).startswith(f"{config} was changed by hand: keep it with --keep")
     with socket.create_server((HOST, ports[6])):

@@ -91,7 +91,7 @@ def test_other_settings_are_added_or_replaced():
 def test_a_change_by_hand_breaks_the_seal():
     content = sealed(format_settings(settings_of()))
     assert is_as_written(content)
-    assert not is_as_written(content.replace("tickTime=500", "tickTime=2000"))
+    assert not is_as_written(content.replace("tickTime=200", "tickTime=2000"))
     assert not is_as_written(content + "tickTime=2000\n")
     assert not is_as_written("")
 
