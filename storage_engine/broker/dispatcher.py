@@ -146,7 +146,7 @@ class Dispatcher:
         self._handle(call, handler, request, begun_ns)
 
     def _handle(
-        self, call: AnyCall, handler: AnyHandler, request: object, begun_ns: int | None
+        self, call: AnyCall, handler: AnyHandler, request: Req, begun_ns: int | None
     ) -> None:
         """Have the handler answer: at once, or in steps where it is a generator."""
         steps = None
@@ -244,7 +244,7 @@ class Dispatcher:
         call.respond(api_versions.unsupported_version_response())
 
 
-def _refuse(refusal: AnyRefusal, call: AnyCall, _request: object) -> None:
+def _refuse(refusal: AnyRefusal, call: AnyCall, _request: Req) -> None:
     """Answer an undecoded request for brokers that another client has sent."""
     call.respond(refusal(int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
 

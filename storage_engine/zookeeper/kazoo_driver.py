@@ -238,9 +238,9 @@ class LoopHandler(EncryptingHandler):
         self._answer_timeout_s = self._timeout_s / WAITS_PER_TIMEOUT
         self._silent_since_s: float | None = None
         """Since when the server has owed an answer without sending anything."""
-        self._address: object = None
+        self._address: tuple[str, int] | None = None
         """The server of the newest connection."""
-        self._avoided: object = None
+        self._avoided: tuple[str, int] | None = None
         """The server that was given up last; another is asked first, until `_avoided_until_s`."""
         self._avoided_until_s = -inf
 

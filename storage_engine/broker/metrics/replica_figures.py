@@ -10,6 +10,7 @@ replica here it asks the leader (`end_offsets`).
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Protocol
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.controller.runner import ControllerRunner
@@ -217,6 +218,16 @@ _CONTROLLER = "kafka_controller_kafkacontroller_"
 _SESSION = "kafka_server_sessionexpirelistener_zookeeper"
 
 
+class SessionTimes(Protocol):
+    """The broker's session in ZooKeeper, in ms of the monotonic clock."""
+
+    @property
+    def lease_end_monotonic_ms(self) -> int: ...
+
+    @property
+    def longest_silence_ms(self) -> int: ...
+
+
 class ClusterFigures:
     """The brokers, and the session with ZooKeeper."""
 
@@ -225,13 +236,11 @@ class ClusterFigures:
         metadata: MetadataCache,
         store: MetadataStore,
         clock: Clock,
-        lease_end_ms: Callable[[], int],
-        longest_silence_ms: Callable[[], int],
+        session: SessionTimes,
     ) -> None:
         self._metadata = metadata
         self._clock = clock
-        self._lease_end_ms = lease_end_ms
-        self._longest_silence_ms = longest_silence_ms
+        self._session = session
         self._changes: Counter[SessionState] = Counter({SessionState.CONNECTED: 1})
         """The changes of the session's state; it was connected before this listener was added."""
         store.add_state_listener(self._note_change)
@@ -249,9 +258,10 @@ class ClusterFigures:
         samples.add(f"{_SESSION}syncconnects_total", self._changes[SessionState.CONNECTED])
         samples.add(f"{_SESSION}disconnects_total", self._changes[SessionState.SUSPENDED])
         samples.add(f"{_SESSION}expires_total", self._changes[SessionState.LOST])
-        left_ms = self._lease_end_ms() - self._clock.monotonic_ms()
+        left_ms = self._session.lease_end_monotonic_ms - self._clock.monotonic_ms()
         samples.add("headrace_zookeeper_session_left_seconds", max(0, left_ms) / 1000)
-        samples.add("headrace_zookeeper_longest_silence_seconds", self._longest_silence_ms() / 1000)
+        silence_ms = self._session.longest_silence_ms
+        samples.add("headrace_zookeeper_longest_silence_seconds", silence_ms / 1000)
         yield
 
 

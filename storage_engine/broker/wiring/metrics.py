@@ -70,13 +70,7 @@ def build_metrics(
         {
             "replicas": ReplicaFigures(replicas.manager, replicas.fetchers, ports.clock),
             "requests": _server_figures(counts, server, parts),
-            "cluster": ClusterFigures(
-                metadata,
-                ports.metadata_store,
-                ports.clock,
-                lambda: session.lease_end_monotonic_ms,
-                lambda: session.longest_silence_ms,
-            ),
+            "cluster": ClusterFigures(metadata, ports.metadata_store, ports.clock, session),
             "controller": ControllerFigures(parts.cluster.controller),
             "groups": GroupFigures(
                 parts.coordinators.groups,

@@ -244,6 +244,7 @@ def test_an_operation_under_way_when_the_connection_breaks_is_unknown_once(
         loop.run_until(lambda: states[-1] is SessionState.CONNECTED)
         loop.run_until(lambda: session.lease_end_monotonic_ms > lease_end_ms)
         assert [reply.status for reply in replies] == [ZkStatus.UNKNOWN]
+        assert session.longest_silence_ms >= 500, "a third of the session, then it is left"
     finally:
         os.kill(server.pid, signal.SIGCONT)
         session.close()
