@@ -32,7 +32,7 @@ Settings = Mapping[str, str]
 
 
 class MachineCluster:
-    """Machine i has server i of ZooKeeper, broker i, or both."""
+    """Machine i has server i of ZooKeeper, broker i, or both; with `homes`, several brokers."""
 
     def __init__(
         self,
@@ -43,8 +43,10 @@ class MachineCluster:
         zookeepers: tuple[int, ...],
         tick_ms: int,
         sync_limit_ms: int,
+        homes: Mapping[int, int] | None = None,
     ) -> None:
-        """`settings`: of all brokers."""
+        """`settings`: of all brokers. `homes`: broker -> its machine; None: that of its number."""
+        self._homes = homes
         self.folder = folder
         self._network = machines
         self._settings = settings
@@ -68,7 +70,13 @@ class MachineCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{self.machine(each).address}:{PORT}" for each in sorted(self._brokers))
+        return ",".join("{}:{}".format(*self.address(each)) for each in sorted(self._brokers))
+
+    def address(self, broker_id: int) -> tuple[str, int]:
+        """Return where a broker listens."""
+        if self._homes is None:
+            return self.machine(broker_id).address, PORT
+        return self.machine(self._homes[broker_id]).address, PORT + broker_id
 
     # -- ZooKeeper -----------------------------------------------------------------------------
 
@@ -117,16 +125,19 @@ class MachineCluster:
     def start_broker(
         self, broker_id: int, *, is_waited_for: bool = True, within: Sequence[str] = ()
     ) -> None:
-        """Start a broker on the machine of its number, by the command `within`; wait until the
-        cluster knows it."""
-        machine = self.machine(broker_id)
+        """Start a broker on its machine, by the command `within`; wait until the cluster knows
+        it."""
+        machine = self.machine(broker_id if self._homes is None else self._homes[broker_id])
         folder = self._folder_of(broker_id)
         folder.mkdir(exist_ok=True)
+        host, port = self.address(broker_id)
+        shared = {} if self._homes is None else {"broker.host.name": f"host-{machine.number}"}
         given = {
+            **shared,
             "broker.id": str(broker_id),
             "log.dirs": str(folder / "data"),
             "zookeeper.connect": self.connect,
-            "listeners": f"PLAINTEXT://{machine.address}:{PORT}",
+            "listeners": f"PLAINTEXT://{host}:{port}",
             "zookeeper.connection.timeout.ms": "60000",
             **self._settings,
         }
@@ -161,6 +172,14 @@ class MachineCluster:
 
     def broker(self, broker_id: int) -> MachineProcess:
         return self._brokers[broker_id]
+
+    def broker_pids(self) -> dict[int, int]:
+        """Return the process of each broker that was started, by its last start."""
+        return {broker: process.pid for broker, process in list(self._brokers.items())}
+
+    def zookeeper_pids(self) -> list[int]:
+        """Return the processes of ZooKeeper, as they were started last."""
+        return [process.pid for process in list(self._servers.values())]
 
     def kill_broker(self, broker_id: int) -> None:
         process = self._brokers[broker_id]
