@@ -29,6 +29,7 @@ import argparse
 from benchmarks.arguments import add_dir, add_numbers, scratch
 from storage_engine.tools.arguments import add_json
 from storage_engine.tools.errors import CommandError, UsageError
+from storage_engine.tools.local.broker_settings import check_cluster_settings, parse_setting
 from storage_engine.tools.table import print_results, report_line
 
 COLUMNS = (
@@ -49,6 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--partitions", 3000, "partitions, with three replicas each"),
         ("--session-timeout-ms", 30_000, "zookeeper.session.timeout.ms, at most 60000"),
     )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=parse_setting,
+        metavar="KEY=VALUE",
+        help="setting of all brokers; may be given several times",
+    )
     add_json(parser)
 
 
@@ -61,13 +70,16 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.partitions > MOST_PARTITIONS:
         raise UsageError(f"--partitions must be at most {MOST_PARTITIONS}: it is one machine")
+    check_cluster_settings(args.set)
     from benchmarks.machines.host_steps import measure
     from benchmarks.machines.machines import why_not
 
     if reason := why_not():
         raise CommandError(reason)
     with scratch(args.dir) as folder:
-        found = measure(folder, args.brokers, args.partitions, args.session_timeout_ms, report_line)
+        session = {"zookeeper.session.timeout.ms": str(args.session_timeout_ms)}
+        settings = {**session, **dict(args.set)}
+        found = measure(folder, args.brokers, args.partitions, settings, report_line)
         results = list(found)
     print_results(COLUMNS, results, as_json=args.json)
     return 0

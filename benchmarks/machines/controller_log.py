@@ -1,12 +1,15 @@
-"""What a controller has written into its log about the brokers that it knows and its elections."""
+"""Reads the logs of a controller: the brokers that it knows, and its elections."""
 
 import re
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
+
+from storage_engine.tools.inspection.state_change_log import read_state_changes
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ")
 _KNOWN = re.compile(r"controller (?:loaded|has) brokers=\[([\d, ]*)\]")
-_ELECTED = "elect partition="
+_ELECTED = "elect "
 
 
 class Noticed(NamedTuple):
@@ -16,14 +19,12 @@ class Noticed(NamedTuple):
     """It had noticed the first of the lost brokers, or that it is the controller."""
     last_s: float
     """It had noticed the last of them."""
-    elected_s: float
-    """It decided on its last change of a leader or of in-sync replicas so far."""
 
 
 def noticed(log: str, lost: frozenset[int]) -> Noticed | None:
     """Return when the loss of those brokers was noticed, by what the log says since it; None where
     the log, or the controller, does not know it yet."""
-    first_s = last_s = elected_s = 0.0
+    first_s = last_s = 0.0
     for line in log.splitlines():
         stamp = _TIME.match(line)
         if stamp is None:
@@ -35,9 +36,18 @@ def noticed(log: str, lost: frozenset[int]) -> Noticed | None:
                 first_s = first_s or at_s
                 if not lost & brokers:
                     last_s = last_s or at_s
-        elif first_s and _ELECTED in line:
-            elected_s = _seconds(stamp[1])
-    return Noticed(first_s, last_s, max(elected_s, last_s)) if last_s else None
+    return Noticed(first_s, last_s) if last_s else None
+
+
+def last_election_s(state_changes: Path, after_s: float) -> float:
+    """Return when a controller last decided on a leader or on in-sync replicas, as its log of state
+    changes says; `after_s` where it has not since."""
+    elected = [
+        change.time.timestamp()
+        for change in read_state_changes(state_changes)
+        if change.text.startswith(_ELECTED)
+    ]
+    return max([after_s, *elected])
 
 
 def _seconds(stamp: str) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.beside_kafka.processor_time import check_proc
-from benchmarks.machines.controller_log import Noticed, noticed
+from benchmarks.machines.controller_log import Noticed, last_election_s, noticed
 from benchmarks.machines.machine_cluster import MachineCluster
 from benchmarks.machines.machines import network
 from benchmarks.machines.processor_times import ProcessorTimes
@@ -62,20 +62,19 @@ def measure(
     folder: Path,
     brokers: int,
     partitions: int,
-    session_timeout_ms: int,
+    settings: Mapping[str, str],
     progress: Callable[[str], None],
 ) -> Iterator[Row]:
-    """Yield one row after the other."""
+    """Yield one row after the other. `settings`: of all brokers, above those of the benchmark."""
     check_proc()
     # Hosts get neighbouring numbers, as people give them.
     share = brokers // len(HOSTS)
     homes = {broker: 1 + (broker - 1) // share for broker in range(1, brokers + 1)}
-    settings = {**_SETTINGS, "zookeeper.session.timeout.ms": str(session_timeout_ms)}
     with network() as machines:
         cluster = MachineCluster(
             folder,
             machines,
-            settings,
+            {**_SETTINGS, **settings},
             zookeepers=HOSTS,
             tick_ms=_TICK_MS,
             sync_limit_ms=_SYNC_LIMIT_MS,
@@ -89,7 +88,8 @@ def measure(
 def _line(row: Row) -> str:
     if row.amount is not None:
         return f"{row.what}: {row.amount} {row.unit}"
-    return f"{row.what}: {row.seconds} s, brokers {row.brokers_cpu_s} s of processor time"
+    spent = f"brokers {row.brokers_cpu_s} s, of it the controller {row.controller_cpu_s} s"
+    return f"{row.what}: {row.seconds} s; processor time: {spent}"
 
 
 class _Steps:
@@ -162,10 +162,7 @@ class _Steps:
 
     def _lost_and_back(self, host: int, name: str) -> Iterator[Row]:
         yield from self._lost(host, name)
-        dead = [broker for broker, home in self._homes.items() if home == host]
-        yield self._step(
-            f"{name} back, until all know each other", lambda: self._return(host, dead)
-        )
+        yield self._step(f"{name} back, until all know each other", lambda: self._return(host))
         yield self._step(f"{name} back, then until all are in sync", self._until_in_sync)
         yield self._step("then preferred leaders again", self._prefer)
 
@@ -176,18 +173,18 @@ class _Steps:
             read = {broker: len(self._cluster.log(broker)) for broker in living}
             off_s = time.time()
             self._cluster.power_off(host)
-            self._until_noticed(read, dead)
+            found = self._until_noticed(read, dead)
             deadline = Deadline.after(_READY_MS)
             for topic in self._topics:
                 survivors.write_to_all(topic, deadline)
             written_s = time.time()
             self._times.sample()
-        # What was decided after the last notice is in the log by now.
-        found = self._until_noticed(read, dead)
         what = f"{name} lost"
+        state_changes = self._cluster.state_changes(self._controller)
+        elected_s = last_election_s(state_changes, found.last_s)
         yield self._between(f"{what}, until the first broker is noticed", off_s, found.first_s)
         yield self._between(f"{what}, then until the last is", found.first_s, found.last_s)
-        yield self._between(f"{what}, then until the last election", found.last_s, found.elected_s)
+        yield self._between(f"{what}, then until the last election", found.last_s, elected_s)
         yield self._between(
             f"{what}, from the last notice until all accept acks=all", found.last_s, written_s
         )

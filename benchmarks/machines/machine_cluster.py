@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.machines.machines import Machine, MachineProcess, Network, network
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.inspection.state_change_log import FILE_NAME as STATE_CHANGES
 from storage_engine.zookeeper.server.java import find_java
 from storage_engine.zookeeper.server.program import (
     MAIN_CLASS,
@@ -195,6 +196,10 @@ class MachineCluster:
         folder = self._folder_of(broker_id)
         files = [folder / "broker.log", folder / "output"]
         return "\n".join(each.read_text(errors="replace") for each in files if each.exists())
+
+    def state_changes(self, broker_id: int) -> Path:
+        """Return the file of a broker's state changes."""
+        return self._folder_of(broker_id) / STATE_CHANGES
 
     def _folder_of(self, broker_id: int) -> Path:
         return self.folder / f"broker-{broker_id}"
