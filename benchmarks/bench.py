@@ -9,10 +9,12 @@ benchmarks:
   failover      how long partitions are without a leader when brokers die or stop
   groups        large consumer groups: pauses, heartbeats, joins, and our consumers' restarts
   hostile       how much clients that send the most expensive requests slow down others
+  hosts         many brokers on three hosts: their start, creation, the loss of a host, its return
   idle          processor time and memory of brokers without work
   kills         how long producers wait when a broker is killed or hangs, and if records are lost
   log           the log on its disk: appends, reads, recovery, memory, shared flushes
   metrics       what metrics for Prometheus cost a broker
+  one-host      several brokers that share a host beside one: processor time of the same load
   produce       records a second, beside other clients for Python
   replication   acks=all beside acks=1, and how fast a replica that lost its disk catches up
   requests      what the largest request of each kind costs a broker, or each step of one record
@@ -43,10 +45,12 @@ NAMES = (
     "failover",
     "groups",
     "hostile",
+    "hosts",
     "idle",
     "kills",
     "log",
     "metrics",
+    "one-host",
     "produce",
     "replication",
     "requests",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.machines.machines import Machine, MachineProcess, Network, network
 from storage_engine.tools.errors import CommandError
+from storage_engine.tools.inspection.state_change_log import FILE_NAME as STATE_CHANGES
 from storage_engine.zookeeper.server.java import find_java
 from storage_engine.zookeeper.server.program import (
     MAIN_CLASS,
@@ -34,7 +35,7 @@ Settings = Mapping[str, str]
 
 
 class MachineCluster:
-    """Machine i has server i of ZooKeeper, broker i, or both."""
+    """Machine i has server i of ZooKeeper, broker i, or both; with `homes`, several brokers."""
 
     def __init__(
         self,
@@ -45,8 +46,10 @@ class MachineCluster:
         zookeepers: tuple[int, ...],
         tick_ms: int,
         sync_limit_ms: int,
+        homes: Mapping[int, int] | None = None,
     ) -> None:
-        """`settings`: of all brokers."""
+        """`settings`: of all brokers. `homes`: broker -> its machine; None: that of its number."""
+        self._homes = homes
         self.folder = folder
         self._network = machines
         self._settings = settings
@@ -70,7 +73,13 @@ class MachineCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{self.machine(each).address}:{PORT}" for each in sorted(self._brokers))
+        return ",".join("{}:{}".format(*self.address(each)) for each in sorted(self._brokers))
+
+    def address(self, broker_id: int) -> tuple[str, int]:
+        """Return where a broker listens."""
+        if self._homes is None:
+            return self.machine(broker_id).address, PORT
+        return self.machine(self._homes[broker_id]).address, PORT + broker_id
 
     # -- ZooKeeper -----------------------------------------------------------------------------
 
@@ -119,16 +128,19 @@ class MachineCluster:
     def start_broker(
         self, broker_id: int, *, is_waited_for: bool = True, within: Sequence[str] = ()
     ) -> None:
-        """Start a broker on the machine of its number, by the command `within`; wait until the
-        cluster knows it."""
-        machine = self.machine(broker_id)
+        """Start a broker on its machine, by the command `within`; wait until the cluster knows
+        it."""
+        machine = self.machine(broker_id if self._homes is None else self._homes[broker_id])
         folder = self._folder_of(broker_id)
         folder.mkdir(exist_ok=True)
+        host, port = self.address(broker_id)
+        shared = {} if self._homes is None else {"broker.host.name": f"host-{machine.number}"}
         given = {
+            **shared,
             "broker.id": str(broker_id),
             "log.dirs": str(folder / "data"),
             "zookeeper.connect": self.connect,
-            "listeners": f"PLAINTEXT://{machine.address}:{PORT}",
+            "listeners": f"PLAINTEXT://{host}:{port}",
             "zookeeper.connection.timeout.ms": "60000",
             "metrics.listener": f"{machine.address}:{METRICS_PORT}",
             "metrics.listener.allow.remote": "true",
@@ -166,6 +178,14 @@ class MachineCluster:
     def broker(self, broker_id: int) -> MachineProcess:
         return self._brokers[broker_id]
 
+    def broker_pids(self) -> dict[int, int]:
+        """Return the process of each broker that was started, by its last start."""
+        return {broker: process.pid for broker, process in list(self._brokers.items())}
+
+    def zookeeper_pids(self) -> list[int]:
+        """Return the processes of ZooKeeper, as they were started last."""
+        return [process.pid for process in list(self._servers.values())]
+
     def kill_broker(self, broker_id: int) -> None:
         process = self._brokers[broker_id]
         process.send_signal(signal.SIGKILL)
@@ -192,6 +212,10 @@ class MachineCluster:
         folder = self._folder_of(broker_id)
         files = [folder / "broker.log", folder / "output"]
         return "\n".join(each.read_text(errors="replace") for each in files if each.exists())
+
+    def state_changes(self, broker_id: int) -> Path:
+        """Return the file of a broker's state changes."""
+        return self._folder_of(broker_id) / STATE_CHANGES
 
     def _folder_of(self, broker_id: int) -> Path:
         return self.folder / f"broker-{broker_id}"

@@ -12,7 +12,7 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -298,7 +298,17 @@ def produce(
 ) -> float:
     """Return the seconds until `requests` requests of each connection are answered, `in_flight` at
     a time; requests that may be sent are sent together, as by clients that have more to send."""
-    lanes = [_Lane(connect(endpoint), frames, requests) for _ in range(connections)]
+    return produce_to(_listener, [(endpoint, frames)] * connections, in_flight, requests)
+
+
+def produce_to(
+    _listener: socket.socket,
+    targets: Sequence[tuple[Endpoint, ProduceFrames]],
+    in_flight: int,
+    requests: int,
+) -> float:
+    """Like `produce`, with a connection for each target."""
+    lanes = [_Lane(connect(endpoint), frames, requests) for endpoint, frames in targets]
     try:
         started = time.perf_counter()
         for lane in lanes:
@@ -356,12 +366,25 @@ def fetch(
 ) -> float:
     """Return the seconds until each consumer has had `answers` answers of `max_bytes` and `step`
     offsets each, with `in_flight` requests in flight."""
+    targets = [(endpoint, topic)] * consumers
+    return fetch_from(_listener, targets, max_bytes, step, answers, in_flight)
+
+
+def fetch_from(
+    _listener: socket.socket,
+    targets: Sequence[tuple[Endpoint, str]],
+    max_bytes: int,
+    step: int,
+    answers: int,
+    in_flight: int,
+) -> float:
+    """Like `fetch`, with a consumer for each target: a leader, and the topic to fetch."""
     buffer = memoryview(bytearray(RECEIVE_BYTES))
-    socks = [connect(endpoint) for _ in range(consumers)]
+    socks = [connect(endpoint) for endpoint, _ in targets]
     try:
         started = time.perf_counter()
         for number in range(answers + in_flight):
-            for sock in socks:
+            for sock, (_, topic) in zip(socks, targets, strict=True):
                 if number >= in_flight:
                     _receive_batches(sock, max_bytes, (number - in_flight) * step, buffer)
                 if number < answers:

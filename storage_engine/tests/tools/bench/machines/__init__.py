@@ -1,0 +1,1 @@
+"""The parts of the benchmarks on machines in namespaces that need no machine."""
