@@ -110,7 +110,9 @@ def test_a_killed_coordinator_leaves_a_large_group_wholly_of_one_kind(tmp_path):
             member = ConsumerProtocolMember(GROUP, TOPIC)
             consumer = (CONSUMER_TYPE, classic[1] | {member.member_id})
             killed_amid(cluster, member.heartbeat(), after_s)
-            assert group() == consumer or (after_s is not None and group() == classic)
+            # The member that joins comes in the next batch, before it is answered.
+            converted = (CONSUMER_TYPE, classic[1])
+            assert group() == consumer or (after_s is not None and group() in (classic, converted))
             member.answered(asked(cluster, member.heartbeat()))
             assert group() == consumer
             killed_amid(cluster, member.farewell(), after_s)

@@ -148,9 +148,19 @@ def consumer_of(servers: str) -> Iterator[Consumer]:
 
 
 def watermarks(servers: str, tp: TopicPartition) -> tuple[int, int]:
+    """The first and the end offset, as soon as the partition has a leader again."""
     with consumer_of(servers) as consumer:
-        first, end = consumer.get_watermark_offsets(ConfluentPartition(*tp), timeout=60)
-        return first, end
+
+        def ask() -> tuple[int, int] | None:
+            try:
+                return consumer.get_watermark_offsets(ConfluentPartition(*tp), timeout=60)
+            except KafkaException as failure:
+                # What librdkafka says of a partition without a leader.
+                if failure.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                    return None
+                raise
+
+        return wait_until(ask, f"the offsets of {tp} are told")
 
 
 def is_shortened(servers: str, topic: str) -> bool:

@@ -3,8 +3,9 @@ consumer group with the first member that joins by the consumer protocol, and a 
 when the last such member has left. Where there are no members the group is simply replaced.
 
 A conversion is one batch: the tombstones of the one kind and all records of the other, so that a
-failover finds the group wholly of one kind. Members of the classic protocol go on in a consumer
-group (`consumer.classic_members`). Source: KIP-848.
+failover finds the group wholly of one kind. The member that joins a large group is in the batch
+after it: after a failover between the two it joins again. Members of the classic protocol go on in
+a consumer group (`consumer.classic_members`). Source: KIP-848.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator

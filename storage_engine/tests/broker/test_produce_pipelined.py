@@ -2,6 +2,7 @@
 itself, however the bytes are cut, and whatever is wrong with some of them."""
 
 import contextlib
+import random
 import tempfile
 from pathlib import Path
 
@@ -122,6 +123,26 @@ def test_requests_in_a_row_are_answered_and_stored_like_those_that_come_alone(da
     with one_broker() as together, one_broker() as alone:
         pieces = list(cut(b"".join(data), cuts))
         assert outcome(together, pieces) == outcome(alone, data)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    data=streams(), cuts=st.lists(st.integers(1, 3000), max_size=6), seed=st.integers(0, 1 << 16)
+)
+def test_turns_that_end_between_requests_change_no_answer(data, cuts, seed):
+    generator = random.Random(seed)
+    with one_broker() as in_turns, one_broker() as alone:
+        pieces = list(cut(b"".join(data), cuts))
+        answers, closed, contents = outcome(
+            in_turns, pieces, ends_turn=lambda: generator.random() < 0.3
+        )
+        expected = outcome(alone, data)
+    if closed and expected[1]:
+        # What waits to be sent is lost with the connection: more of it or less.
+        shorter, longer = sorted((answers, expected[0]), key=len)
+        assert longer.startswith(shorter)
+    else:
+        assert (answers, closed, contents) == expected
 
 
 def test_a_damaged_batch_between_large_ones_is_refused_alone(cluster):

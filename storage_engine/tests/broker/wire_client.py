@@ -1,6 +1,7 @@
 """A connection to a simulated broker, without a socket."""
 
 import socket
+from collections.abc import Callable
 
 from simulation.world.cluster import SimulatedCluster
 from storage_engine.net.connection import Connection
@@ -68,20 +69,35 @@ class TurnLoop:
                 callback(*args)
 
 
+class UntimedServer(Server):
+    """Its turns end where the test wants it: a busy machine changes no outcome."""
+
+    ends_turn: Callable[[], bool]
+
+    @property
+    def turn_is_over(self) -> bool:
+        return self.ends_turn()
+
+
 class Client:
     """A connection to a simulated broker."""
 
     def __init__(
-        self, cluster: SimulatedCluster, *, frame_max_bytes: int = FRAME_MAX_BYTES
+        self,
+        cluster: SimulatedCluster,
+        *,
+        frame_max_bytes: int = FRAME_MAX_BYTES,
+        ends_turn: Callable[[], bool] = lambda: False,
     ) -> None:
         self._cluster = cluster
         self._loop = TurnLoop()
         listener = ServedListener(host="", handle=cluster[1].parts.dispatcher)
-        server = Server(
+        server = UntimedServer(
             self._loop,
             [listener],
             ServerLimits(request_max_bytes=frame_max_bytes, pending_per_connection=5),
         )
+        server.ends_turn = ends_turn
         self.wire = Wire()
         self.connection = Connection(server, listener)
         self.connection.connection_made(self.wire)
