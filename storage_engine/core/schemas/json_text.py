@@ -92,3 +92,19 @@ def shown(value: JsonValue) -> str:
             return "a very large number"
         case _:
             return json.dumps(value)
+
+
+def compact_json(value: JsonValue) -> str:
+    """Return the text without white space, each character as it is."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def sorted_json(value: JsonValue) -> JsonValue:
+    """Return the value with the fields of each object in the order of their names."""
+    match value:
+        case dict():
+            return {name: sorted_json(value[name]) for name in sorted(value)}
+        case list():
+            return [sorted_json(each) for each in value]
+        case _:
+            return value
