@@ -28,7 +28,7 @@ def avro_incompatibilities(
     reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side
 ) -> list[str]:
     """Return why `reader` can't read data of `writer`, a line for each reason; []: it can."""
-    judge = _Judge(reader, writer, side)
+    judge = _PairJudge(reader, writer, side)
     try:
         while True:
             known = len(judge.misfits)
@@ -44,7 +44,7 @@ class _TooLargeError(Exception):
     """The schemas are larger than what is compared."""
 
 
-class _Judge:
+class _PairJudge:
     """Compares types. A path is that of the reader's type, as a registry writes it."""
 
     def __init__(self, reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side) -> None:

@@ -34,7 +34,7 @@ class ParsedAvro(ParsedSchema):
 
 
 def parse_avro_text(schema: Schema, resolved: Mapping[str, Schema], *, new: bool) -> ParsedAvro:
-    """Return the schema; a type that one of those it refers to defines is known by its full name."""
+    """Return the schema; types of those that it refers to are known by their full names."""
     names: Mapping[str, NamedType] = {}
     for _, each in in_order(schema, resolved):
         names = parse_avro_schema(each.text, names, new=False).names
