@@ -1,4 +1,4 @@
-"""Arrow arrays from buffers. `pa.array` is not used, because it imports pandas where it is there."""
+"""Arrow arrays from buffers. `pa.array` is not used: it imports pandas where that is there."""
 
 from collections.abc import Sequence
 

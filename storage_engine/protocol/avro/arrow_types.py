@@ -121,7 +121,8 @@ def is_null(schema: AvroSchema, avro_type: AvroType) -> bool:
 def widened(schema: AvroSchema, union: Union) -> pa.DataType | None:
     """Return the type of a union of numbers that is a number; None for another union."""
     others = [schema.resolve(each) for each in union.branches if not is_null(schema, each)]
-    names = {each.name for each in others if isinstance(each, Primitive)}
+    plain = [each for each in others if isinstance(each, Primitive) and each.logical is None]
+    names = {each.name for each in plain}
     if len(others) == 2 and names == {"int", "long"}:
         return pa.int64()
     if len(others) == 2 and names == {"float", "double"}:
@@ -129,16 +130,21 @@ def widened(schema: AvroSchema, union: Union) -> pa.DataType | None:
     return None
 
 
+def plain_type(found: Primitive | Fixed) -> pa.DataType:
+    """Return the type of the arrays of a type without parts."""
+    if isinstance(found.logical, Decimal):
+        return pa.decimal128(found.logical.precision, found.logical.scale)
+    if isinstance(found, Fixed):
+        return pa.binary()
+    return _LOGICAL.get(found.logical, _PRIMITIVES[found.name])
+
+
 def arrow_type(schema: AvroSchema, avro_type: AvroType) -> pa.DataType:
     """Return the type of the arrays of an Avro type. The schema has passed `check_columns`."""
     found = schema.resolve(avro_type)
     match found:
         case Primitive() | Fixed():
-            if isinstance(found.logical, Decimal):
-                return pa.decimal128(found.logical.precision, found.logical.scale)
-            if isinstance(found, Fixed):
-                return pa.binary()
-            return _LOGICAL.get(found.logical, _PRIMITIVES[found.name])
+            return plain_type(found)
         case Enum():
             return pa.string()
         case Array():

@@ -45,9 +45,7 @@ def record_reader(
 ) -> RecordReader:
     """Return the reader of a record; `wanted` are the names of the fields that it reads."""
     chosen = {
-        number
-        for number, each in enumerate(record.fields)
-        if wanted is None or each.name in wanted
+        number for number, each in enumerate(record.fields) if wanted is None or each.name in wanted
     }
     kinds = [
         pa.field(each.name, arrow_type(schema, each.type))

@@ -40,11 +40,11 @@ class _TooLongError(Exception):
     """The record has more values than are read for a reason."""
 
 
-def reason_of(schema: AvroSchema, body: "memoryview | bytes | None") -> str:
+def reason_of(schema: AvroSchema, body: bytes | None) -> str:
     """Return why a record that `decode` refused is damaged; `body` None: only that it is."""
     if body is None:
         return _NOT_FOUND
-    walk = _Walk(schema, bytes(body))
+    walk = _Walk(schema, body)
     try:
         walk.value(schema.root, "")
     except _DamagedError as damaged:

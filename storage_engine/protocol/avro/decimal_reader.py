@@ -1,4 +1,4 @@
-"""Reads decimals: unscaled numbers of two's complement, the highest byte first, in bytes or fixed."""
+"""Reads decimals: unscaled numbers of two's complement, highest byte first, in bytes or fixed."""
 
 import numpy as np
 import pyarrow as pa

@@ -16,7 +16,7 @@ from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_bytes import RecordBytes, Rows
 from storage_engine.protocol.avro.record_reader import RecordReader
 from storage_engine.protocol.records.arrow_binary import numbers_in
-from storage_engine.protocol.records.varints import Ints, Mask
+from storage_engine.protocol.records.varints import Bytes, Ints, Mask
 
 _PIECE_ROWS = 8_192
 _PIECE_BYTES = 2 << 20
@@ -58,7 +58,10 @@ class Decoder:
         """Return the columns of these records, without any framing; InvalidRecordError when a
         column would have 2 GiB or more."""
         count = len(bodies)
-        offsets = numbers_in(bodies.buffers()[1], np.int32, bodies.offset, count + 1) if count else _NO
+        if not count:
+            empty = [pa.nulls(0, each.type) for each in self.arrow_schema]
+            return Decoded(self._joined([empty], 0), ())
+        offsets = numbers_in(bodies.buffers()[1], np.int32, bodies.offset, count + 1)
         data = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)
         present = validity(bodies)
         pieces: list[list[pa.Array]] = []
@@ -68,12 +71,13 @@ class Decoder:
             columns, wrong = self._piece(data, offsets[first : stop + 1].astype(np.int64), some)
             pieces.append(columns)
             for row in (np.flatnonzero(wrong) + first).tolist():
-                body = data[offsets[row] : offsets[row + 1]] if len(damaged) < _MOST_REASONS else None
+                known = len(damaged) < _MOST_REASONS
+                body = bytes(data[offsets[row] : offsets[row + 1]]) if known else None
                 damaged.append(Damage(row, reason_of(self._schema, body)))
         return Decoded(self._joined(pieces, count), tuple(damaged))
 
     def _piece(
-        self, data: "np.ndarray", offsets: Ints, present: Mask | None
+        self, data: Bytes, offsets: Ints, present: Mask | None
     ) -> tuple[list[pa.Array], Mask]:
         """Return the columns of some rows, and which rows are damaged."""
         base = int(offsets[0])
@@ -95,8 +99,6 @@ class Decoder:
 
     def _joined(self, pieces: list[list[pa.Array]], count: int) -> pa.RecordBatch:
         schema = self.arrow_schema
-        if not pieces:
-            return pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
         try:
             columns = [
                 each[0] if len(each) == 1 else pa.concat_arrays(each)
@@ -107,9 +109,6 @@ class Decoder:
         if not columns:
             return _without_columns(count)
         return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-_NO = np.zeros(1, np.int32)
 
 
 def _root(schema: AvroSchema) -> Reader:

@@ -1,9 +1,9 @@
 """Readers of arrays and maps: blocks of items, each behind its count, up to a block of none.
 
-An item begins where the one before it ends. Where all items have one size, or are varints, all places
-are known at once; others are found in rounds, the n-th item of all rows in each, and in the rows with
-the longest lists by doubling: from every byte of the record it is computed where an item would end
-that began there, then where two would, four, and so on.
+An item begins where the one before it ends. Where all items have one size, or are varints, all
+places are known at once; others are found in rounds, the n-th item of all rows in each, and in the
+rows with the longest lists by doubling: from every byte of the record it is computed where an item
+would end that began there, then where two would, four, and so on.
 """
 
 from typing import NamedTuple

@@ -1,10 +1,10 @@
 """The bytes of many records, read at one position in each of them: all varints of a column at once.
 
 Behind the bytes of the records is an area of zeros. Zeros are a value of every type that takes no
-memory: 0, false, the first symbol, a text or a list of nothing, the first branch. So a row without a
-value (a branch that it did not take, a record that is damaged) is read there, and no row has to be
-left out. A record's damage sends it there, too: as each record must end where its bytes do, its row
-is found in the end, with no check on the way.
+memory: 0, false, the first symbol, a text or a list of nothing, the first branch. So a row without
+a value (a branch that it did not take, a record that is damaged) is read there, and no row has to
+be left out. A record's damage sends it there, too: as each record must end where its bytes do, its
+row is found in the end, with no check on the way.
 """
 
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ _MARGIN = 32
 """Zeros before the first record, which decimals are read from, and behind the last."""
 _VALUES_PER_BYTE = 16
 _VALUES_EVERYWHERE = 1024
-"""A record's lists may hold so many values for each of its bytes, and in any case. Values with bytes
-of their own can't exceed this; nulls, each of which may stand for a wide record, can."""
+"""A record's lists may hold so many values for each of its bytes, and in any case. Values with
+bytes of their own can't exceed this; nulls, each of which may stand for a wide record, can."""
 _BLOCKS_EVERYWHERE = 128
 _BYTES_PER_BLOCK = 32
 """A record's lists may have so many blocks, and one more for so many bytes: each takes a round."""
@@ -175,7 +175,9 @@ class Rows:
             pa.binary(), 2 * count + 1, [None, pa.py_buffer(bounds), self.source.buffer]
         )
         rows = pa.py_buffer(np.arange(1, 2 * count + 1, 2, dtype=np.int32))
-        _, offsets, data = take(every, pa.Array.from_buffers(pa.int32(), count, [None, rows])).buffers()
+        _, offsets, data = take(
+            every, pa.Array.from_buffers(pa.int32(), count, [None, rows])
+        ).buffers()
         return offsets, data
 
 

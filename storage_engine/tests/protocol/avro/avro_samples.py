@@ -172,23 +172,12 @@ def varint(number):
 
 
 def encoded(tree, value, random=None, avro_type=None):
-    """The bytes of a value; with `random` its arrays and maps have several blocks, of which some say
-    how many bytes they have."""
+    """The bytes of a value; with `random` its arrays and maps have several blocks, of which some
+    say how many bytes they have."""
     found = tree.resolve(tree.root if avro_type is None else avro_type)
     match found:
-        case avro.Primitive(name="boolean"):
-            return bytes([value])
-        case avro.Primitive(name="null"):
-            return b""
-        case avro.Primitive(name="int" | "long"):
-            return varint(value)
-        case avro.Primitive(name="float"):
-            return struct.pack("<f", value)
-        case avro.Primitive(name="double"):
-            return struct.pack("<d", value)
         case avro.Primitive():
-            data = value if isinstance(value, bytes) else value.encode()
-            return varint(len(data)) + data
+            return _ENCODED[found.name](value)
         case avro.Fixed():
             return value
         case avro.Enum():
@@ -208,6 +197,18 @@ def encoded(tree, value, random=None, avro_type=None):
                 for key, each in value.items()
             ]
             return _blocks(items, random)
+
+
+_ENCODED = {
+    "null": lambda value: b"",
+    "boolean": lambda value: bytes([value]),
+    "int": varint,
+    "long": varint,
+    "float": struct.Struct("<f").pack,
+    "double": struct.Struct("<d").pack,
+    "bytes": lambda value: varint(len(value)) + value,
+    "string": lambda value: varint(len(value.encode())) + value.encode(),
+}
 
 
 def _blocks(items, random):
@@ -293,20 +294,23 @@ def _member(tree, union, number, value):
     if union.branches[number] not in others:
         return None
     inner = in_columns(tree, value, union.branches[number])
-    kinds = {kind_of_type(tree.resolve(each)) for each in others}
-    if len(others) == 1 or (len(others) == 2 and kinds in ({"int", "long"}, {"float", "double"})):
+    if len(others) == 1 or others in _WIDENED or others[::-1] in _WIDENED:
         return inner
     own = others.index(union.branches[number])
     return {f"member{each}": inner if each == own else None for each in range(len(others))}
 
 
-def kind_of_type(found):
-    return found.name if isinstance(found, avro.Primitive) else type(found).__name__
+_WIDENED = [
+    [avro.Primitive("int"), avro.Primitive("long")],
+    [avro.Primitive("float"), avro.Primitive("double")],
+]
 
 
 def plain_values(array):
     """The values of an array; times are numbers, which Python's may be too small for."""
-    return array.cast(_without_times(array.type)).to_pylist()
+    kind = _without_times(array.type)
+    # Arrow's cast of a list of nulls to its own type makes an array that can't be read.
+    return (array if array.type == kind else array.cast(kind)).to_pylist()
 
 
 def _without_times(kind):

@@ -1,6 +1,5 @@
 """Columns have the values that fastavro reads from the same bytes."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
