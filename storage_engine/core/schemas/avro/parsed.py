@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from storage_engine.core.schemas.avro.canonical import canonical_text
+from storage_engine.core.schemas.avro.compatibility import avro_incompatibilities
 from storage_engine.core.schemas.avro.parse import parse_avro_schema
 from storage_engine.core.schemas.avro.schema import AvroSchema, NamedType, Record
+from storage_engine.core.schemas.compared import Side
 from storage_engine.core.schemas.references import in_order
 from storage_engine.core.schemas.texts import ParsedSchema, Schema, SchemaType
 
@@ -27,6 +30,9 @@ class ParsedAvro(ParsedSchema):
     @property
     def normalized(self) -> str:
         return canonical_text(self.tree, normalize=True)
+
+    def misfits(self, writer: Self, side: Side) -> list[str]:
+        return avro_incompatibilities(self.tree, writer.tree, side)
 
     @property
     def record_name(self) -> str | None:
