@@ -42,3 +42,14 @@ def record(*fields, name="R", **more):
 
 def field(name, kind, **more):
     return {"name": name, "type": kind, **more}
+
+
+def json_text(content, *names):
+    return Schema(SchemaType.JSON, json.dumps(content), references(*names))
+
+
+def json_schema(content, **more) -> ParsedSchema:
+    return parse(json_text(content), {}, **more)
+
+
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
