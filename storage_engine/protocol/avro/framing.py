@@ -66,9 +66,12 @@ def cut(values: pa.Array) -> Framed:
             f"it begins with the byte {byte}, and with {MAGIC} in Confluent's framing: it was not "
             "written by a serializer of a schema registry"
         )
-    framed = rows[magic == MAGIC]
+    whole = rows[magic == MAGIC]
     ids = np.full(len(values), -1, np.int64)
-    ids[framed] = _numbers(source, starts[framed] + 1)
+    ids[whole] = _numbers(source, starts[whole] + 1)
+    for row in whole[ids[whole] < 0]:
+        errors[int(row)] = f"its schema id is {ids[row]}, and registries give none below 0"
+    ids[ids < 0] = -1
     return Framed(ids=ids, errors=errors, data=column.data, starts=starts, lengths=column.lengths)
 
 
