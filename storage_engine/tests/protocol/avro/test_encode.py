@@ -178,21 +178,25 @@ def test_a_union_of_several_types():
         assert raised.value.row == 1
 
 
-@pytest.mark.parametrize(
-    ("avro_type", "array", "row", "told"),
-    [
-        ("int", pa.array([1, None], pa.int32()), 1, "'f': it is null"),
-        ("int", pa.array([1, 2**31]), 1, "'f'"),
-        (["int", "string"], pa.array([None], pa.struct([("member0", pa.int32())])), 0, "no branch"),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, pa.array(["A", "B"]), 1, "'B' is not one"),
-        ({"type": "fixed", "name": "X", "size": 2}, pa.array([b"ab", b"abc"]), 1, "3 bytes"),
-        ("string", pa.array([["a"]]), 0, "'f': it is no string"),
-        ({"type": "array", "items": "int"}, pa.array([[1], [], [2, None]]), 2, "'f': it is null"),
-        ({"type": "map", "values": "int"}, pa.array([[], [("k", None)]], pa.map_(pa.string(), pa.int32())), 1, "'f.value'"),
-        (["null", {"type": "array", "items": ["null", {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}]}],
-         pa.array([None, [], [None, {"x": 1}], [{"x": None}]], pa.list_(pa.struct([("x", pa.int32())]))), 3, "'f.x'"),
-    ],
-)  # fmt: skip
+ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
+INNER = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}
+LISTS = ["null", {"type": "array", "items": ["null", INNER]}]
+IN_LISTS = pa.list_(pa.struct([("x", pa.int32())]))
+MAPS = pa.map_(pa.string(), pa.int32())
+UNFIT = [
+    ("int", pa.array([1, None], pa.int32()), 1, "'f': it is null"),
+    ("int", pa.array([1, 2**31]), 1, "'f'"),
+    (["int", "string"], pa.array([None], pa.struct([("member0", pa.int32())])), 0, "no branch"),
+    (ENUM, pa.array(["A", "B"]), 1, "'B' is not one"),
+    ({"type": "fixed", "name": "X", "size": 2}, pa.array([b"ab", b"abc"]), 1, "3 bytes"),
+    ("string", pa.array([["a"]]), 0, "'f': it is no string"),
+    ({"type": "array", "items": "int"}, pa.array([[1], [], [2, None]]), 2, "'f': it is null"),
+    ({"type": "map", "values": "int"}, pa.array([[], [("k", None)]], MAPS), 1, "'f.value'"),
+    (LISTS, pa.array([None, [], [None, {"x": 1}], [{"x": None}]], IN_LISTS), 3, "'f.x'"),
+]
+
+
+@pytest.mark.parametrize(("avro_type", "array", "row", "told"), UNFIT)
 def test_a_value_that_the_schema_does_not_hold_is_told_by_row_and_field(
     avro_type, array, row, told
 ):
