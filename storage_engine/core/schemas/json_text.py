@@ -1,0 +1,84 @@
+"""Reads the JSON of schemas that others wrote.
+
+Whatever the text is, the outcome is a value or an InvalidSchemaError of one line.
+"""
+
+import json
+from typing import TypeAlias
+
+from storage_engine.core.printable import printable
+from storage_engine.core.schemas.errors import InvalidSchemaError
+
+MAX_SCHEMA_BYTES = 1024 * 1024
+"""The longest text of a schema, in UTF-8: what a record of a topic with default settings holds."""
+MAX_DEPTH = 64
+"""How deep types stand in each other, and values of JSON in each other four times that."""
+_MAX_DIGITS = 1000
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonObject: TypeAlias = "dict[str, JsonValue]"
+
+
+def check_text_size(text: str, what: str) -> None:
+    """InvalidSchemaError for a text that is too long, or that UTF-8 can't encode."""
+    if len(text) <= MAX_SCHEMA_BYTES:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            raise InvalidSchemaError(f"{what} has half a character in it") from None
+        if size <= MAX_SCHEMA_BYTES:
+            return
+    raise InvalidSchemaError(f"{what} has more than {MAX_SCHEMA_BYTES} bytes")
+
+
+def read_json(text: str, what: str) -> JsonValue:
+    """Return the value of a JSON text."""
+    check_text_size(text, what)
+    try:
+        value: JsonValue = json.loads(text, parse_int=_integer, parse_constant=_refuse)
+    except RecursionError:
+        raise InvalidSchemaError(f"{what} is nested too deep") from None
+    except ValueError as error:
+        raise InvalidSchemaError(f"{what} is no JSON: {printable(str(error))}") from None
+    _check_depth(value, what)
+    return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _refuse(constant: str) -> JsonValue:
+    raise ValueError(f"{constant} is no value of JSON")
+
+
+def _check_depth(value: JsonValue, what: str) -> None:
+    level: list[JsonValue] = [value]
+    for _ in range(4 * MAX_DEPTH):
+        inner: list[JsonValue] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner.extend(each.values())
+            elif isinstance(each, list):
+                inner.extend(each)
+        if not inner:
+            return
+        level = inner
+    raise InvalidSchemaError(f"{what} is nested too deep")
+
+
+def shown(value: JsonValue) -> str:
+    """Return the beginning of a value in one line."""
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+        case str():
+            return f"'{printable(value[:80])}'"
+        case int() if not -(10**30) < value < 10**30:
+            return "a very large number"
+        case _:
+            return json.dumps(value)
