@@ -18,6 +18,8 @@ from storage_engine.net.deadline import Deadline
 
 HEADER = "x-headrace-forwarded"
 """A request that has it goes no further."""
+POSITION = "x-headrace-position"
+"""Of its answer: how far the writer has read `_schemas`."""
 _CONNECT_S = 2.0
 _ANSWER_S = 10.0
 _MOST_BYTES = 64 << 20
@@ -45,6 +47,8 @@ class Forwarded(NamedTuple):
 
     status: int
     body: bytes
+    position: int
+    """What the writer has read back, exclusive; 0 where it does not say."""
 
 
 class Forwarding:
@@ -89,7 +93,8 @@ class Forwarding:
             connection.close()
         if answer.status == 500 and _code_in(body) == NO_WRITER:
             raise NotDoneError(f"{writer.url} is not the writer any more")
-        return Forwarded(answer.status, body)
+        position = answer.getheader(POSITION, "0")
+        return Forwarded(answer.status, body, int(position) if position.isdecimal() else 0)
 
 
 def _code_in(body: bytes) -> object:

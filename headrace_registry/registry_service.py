@@ -75,6 +75,11 @@ class RegistryService:
     def look(self, question: Callable[[RegistryState], Found]) -> Found:
         return self._follower.look(question)
 
+    @property
+    def position(self) -> int:
+        """How far `_schemas` is read, exclusive."""
+        return self._follower.position
+
     def change(self, raw: RawRequest, plan: Plan) -> "Json | Forwarded":
         return self.writes.do(raw, lambda: self.writes.change_alone(plan))
 

@@ -34,6 +34,7 @@ WRITE_TIMEOUT_MS = 40_000
 _FORWARDED_WAIT_MS = 5_000
 """Who was sent here may have heard of the election first."""
 _LOOK_S = 1.0
+_SEEN_MS = 2_000
 
 log = logging.getLogger(__name__)
 Plan = Callable[[RegistryState], Change]
@@ -81,7 +82,7 @@ class Writes:
                 if role.is_own:
                     return work()
                 if role.writer is not None and not raw.is_forwarded:
-                    return self._forwarding.send(raw, role.writer, deadline)
+                    return self._seen_here(self._forwarding.send(raw, role.writer, deadline))
                 failure = RegistryError(NO_WRITER, "Leader not known.")
             except FencedError:
                 self._fenced()
@@ -89,6 +90,12 @@ class Writes:
             except NotDoneError as error:
                 failure = RegistryError(FORWARDING_FAILED, f"Error while forwarding: {error}")
             self._wait_for_another(role, deadline, failure)
+
+    def _seen_here(self, answer: Forwarded) -> Forwarded:
+        """The answer, once this registry has read what it tells of; late is better than never."""
+        with contextlib.suppress(RegistryError):
+            self._follower.wait_for(answer.position, Deadline.after(_SEEN_MS))
+        return answer
 
     def _wait_for_another(self, role: _Role, deadline: Deadline, failure: RegistryError) -> None:
         if deadline.passed:

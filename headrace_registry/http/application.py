@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace_registry.access.principals import Principals
-from headrace_registry.forwarding import HEADER, Forwarded, RawRequest
+from headrace_registry.forwarding import HEADER, POSITION, Forwarded, RawRequest
 from headrace_registry.http import schema_routes, setting_routes, subject_routes
 from headrace_registry.http.calls import Call, Params
 from headrace_registry.http.routing import Answer, Found, Routes
@@ -125,7 +125,10 @@ class Application:
         answer = found.handler(call)
         if isinstance(answer, Forwarded):
             return Response(answer.body, answer.status)
-        return Response(answer if isinstance(answer, bytes) else encode_json(answer))
+        response = Response(answer if isinstance(answer, bytes) else encode_json(answer))
+        if raw.is_forwarded:
+            response.headers[POSITION] = str(self._service.position)
+        return response
 
 
 def _params(query: str) -> Params:

@@ -5,10 +5,9 @@ for as long as they look. When the log is not the one that was read any more, as
 deleted and made anew, all is read again from its beginning.
 """
 
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
@@ -38,10 +37,8 @@ class Follower:
         self._changed = threading.Condition(threading.RLock())
         self._state = RegistryState()
         self._position = 0
-        """The offset before which all is applied, exclusive."""
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
-        self._reads: Cluster | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -50,15 +47,15 @@ class Follower:
         self._ends.set()
         self._thread.join(timeout=5)
 
-    @contextlib.contextmanager
-    def state(self) -> Iterator[RegistryState]:
-        """The state, which does not change within the block."""
-        with self._changed:
-            yield self._state
-
     def look(self, question: Callable[[RegistryState], Found]) -> Found:
+        """The answer of the state, which does not change meanwhile."""
         with self._changed:
             return question(self._state)
+
+    @property
+    def position(self) -> int:
+        """The offset before which all is applied, exclusive."""
+        return self._position
 
     def wait_for(self, position: int, deadline: Deadline) -> None:
         """Return when all before this offset is applied. RegistryError when it is not in time."""
