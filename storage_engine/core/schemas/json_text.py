@@ -4,6 +4,7 @@ Whatever the text is, the outcome is a value or an InvalidSchemaError of one lin
 """
 
 import json
+import math
 from typing import TypeAlias
 
 from storage_engine.core.printable import printable
@@ -35,7 +36,9 @@ def read_json(text: str, what: str) -> JsonValue:
     """Return the value of a JSON text."""
     check_text_size(text, what)
     try:
-        value: JsonValue = json.loads(text, parse_int=_integer, parse_constant=_refuse)
+        value: JsonValue = json.loads(
+            text, parse_int=_integer, parse_float=_finite, parse_constant=_refuse
+        )
     except RecursionError:
         raise InvalidSchemaError(f"{what} is nested too deep") from None
     except ValueError as error:
@@ -48,6 +51,13 @@ def _integer(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError("a number beyond all that a double can hold")
+    return value
 
 
 def _refuse(constant: str) -> JsonValue:
@@ -82,3 +92,19 @@ def shown(value: JsonValue) -> str:
             return "a very large number"
         case _:
             return json.dumps(value)
+
+
+def compact_json(value: JsonValue) -> str:
+    """Return the text without white space, each character as it is."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def sorted_json(value: JsonValue) -> JsonValue:
+    """Return the value with the fields of each object in the order of their names."""
+    match value:
+        case dict():
+            return {name: sorted_json(value[name]) for name in sorted(value)}
+        case list():
+            return [sorted_json(each) for each in value]
+        case _:
+            return value

@@ -178,6 +178,10 @@ class AvroSchema:
         return bool(recursive_names(self))
 
 
+def is_floating(avro_type: AvroType) -> bool:
+    return isinstance(avro_type, Primitive) and avro_type.name in ("float", "double")
+
+
 def parts_of(avro_type: AvroType) -> tuple[AvroType, ...]:
     """Return the types directly inside of a type; a reference has none."""
     match avro_type:
