@@ -30,6 +30,9 @@ from storage_engine.core.schemas.registry.registry_error import (
 )
 from storage_engine.core.schemas.registry.state import RegistryState, sameness
 
+_Parsed = tuple[Schema, frozenset[tuple[str, Schema]], bool]
+"""A schema, those that it refers to, and whether it is new."""
+
 _MOST_PARSED = 1_000
 _MOST_PARSED_CHARACTERS = 16 << 20
 
@@ -52,21 +55,21 @@ class SchemaCalls:
         self._follower = follower
         self._writes = writes
         self._lock = threading.Lock()
-        self._parsed: OrderedDict[tuple[Schema, frozenset[tuple[str, Schema]]], ParsedSchema]
-        self._parsed = OrderedDict()
+        self._parsed: OrderedDict[_Parsed, ParsedSchema] = OrderedDict()
         self._characters = 0
 
-    def parsed(self, schema: Schema) -> ParsedSchema:
-        """RegistryError for an invalid one, or one that refers to what is not there."""
+    def parsed(self, schema: Schema, *, new: bool = False) -> ParsedSchema:
+        """RegistryError for an invalid one, or one that refers to what is not there. `new`: it is
+        not registered yet, so nothing is forgiven."""
         known = self._follower.look(lambda state: resolved(schema, state))
-        key = schema, frozenset(known.items())
+        key = schema, frozenset(known.items()), new
         with self._lock:
             found = self._parsed.get(key)
             if found is not None:
                 self._parsed.move_to_end(key)
                 return found
         try:
-            found = parse(schema, known)
+            found = parse(schema, known, new=new)
         except InvalidSchemaError as error:
             raise invalid_schema(str(error)) from None
         with self._lock:
@@ -82,7 +85,7 @@ class SchemaCalls:
     def candidate(self, subject: str, given: GivenSchema, *, normalize: bool) -> Candidate:
         """The schema as it would be registered."""
         schema = self._follower.look(lambda state: pinned(given.schema, state))
-        parsed = self.parsed(schema)
+        parsed = self.parsed(schema, new=True)
         normalize = normalize or self._follower.look(lambda state: state.normalizes(subject))
         text = parsed.normalized if normalize else parsed.canonical
         return Candidate(

@@ -44,14 +44,14 @@ def reasons_against(
     for old in versions:
         if old.schema.schema_type is not new.schema_type:
             found = [
-                f"{{errorType:'TYPE_MISMATCH', description:'the schema is of the type "
-                f"{new.schema_type}, and the one before of the type {old.schema.schema_type}'}}"
+                "Incompatible because of different schema type: "
+                f"{new.schema_type.value} after {old.schema.schema_type.value}"
             ]
         else:
             known = parse(old.schema)
             found = incompatibilities(parsed, known) if level in _BACKWARD else []
             if level in _FORWARD:
-                found += incompatibilities(known, parsed)
+                found += incompatibilities(known, parsed, reader_is="old", writer_is="new")
         if found:
             return [
                 *found,

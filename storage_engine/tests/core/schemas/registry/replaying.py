@@ -27,7 +27,11 @@ class MemoryLog:
     def register(self, subject: str, text: str, **more: Any) -> int:
         known = candidate(subject, text, **more)
         stored = registered(self.state, known)
-        return self.write(register(self.state, known)) if stored is None else stored.id
+        if stored is not None:
+            return stored.id
+        answer = self.write(register(self.state, known))
+        assert isinstance(answer, int)
+        return answer
 
     def replayed(self) -> RegistryState:
         return replayed(self.records)
