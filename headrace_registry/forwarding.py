@@ -19,7 +19,7 @@ from storage_engine.net.deadline import Deadline
 HEADER = "x-headrace-forwarded"
 """A request that has it goes no further."""
 POSITION = "x-headrace-position"
-"""Of its answer: how far the writer has read `_schemas`."""
+"""A header of its answer: how far the writer has read `_schemas`."""
 _CONNECT_S = 2.0
 _ANSWER_S = 10.0
 _MOST_BYTES = 64 << 20
@@ -48,7 +48,7 @@ class Forwarded(NamedTuple):
     status: int
     body: bytes
     position: int
-    """What the writer has read back, exclusive; 0 where it does not say."""
+    """The offset up to which the writer has read, exclusive; 0 where it does not say."""
 
 
 class Forwarding:

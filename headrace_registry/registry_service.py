@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace_registry.election.identity import Identity
-from headrace_registry.election.member import GroupMember
+from headrace_registry.election.member import RegistryMember
 from headrace_registry.forwarding import Forwarded, Forwarding, RawRequest
 from headrace_registry.log.follower import Follower
 from headrace_registry.log.schemas_topic import ensure_topic
@@ -47,7 +47,7 @@ class RegistryService:
             may_write=settings.may_write,
         )
         self.writes = Writes(self._follower, Forwarding(settings.ca), self._take_over, self._fenced)
-        self._member = GroupMember(
+        self._member = RegistryMember(
             self._cluster,
             settings.group,
             identity,

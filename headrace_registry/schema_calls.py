@@ -1,4 +1,4 @@
-"""What is asked about schemas: parsed, looked up, compared, registered."""
+"""Schemas are parsed, looked up, compared and registered."""
 
 import threading
 from collections import OrderedDict
@@ -15,7 +15,7 @@ from storage_engine.core.schemas.languages import (
 )
 from storage_engine.core.schemas.registry.changes import (
     Candidate,
-    Change,
+    PlannedChange,
     check_may_register,
     register,
     registered,
@@ -173,7 +173,7 @@ class SchemaCalls:
                         f'subject "{subject}", details: [{", ".join(reasons)}]',
                     )
 
-            def plan(state: RegistryState) -> Change:
+            def plan(state: RegistryState) -> PlannedChange:
                 return register(state, candidate)
 
             return self._writes.change(plan)

@@ -16,6 +16,8 @@ from storage_engine.core.errors import ConfigError
 
 MOST_CONNECTIONS = 1_000
 END_TIMEOUT_S = 5
+KEPT_ALIVE_S = 60
+"""Clients keep idle connections, and few take the end of one well."""
 
 
 class RegistryServer:
@@ -46,6 +48,7 @@ class RegistryServer:
             proxy_headers=False,
             lifespan="off",
             limit_concurrency=MOST_CONNECTIONS,
+            timeout_keep_alive=KEPT_ALIVE_S,
             timeout_graceful_shutdown=END_TIMEOUT_S,
             ssl_certfile=None if settings.certificate is None else str(settings.certificate),
             ssl_keyfile=None if settings.key is None else str(settings.key),

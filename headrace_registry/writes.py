@@ -18,7 +18,7 @@ from headrace_registry.election.identity import Identity
 from headrace_registry.forwarding import Forwarded, Forwarding, NotDoneError, RawRequest
 from headrace_registry.log.follower import Follower
 from headrace_registry.log.writer import FencedError, SchemasWriter
-from storage_engine.core.schemas.registry.changes import Change
+from storage_engine.core.schemas.registry.changes import PlannedChange
 from storage_engine.core.schemas.registry.records import Json
 from storage_engine.core.schemas.registry.registry_error import (
     FORWARDING_FAILED,
@@ -32,12 +32,12 @@ from storage_engine.net.deadline import Deadline
 WRITE_TIMEOUT_MS = 40_000
 """It is longer than a writer's session and an election."""
 _FORWARDED_WAIT_MS = 5_000
-"""Who was sent here may have heard of the election first."""
+"""A request that was sent here may have heard of the election first."""
 _LOOK_S = 1.0
 _SEEN_MS = 2_000
 
 log = logging.getLogger(__name__)
-Plan = Callable[[RegistryState], Change]
+Plan = Callable[[RegistryState], PlannedChange]
 
 
 class _Role(NamedTuple):
@@ -46,7 +46,7 @@ class _Role(NamedTuple):
 
 
 class Writes:
-    """Of one registry; for any number of threads."""
+    """The changes of one registry; for any number of threads."""
 
     def __init__(
         self,
@@ -67,6 +67,9 @@ class Writes:
     def elected(self, writer: Identity | None, is_own: bool) -> None:
         with self._changed:
             self._role = _Role(writer, is_own)
+            if not is_own and self._writer is not None:
+                # Another term begins with what others have written.
+                self._writer.is_usable = False
             self._changed.notify_all()
 
     def role(self) -> tuple[Identity | None, bool]:
@@ -85,7 +88,7 @@ class Writes:
                     return self._seen_here(self._forwarding.send(raw, role.writer, deadline))
                 failure = RegistryError(NO_WRITER, "Leader not known.")
             except FencedError:
-                self._fenced()
+                self._fenced(role)
                 failure = RegistryError(NO_WRITER, "Leader not known.")
             except NotDoneError as error:
                 failure = RegistryError(FORWARDING_FAILED, f"Error while forwarding: {error}")
@@ -105,10 +108,13 @@ class Writes:
                 lambda: self._role != role, min(_LOOK_S, deadline.left_ms / 1000)
             )
 
-    def _fenced(self) -> None:
-        log.info("another registry has taken over writing")
+    def _fenced(self, role: _Role) -> None:
+        """Believe in nothing until the group has said again who writes."""
         with self._changed:
+            if self._role is not role:
+                return
             self._role = _Role(None, False)
+        log.info("another registry has taken over writing")
         self._on_fenced()
 
     @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""Who may see and change which subjects."""
+"""Log-ins, and the rights to see and change subjects."""

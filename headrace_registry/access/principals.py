@@ -17,10 +17,10 @@ from typing import NamedTuple
 from headrace_console.cluster.upstream import Upstream
 from headrace_console.http.sessions import LogInLimit
 from headrace_console.problem import ConsoleError
-from headrace_registry.access.rights import Everybody, Principal, Viewer
+from headrace_registry.access.rights import Everybody, LoggedInUser, Viewer
 from headrace_registry.registry_settings import RegistrySettings
 from storage_engine.client.security.client_security import ClientSasl
-from storage_engine.core.errors import AuthenticationError
+from storage_engine.core.errors import AuthenticationError, HeadraceError
 from storage_engine.core.schemas.registry.registry_error import RegistryError
 from storage_engine.core.security.security_protocol import Secret
 
@@ -32,7 +32,7 @@ _LONGEST = 1_000
 
 
 class _LogIn(NamedTuple):
-    principal: Principal
+    principal: LoggedInUser
     checked_s: float
 
 
@@ -47,7 +47,7 @@ class Principals:
         self._known: OrderedDict[tuple[str, bytes], _LogIn] = OrderedDict()
 
     def viewer(self, authorization: str | None, address: str) -> Viewer:
-        """Who asks. RegistryError 401 for a wrong log-in, 429 after too many. Blocks."""
+        """The one who asks. RegistryError 401 for a wrong log-in, 429 after too many. Blocks."""
         if self._settings.mechanism is None:
             return Everybody()
         user, password = _basic(authorization)
@@ -63,7 +63,15 @@ class Principals:
             except ConsoleError as error:
                 raise RegistryError(429, str(error)) from None
             self._limit.failed(address, user)
-        principal = self._logged_in(user, password)
+        try:
+            principal = self._logged_in(user, password)
+        except RegistryError:
+            raise
+        except HeadraceError:
+            # The cluster did not answer; that says nothing about the password.
+            with self._lock:
+                self._limit.succeeded(address, user)
+            raise
         with self._lock:
             self._limit.succeeded(address, user)
             closed = [self._known.pop(key)] if key in self._known else []
@@ -74,7 +82,7 @@ class Principals:
             old.principal.close()
         return principal
 
-    def _logged_in(self, user: str, password: str) -> Principal:
+    def _logged_in(self, user: str, password: str) -> LoggedInUser:
         security = self._settings.security
         assert security is not None and security.sasl is not None
         sasl = ClientSasl(
@@ -91,7 +99,7 @@ class Principals:
         except BaseException:
             upstream.close()
             raise
-        return Principal(upstream)
+        return LoggedInUser(upstream)
 
     def close(self) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a user may do with subjects, by the rights that the cluster grants on topics.
+"""Rights on subjects follow the rights that the cluster grants on topics.
 
 Subject                      see it                    register    delete    settings, modes
 T-key, T-value               Read or Describe on T     Write       Delete    Alter
@@ -13,7 +13,7 @@ cluster. Brokers say what a user may do (Metadata's authorized operations), aske
 import enum
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -57,10 +57,10 @@ _ON_CLUSTER = {
 
 
 class Viewer(Protocol):
-    """Who asks."""
+    """The one who asks."""
 
     def seen(self, subjects: Iterable[str]) -> set[str]:
-        """Those of the subjects that they may see."""
+        """The subjects among these that they may see."""
         ...
 
     def may(self, doing: Doing, subject: str | None) -> bool:
@@ -69,7 +69,7 @@ class Viewer(Protocol):
 
 
 class Everybody:
-    """Of a cluster without log-ins: all may do all."""
+    """Without log-ins all may do all."""
 
     def seen(self, subjects: Iterable[str]) -> set[str]:
         return set(subjects)
@@ -84,11 +84,12 @@ class _Known(NamedTuple):
     at_s: float
 
 
-class Principal:
+class LoggedInUser:
     """A user of the cluster, for any number of threads."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._upstream = upstream
+        self._now_s = now_s
         self._lock = threading.Lock()
         self._topics: dict[str, _Known] = {}
         self._cluster = _Known(None, float("-inf"))
@@ -116,7 +117,7 @@ class Principal:
 
     def _operations(self, topics: Collection[str | None]) -> dict[str | None, int | None]:
         """The operations on topics, and under None on the cluster; asked for where they are old."""
-        now_s = time.monotonic()
+        now_s = self._now_s()
         names = sorted(each for each in topics if each is not None)
         with self._lock:
             if len(self._topics) > MOST_KNOWN:
@@ -153,7 +154,7 @@ class Principal:
             ),
             version=_VERSION,
         )
-        now_s = time.monotonic()
+        now_s = self._now_s()
         with self._lock:
             self._cluster = _Known(_bits(answer.cluster_authorized_operations), now_s)
             self._topics |= {name: _Known(None, now_s) for name in topics}

@@ -1,4 +1,4 @@
-"""What registries tell each other in their group, in Confluent's JSON, and whom they elect.
+"""Identities of registries in their group, in Confluent's JSON, and the election among them.
 
 The leader of a generation elects: the present writer if it is one of the members, else the one
 whose URL comes first. Source: Confluent's SchemaRegistryCoordinator.
@@ -46,8 +46,8 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elected:
-    """What the leader tells all members."""
+class ElectedWriter:
+    """The word of the leader to all members."""
 
     error: int
     member_id: str | None
@@ -85,18 +85,18 @@ def _identity(document: Json) -> Identity:
     )
 
 
-def decode_elected(data: bytes) -> Elected:
+def decode_elected(data: bytes) -> ElectedWriter:
     """ForeignRecordError for what no registry wrote."""
     document = object_in(data)
     error, member, writer = (document.get(name) for name in ("error", "master", "master_identity"))
-    return Elected(
+    return ElectedWriter(
         error=error if isinstance(error, int) else 0,
         member_id=member if isinstance(member, str) else None,
         writer=None if writer is None else _identity(writer),
     )
 
 
-def elect(members: Mapping[str, Identity]) -> Elected:
+def elect(members: Mapping[str, Identity]) -> ElectedWriter:
     """`members`: by the ids that the group gave them."""
     eligible = {id_: each for id_, each in members.items() if each.may_write}
     present = [id_ for id_, each in eligible.items() if each.is_writer]
@@ -108,4 +108,4 @@ def elect(members: Mapping[str, Identity]) -> Elected:
     writer = None if chosen is None else replace(eligible[chosen], is_writer=False)
     urls = {each.url for each in members.values()}
     error = DUPLICATE_URLS if len(urls) < len(members) else 0
-    return Elected(error=error, member_id=chosen, writer=writer)
+    return ElectedWriter(error=error, member_id=chosen, writer=writer)

@@ -43,7 +43,7 @@ OnRole = Callable[[Identity | None, bool], None]
 """Called with the writer, None when there is none, and whether it is this instance."""
 
 
-class GroupMember:
+class RegistryMember:
     """The membership of one registry."""
 
     def __init__(

@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 from headrace_registry.access.principals import Principals
 from headrace_registry.forwarding import HEADER, POSITION, Forwarded, RawRequest
 from headrace_registry.http import schema_routes, setting_routes, subject_routes
-from headrace_registry.http.calls import Call, Params
-from headrace_registry.http.routing import Answer, Found, Routes
+from headrace_registry.http.calls import QueryParams, RegistryCall
+from headrace_registry.http.routing import Answer, FoundRoute, Routes
 from headrace_registry.registry_service import RegistryService
 from storage_engine.core.errors import DeadlineExceededError, HeadraceError
 from storage_engine.core.schemas.registry.records import encode_json
@@ -41,7 +41,7 @@ ROUTES = Routes()
 
 
 @ROUTES.add("GET", "/")
-def _root(call: Call) -> Answer:
+def _root(call: RegistryCall) -> Answer:
     return {}
 
 
@@ -114,8 +114,10 @@ class Application:
     ) -> Response:
         return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
 
-    def _handled(self, found: Found, params: Params, raw: RawRequest, address: str) -> Response:
-        call = Call(
+    def _handled(
+        self, found: FoundRoute, params: QueryParams, raw: RawRequest, address: str
+    ) -> Response:
+        call = RegistryCall(
             service=self._service,
             viewer=self._principals.viewer(raw.headers.get("authorization"), address),
             path=found.path,
@@ -131,14 +133,14 @@ class Application:
         return response
 
 
-def _params(query: str) -> Params:
+def _params(query: str) -> QueryParams:
     try:
         pairs = parse_qsl(
             query, keep_blank_values=True, max_num_fields=MOST_PARAMS, errors="strict"
         )
     except ValueError:
         raise RegistryError(400, "the query is not UTF-8, or has too many parameters") from None
-    return Params(values=dict(pairs))
+    return QueryParams(values=dict(pairs))
 
 
 async def _body(request: Request) -> bytes:

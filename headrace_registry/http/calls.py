@@ -34,7 +34,7 @@ _SCHEMA_FIELDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
+class QueryParams:
     """The parameters of the query; of one given twice the last counts."""
 
     values: Mapping[str, str]
@@ -64,13 +64,13 @@ def _number(text: str) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class RegistryCall:
     """A request with who asks."""
 
     service: "RegistryService"
     viewer: Viewer
     path: Mapping[str, str]
-    params: Params
+    params: QueryParams
     raw: RawRequest
 
     @cached_property

@@ -5,7 +5,7 @@ from storage_engine.core.schemas.registry.records import Json, StoredSchema, ref
 
 
 def schema_document(stored: StoredSchema) -> dict[str, Json]:
-    """What an id stands for."""
+    """The schema that an id stands for."""
     schema = stored.schema
     document: dict[str, Json] = {}
     if schema.schema_type is not SchemaType.AVRO:

@@ -6,14 +6,14 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from headrace_registry.forwarding import Forwarded
-from headrace_registry.http.calls import Call, Params
+from headrace_registry.http.calls import QueryParams, RegistryCall
 from storage_engine.core.schemas.registry.records import Json
 from storage_engine.core.schemas.registry.registry_error import RegistryError
 
 Answer: TypeAlias = "Json | bytes | Forwarded"
 """A document, JSON that is there as bytes, or the writer's answer."""
 
-Handler = Callable[[Call], Answer]
+Handler = Callable[[RegistryCall], Answer]
 Row = TypeVar("Row")
 _PART = re.compile(r"\{(\w+)\}")
 
@@ -24,7 +24,7 @@ class _Route(NamedTuple):
     handler: Handler
 
 
-class Found(NamedTuple):
+class FoundRoute(NamedTuple):
     """A route with what its path says."""
 
     handler: Handler
@@ -52,7 +52,7 @@ class Routes:
     def include(self, other: "Routes") -> None:
         self._routes += other
 
-    def find(self, method: str, raw_path: str) -> Found:
+    def find(self, method: str, raw_path: str) -> FoundRoute:
         """`raw_path`: still encoded. RegistryError 404 or 405."""
         try:
             parts = [unquote(part, errors="strict") for part in raw_path.strip("/").split("/")]
@@ -64,11 +64,11 @@ class Routes:
             if path is None:
                 continue
             if route.method == method:
-                return Found(route.handler, path)
+                return FoundRoute(route.handler, path)
             methods.add(route.method)
         if methods:
             raise RegistryError(405, f"HTTP 405 Method Not Allowed: use {', '.join(methods)}")
-        raise RegistryError(404, "HTTP 404 Not Found")
+        raise RegistryError(404, "HTTP 404 Not FoundRoute")
 
 
 def _match(wanted: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:
@@ -84,7 +84,7 @@ def _match(wanted: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None
     return found
 
 
-def page(rows: Sequence[Row], params: Params) -> Sequence[Row]:
+def page(rows: Sequence[Row], params: QueryParams) -> Sequence[Row]:
     """The rows from `offset` on, `limit` at most."""
     offset, limit = params.number("offset", 0), params.number("limit", -1)
     if offset < 0:

@@ -1,8 +1,8 @@
-"""What is served under /schemas, /contexts and /compatibility."""
+"""The routes under /schemas, /contexts and /compatibility."""
 
 from collections.abc import Sequence
 
-from headrace_registry.http.calls import Call
+from headrace_registry.http.calls import RegistryCall
 from headrace_registry.http.documents import schema_document, version_document
 from headrace_registry.http.routing import Answer, Routes, page
 from storage_engine.core.schemas.languages import SchemaType
@@ -21,17 +21,17 @@ _ANY_CONTEXT = ":*:"
 
 
 @ROUTES.add("GET", "/schemas/types")
-def types(call: Call) -> Answer:
+def types(call: RegistryCall) -> Answer:
     return [each.value for each in SchemaType]
 
 
 @ROUTES.add("GET", "/contexts")
-def contexts(call: Call) -> Answer:
+def contexts(call: RegistryCall) -> Answer:
     return ["."]
 
 
 @ROUTES.add("GET", "/schemas")
-def schemas(call: Call) -> Answer:
+def schemas(call: RegistryCall) -> Answer:
     params = call.params
     prefix = params.text("subjectPrefix", _ANY_CONTEXT).removeprefix(_ANY_CONTEXT)
     prefix = prefix.removeprefix(":.:")
@@ -47,7 +47,7 @@ def schemas(call: Call) -> Answer:
     return [version_document(each, shows_deleted=True) for each in page(rows, params)]
 
 
-def _visible(call: Call) -> list[StoredSchema]:
+def _visible(call: RegistryCall) -> list[StoredSchema]:
     """The versions with the id, as far as they are seen; 40403 without one."""
     found = call.service.look(lambda state: state.with_id(call.schema_id))
     seen = call.viewer.seen({each.subject for each in found})
@@ -58,7 +58,7 @@ def _visible(call: Call) -> list[StoredSchema]:
 
 
 @ROUTES.add("GET", "/schemas/ids/{id}")
-def by_id(call: Call) -> Answer:
+def by_id(call: RegistryCall) -> Answer:
     document = schema_document(_visible(call)[0])
     if call.params.flag("fetchMaxId"):
         document["maxId"] = call.service.look(lambda state: state.highest_id)
@@ -66,7 +66,7 @@ def by_id(call: Call) -> Answer:
 
 
 @ROUTES.add("GET", "/schemas/ids/{id}/schema")
-def text_by_id(call: Call) -> Answer:
+def text_by_id(call: RegistryCall) -> Answer:
     return _text(_visible(call)[0])
 
 
@@ -74,7 +74,7 @@ def _text(stored: StoredSchema) -> Answer:
     return stored.schema.text.encode()
 
 
-def _places(call: Call) -> Sequence[StoredSchema]:
+def _places(call: RegistryCall) -> Sequence[StoredSchema]:
     found = _visible(call)
     subject = call.params.text("subject")
     if subject:
@@ -85,17 +85,17 @@ def _places(call: Call) -> Sequence[StoredSchema]:
 
 
 @ROUTES.add("GET", "/schemas/ids/{id}/subjects")
-def subjects_of_id(call: Call) -> Answer:
+def subjects_of_id(call: RegistryCall) -> Answer:
     return list(dict.fromkeys(each.subject for each in _places(call)))
 
 
 @ROUTES.add("GET", "/schemas/ids/{id}/versions")
-def versions_of_id(call: Call) -> Answer:
+def versions_of_id(call: RegistryCall) -> Answer:
     return [{"subject": each.subject, "version": each.version} for each in _places(call)]
 
 
 @ROUTES.add("POST", "/compatibility/subjects/{subject}/versions")
-def compatible_with_all(call: Call) -> Answer:
+def compatible_with_all(call: RegistryCall) -> Answer:
     """With the versions that the subject's level wants."""
     call.check_sees(call.subject)
     candidate = call.service.schemas.candidate(
@@ -105,7 +105,7 @@ def compatible_with_all(call: Call) -> Answer:
 
 
 @ROUTES.add("POST", "/compatibility/subjects/{subject}/versions/{version}")
-def compatible_with_one(call: Call) -> Answer:
+def compatible_with_one(call: RegistryCall) -> Answer:
     """With one version, in the direction of the subject's level."""
     call.check_sees(call.subject)
     version = call.version
@@ -127,7 +127,7 @@ def compatible_with_one(call: Call) -> Answer:
     return _verdict(call, call.service.schemas.reasons(candidate, choose))
 
 
-def _verdict(call: Call, reasons: list[str]) -> Answer:
+def _verdict(call: RegistryCall, reasons: list[str]) -> Answer:
     document: dict[str, Json] = {"is_compatible": not reasons}
     if call.params.flag("verbose"):
         document["messages"] = list(reasons)

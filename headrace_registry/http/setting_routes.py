@@ -1,9 +1,9 @@
-"""What is served under /config and /mode."""
+"""The routes under /config and /mode."""
 
 from collections.abc import Callable
 
 from headrace_registry.access.rights import Doing
-from headrace_registry.http.calls import Call
+from headrace_registry.http.calls import RegistryCall
 from headrace_registry.http.routing import Answer, Handler, Routes
 from headrace_registry.http.subject_routes import subject_in
 from storage_engine.core.schemas.registry.changes import (
@@ -25,7 +25,7 @@ ROUTES = Routes()
 
 
 def _both(method: str, path: str) -> Callable[[Handler], Handler]:
-    """Of the whole registry, and of a subject."""
+    """Declare a route of the whole registry, and of a subject."""
 
     def declare(handler: Handler) -> Handler:
         ROUTES.add(method, path)(handler)
@@ -34,14 +34,14 @@ def _both(method: str, path: str) -> Callable[[Handler], Handler]:
     return declare
 
 
-def _seen_subject(call: Call) -> tuple[str | None, bool]:
+def _seen_subject(call: RegistryCall) -> tuple[str | None, bool]:
     """The subject, and whether the user may see it."""
     subject = subject_in(call)
     return subject, subject is None or subject in call.viewer.seen([subject])
 
 
 @_both("GET", "/config")
-def config(call: Call) -> Answer:
+def config(call: RegistryCall) -> Answer:
     subject, is_seen = _seen_subject(call)
     own = call.service.look(lambda state: state.own_config(subject)) if is_seen else None
     defaults = call.params.flag("defaultToGlobal") or subject is None
@@ -57,7 +57,7 @@ _KEPT_FIELDS = ("normalize", "compatibilityGroup")
 
 
 @_both("PUT", "/config")
-def put_config(call: Call) -> Answer:
+def put_config(call: RegistryCall) -> Answer:
     subject = subject_in(call)
     call.check_may(Doing.SET, subject)
     call.only("compatibility", *_KEPT_FIELDS)
@@ -83,7 +83,7 @@ def put_config(call: Call) -> Answer:
 
 
 @_both("DELETE", "/config")
-def remove_config(call: Call) -> Answer:
+def remove_config(call: RegistryCall) -> Answer:
     subject = subject_in(call)
     if subject is not None:
         call.check_sees(subject)
@@ -93,7 +93,7 @@ def remove_config(call: Call) -> Answer:
 
 
 @_both("GET", "/mode")
-def mode(call: Call) -> Answer:
+def mode(call: RegistryCall) -> Answer:
     subject, is_seen = _seen_subject(call)
     own = call.service.look(lambda state: state.own_mode(subject)) if is_seen else None
     if own is None and subject is not None and not call.params.flag("defaultToGlobal"):
@@ -103,7 +103,7 @@ def mode(call: Call) -> Answer:
 
 
 @_both("PUT", "/mode")
-def put_mode(call: Call) -> Answer:
+def put_mode(call: RegistryCall) -> Answer:
     subject = subject_in(call)
     call.check_may(Doing.SET, subject)
     call.only("mode")
@@ -118,7 +118,7 @@ def put_mode(call: Call) -> Answer:
 
 
 @_both("DELETE", "/mode")
-def remove_mode(call: Call) -> Answer:
+def remove_mode(call: RegistryCall) -> Answer:
     subject = subject_in(call)
     if subject is not None:
         call.check_sees(subject)

@@ -1,7 +1,7 @@
-"""What is served under /subjects."""
+"""The routes under /subjects."""
 
 from headrace_registry.access.rights import Doing
-from headrace_registry.http.calls import Call
+from headrace_registry.http.calls import RegistryCall
 from headrace_registry.http.documents import version_document
 from headrace_registry.http.routing import Answer, Routes, page
 from storage_engine.core.schemas.registry.changes import (
@@ -22,7 +22,7 @@ ROUTES = Routes()
 
 
 @ROUTES.add("GET", "/subjects")
-def subjects(call: Call) -> Answer:
+def subjects(call: RegistryCall) -> Answer:
     params = call.params
     deleted_only = params.flag("deletedOnly")
     prefix = params.text("subjectPrefix").removeprefix(":*:").removeprefix(":.:")
@@ -39,7 +39,7 @@ def subjects(call: Call) -> Answer:
 
 
 @ROUTES.add("POST", "/subjects/{subject}")
-def lookup(call: Call) -> Answer:
+def lookup(call: RegistryCall) -> Answer:
     """The version of the subject that is the schema in the body."""
     call.check_sees(call.subject)
     params = call.params
@@ -60,7 +60,7 @@ def lookup(call: Call) -> Answer:
 
 
 @ROUTES.add("DELETE", "/subjects/{subject}")
-def remove(call: Call) -> Answer:
+def remove(call: RegistryCall) -> Answer:
     call.check_sees(call.subject)
     call.check_may(Doing.DELETE, call.subject)
     permanent = call.params.flag("permanent")
@@ -70,7 +70,7 @@ def remove(call: Call) -> Answer:
 
 
 @ROUTES.add("GET", "/subjects/{subject}/versions")
-def versions(call: Call) -> Answer:
+def versions(call: RegistryCall) -> Answer:
     call.check_sees(call.subject)
     params = call.params
     deleted_only = params.flag("deletedOnly")
@@ -84,7 +84,7 @@ def versions(call: Call) -> Answer:
 
 
 @ROUTES.add("POST", "/subjects/{subject}/versions")
-def register(call: Call) -> Answer:
+def register(call: RegistryCall) -> Answer:
     call.check_may(Doing.REGISTER, call.subject)
     given = call.given_schema()
     normalize = call.params.flag("normalize")
@@ -96,7 +96,7 @@ def register(call: Call) -> Answer:
     return call.service.writes.do(call.raw, work)
 
 
-def _stored(call: Call) -> StoredSchema:
+def _stored(call: RegistryCall) -> StoredSchema:
     """The version in the path."""
     call.check_sees(call.subject)
     with_deleted = call.params.flag("deleted")
@@ -117,17 +117,17 @@ def _stored(call: Call) -> StoredSchema:
 
 
 @ROUTES.add("GET", "/subjects/{subject}/versions/{version}")
-def version(call: Call) -> Answer:
+def version(call: RegistryCall) -> Answer:
     return version_document(_stored(call), shows_deleted=True)
 
 
 @ROUTES.add("GET", "/subjects/{subject}/versions/{version}/schema")
-def text(call: Call) -> Answer:
+def text(call: RegistryCall) -> Answer:
     return _stored(call).schema.text.encode()
 
 
 @ROUTES.add("GET", "/subjects/{subject}/versions/{version}/referencedby")
-def referenced_by(call: Call) -> Answer:
+def referenced_by(call: RegistryCall) -> Answer:
     """The ids of the schemas that refer to the version."""
     stored = _stored(call)
     found = call.service.look(lambda state: state.referrers(stored.subject, stored.version))
@@ -139,7 +139,7 @@ def referenced_by(call: Call) -> Answer:
 
 
 @ROUTES.add("DELETE", "/subjects/{subject}/versions/{version}")
-def remove_version(call: Call) -> Answer:
+def remove_version(call: RegistryCall) -> Answer:
     call.check_sees(call.subject)
     call.check_may(Doing.DELETE, call.subject)
     permanent, number = call.params.flag("permanent"), call.version
@@ -149,7 +149,7 @@ def remove_version(call: Call) -> Answer:
     )
 
 
-def subject_in(call: Call) -> str | None:
+def subject_in(call: RegistryCall) -> str | None:
     """The subject in the path; None without one, which is the whole registry."""
     given = call.path.get("subject")
     return None if given in (None, ":.:") else check_subject(given or "")

@@ -92,6 +92,9 @@ class Follower:
         start = self._position
         if start == 0:
             start = cluster.list_offsets({self._tp: EARLIEST})[self._tp]
+            with self._changed:
+                self._position = start
+                self._changed.notify_all()
         reader = BatchFetcher(cluster, {self._tp: (start, None)}, isolation="read_committed")
         try:
             while not self._ends.is_set():

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace_registry.http.application import ROUTES
-from headrace_registry.http.calls import Params
+from headrace_registry.http.calls import QueryParams
 from headrace_registry.http.routing import page
 from storage_engine.core.schemas.registry.registry_error import RegistryError
 
@@ -39,7 +39,7 @@ def test_what_is_not_served_is_told(method, path, code) -> None:
 
 
 def test_parameters_have_their_types() -> None:
-    params = Params(values={"deleted": "True", "limit": "2", "permanent": "false", "bad": "x"})
+    params = QueryParams(values={"deleted": "True", "limit": "2", "permanent": "false", "bad": "x"})
     assert params.flag("deleted")
     assert not params.flag("permanent")
     assert params.flag("defaultToGlobal", True)
@@ -47,6 +47,6 @@ def test_parameters_have_their_types() -> None:
     with pytest.raises(RegistryError, match="bad"):
         params.number("bad", 0)
     assert page([1, 2, 3], params) == [1, 2]
-    assert page([1, 2, 3], Params(values={"offset": "1", "limit": "-1"})) == [2, 3]
+    assert page([1, 2, 3], QueryParams(values={"offset": "1", "limit": "-1"})) == [2, 3]
     with pytest.raises(RegistryError, match="negative"):
-        page([1], Params(values={"offset": "-1"}))
+        page([1], QueryParams(values={"offset": "-1"}))

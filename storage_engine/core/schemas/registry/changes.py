@@ -40,7 +40,7 @@ LATEST = -1
 MOST_SUBJECT_LENGTH = 1_000
 
 
-class Change(NamedTuple):
+class PlannedChange(NamedTuple):
     """Records to write at once, none where nothing changes; `answer` counts when they are read."""
 
     answer: Json
@@ -106,7 +106,7 @@ def registered(state: RegistryState, candidate: Candidate) -> StoredSchema | Non
     return None
 
 
-def register(state: RegistryState, candidate: Candidate) -> Change:
+def register(state: RegistryState, candidate: Candidate) -> PlannedChange:
     """The schema, which is not registered and is compatible, becomes a version of its subject: with
     the id of equal schemas, else with one that was never given."""
     check_may_register(state, candidate)
@@ -152,10 +152,12 @@ def register(state: RegistryState, candidate: Candidate) -> Change:
     records += _put(state, _key(subject, version), stored.encode())
     if schema_id > state.highest_id:
         records.append(encode_highest_id(schema_id))
-    return Change(schema_id, records)
+    return PlannedChange(schema_id, records)
 
 
-def delete_version(state: RegistryState, subject: str, number: int, *, permanent: bool) -> Change:
+def delete_version(
+    state: RegistryState, subject: str, number: int, *, permanent: bool
+) -> PlannedChange:
     """`number`: LATEST for the last one. The answer is the version."""
     stored = _to_delete(state, subject, number, permanent=permanent)
     _check_writable(state, subject)
@@ -163,11 +165,11 @@ def delete_version(state: RegistryState, subject: str, number: int, *, permanent
     key = _key(subject, stored.version)
     if not permanent:
         deleted = replace(stored, is_deleted=True)
-        return Change(stored.version, _put(state, key, deleted.encode()))
+        return PlannedChange(stored.version, _put(state, key, deleted.encode()))
     records = [*_kept_highest_id(state), *_removed(state, key)]
     if len(state.versions(subject, with_deleted=True)) == 1:
         records += _without_settings(state, subject)
-    return Change(stored.version, records)
+    return PlannedChange(stored.version, records)
 
 
 def _to_delete(state: RegistryState, subject: str, number: int, *, permanent: bool) -> StoredSchema:
@@ -188,7 +190,7 @@ def _to_delete(state: RegistryState, subject: str, number: int, *, permanent: bo
     return found
 
 
-def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Change:
+def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> PlannedChange:
     """The answer are the versions."""
     every = state.versions(subject, with_deleted=True)
     if not every:
@@ -205,7 +207,7 @@ def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Ch
         last = live[-1].version
         value = encode_json({"subject": subject, "version": last})
         key = RecordKey(KeyType.DELETE_SUBJECT, subject)
-        return Change(
+        return PlannedChange(
             [each.version for each in live],
             [*_put(state, key, value), *_without_settings(state, subject)],
         )
@@ -213,11 +215,11 @@ def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Ch
     for stored in every:
         records += _removed(state, _key(subject, stored.version))
     records += _without_settings(state, subject)
-    return Change([each.version for each in every], records)
+    return PlannedChange([each.version for each in every], records)
 
 
 def _check_unreferred(state: RegistryState, stored: StoredSchema, *, permanent: bool) -> None:
-    """What is soft deleted can come back, and needs what it refers to."""
+    """A schema that is soft deleted can come back, and needs what it refers to."""
     for other in state.referrers(stored.subject, stored.version):
         if permanent or not other.is_deleted:
             raise referred_to(stored.subject, stored.version)
@@ -240,7 +242,9 @@ def _without_settings(state: RegistryState, subject: str) -> list[Record]:
 # --- settings ---
 
 
-def set_config(state: RegistryState, subject: str | None, given: Mapping[str, Json]) -> Change:
+def set_config(
+    state: RegistryState, subject: str | None, given: Mapping[str, Json]
+) -> PlannedChange:
     """`given`: the fields to change, by their names in records. Others stay."""
     _check_writable(state, subject)
     known = state.own_config(subject)
@@ -248,20 +252,22 @@ def set_config(state: RegistryState, subject: str | None, given: Mapping[str, Js
     fields |= {} if known is None else known.fields
     fields |= given
     key = RecordKey(KeyType.CONFIG, subject)
-    return Change(None, _put(state, key, encode_json(fields)))
+    return PlannedChange(None, _put(state, key, encode_json(fields)))
 
 
-def delete_config(state: RegistryState, subject: str | None) -> Change:
+def delete_config(state: RegistryState, subject: str | None) -> PlannedChange:
     """The answer is the level that was there."""
     known = state.own_config(subject)
     if known is None and subject is not None:
         raise subject_not_found(subject)
     _check_writable(state, subject)
     level: Level = state.level(None) if known is None or known.level is None else known.level
-    return Change(level.value, _removed(state, RecordKey(KeyType.CONFIG, subject)))
+    return PlannedChange(level.value, _removed(state, RecordKey(KeyType.CONFIG, subject)))
 
 
-def set_mode(state: RegistryState, subject: str | None, mode: Mode, *, force: bool) -> Change:
+def set_mode(
+    state: RegistryState, subject: str | None, mode: Mode, *, force: bool
+) -> PlannedChange:
     if mode is Mode.READONLY_OVERRIDE and subject is not None:
         raise not_permitted(f"{mode} is a mode of the whole registry, not of a subject")
     records: list[Record] = []
@@ -273,11 +279,11 @@ def set_mode(state: RegistryState, subject: str | None, mode: Mode, *, force: bo
     value: dict[str, Json] = {} if subject is None else {"subject": subject}
     key = RecordKey(KeyType.MODE, subject)
     records += _put(state, key, encode_json({**value, "mode": mode.value}))
-    return Change(mode.value, records)
+    return PlannedChange(mode.value, records)
 
 
 def _without_deleted(state: RegistryState, subject: str | None) -> list[Record]:
-    """What was soft deleted must not stand in the way of what is imported."""
+    """Soft deleted versions must not stand in the way of what is imported."""
     records: list[Record] = _kept_highest_id(state)
     names = state.subjects(with_deleted=True) if subject is None else [subject]
     for name in names:
@@ -286,13 +292,13 @@ def _without_deleted(state: RegistryState, subject: str | None) -> list[Record]:
     return records
 
 
-def delete_mode(state: RegistryState, subject: str | None) -> Change:
+def delete_mode(state: RegistryState, subject: str | None) -> PlannedChange:
     """The answer is the mode that was there."""
     known = state.own_mode(subject)
     if known is None and subject is not None:
         raise subject_not_found(subject)
     answer = (known or Mode.READWRITE).value
-    return Change(answer, _removed(state, RecordKey(KeyType.MODE, subject)))
+    return PlannedChange(answer, _removed(state, RecordKey(KeyType.MODE, subject)))
 
 
 # --- records ---

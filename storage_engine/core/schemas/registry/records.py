@@ -49,7 +49,7 @@ class KeyType(enum.StrEnum):
 
 
 class Level(enum.StrEnum):
-    """What a new version must be compatible with."""
+    """The versions and the direction in which a new one must be compatible."""
 
     NONE = "NONE"
     BACKWARD = "BACKWARD"
@@ -61,12 +61,12 @@ class Level(enum.StrEnum):
 
 
 class Mode(enum.StrEnum):
-    """What is allowed in a subject, or in all."""
+    """The changes that are allowed in a subject, or in all."""
 
     READWRITE = "READWRITE"
     READONLY = "READONLY"
     READONLY_OVERRIDE = "READONLY_OVERRIDE"
-    """Of the whole registry, and above the modes of subjects."""
+    """A mode of the whole registry, above the modes of subjects."""
     IMPORT = "IMPORT"
     """Schemas come with the ids and versions that they have elsewhere."""
 

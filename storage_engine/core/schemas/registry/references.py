@@ -1,4 +1,4 @@
-"""What a schema refers to, at first and second hand, found in the state of a registry."""
+"""The schemas that one refers to, at first and second hand, found in the state of a registry."""
 
 from storage_engine.core.schemas.languages import Reference, Schema
 from storage_engine.core.schemas.registry.registry_error import invalid_schema

@@ -3,7 +3,12 @@
 from typing import Any
 
 from storage_engine.core.schemas.languages import Schema, SchemaType, parse
-from storage_engine.core.schemas.registry.changes import Candidate, Change, register, registered
+from storage_engine.core.schemas.registry.changes import (
+    Candidate,
+    PlannedChange,
+    register,
+    registered,
+)
 from storage_engine.core.schemas.registry.records import Json, Record
 from storage_engine.core.schemas.registry.state import RegistryState
 
@@ -15,7 +20,7 @@ class MemoryLog:
         self.records: list[Record] = []
         self.state = RegistryState()
 
-    def write(self, change: Change) -> Json:
+    def write(self, change: PlannedChange) -> Json:
         for key, value in change.records:
             self.append(key, value)
         return change.answer
