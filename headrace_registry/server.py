@@ -14,7 +14,8 @@ from headrace_registry.registry_settings import RegistrySettings
 from storage_engine.client.security.security_rows import Given
 from storage_engine.core.errors import ConfigError
 
-MOST_CONNECTIONS = 1_000
+MOST_CONNECTIONS = 200
+"""Each may send a large schema."""
 END_TIMEOUT_S = 5
 KEPT_ALIVE_S = 60
 """Clients keep idle connections, and few take the end of one well."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from headrace_console.cluster.upstream import Upstream
 from headrace_console.http.sessions import LogInLimit
 from headrace_console.problem import ConsoleError
-from headrace_registry.access.rights import Everybody, LoggedInUser, Viewer
+from headrace_registry.access.rights import LoggedInUser
 from headrace_registry.registry_settings import RegistrySettings
 from storage_engine.client.security.client_security import ClientSasl
 from storage_engine.core.errors import AuthenticationError, HeadraceError
@@ -46,10 +46,13 @@ class Principals:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, bytes], _LogIn] = OrderedDict()
 
-    def viewer(self, authorization: str | None, address: str) -> Viewer:
+    @property
+    def are_needed(self) -> bool:
+        """Whether users log in."""
+        return self._settings.mechanism is not None
+
+    def viewer(self, authorization: str | None, address: str) -> LoggedInUser:
         """The one who asks. RegistryError 401 for a wrong log-in, 429 after too many. Blocks."""
-        if self._settings.mechanism is None:
-            return Everybody()
         user, password = _basic(authorization)
         key = user, hashlib.sha256(self._salt + password.encode()).digest()
         now_s = time.monotonic()
@@ -75,6 +78,9 @@ class Principals:
         with self._lock:
             self._limit.succeeded(address, user)
             closed = [self._known.pop(key)] if key in self._known else []
+            for other, log_in in list(self._known.items()):
+                if now_s - log_in.checked_s > CHECKED_FOR_S:
+                    closed.append(self._known.pop(other))
             self._known[key] = _LogIn(principal, now_s)
             while len(self._known) > MOST_PRINCIPALS:
                 closed.append(self._known.popitem(last=False)[1])

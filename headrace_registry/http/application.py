@@ -1,7 +1,6 @@
 """The application: each request is bounded, belongs to somebody, and is answered in JSON."""
 
 import logging
-from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 import anyio
@@ -11,12 +10,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace_registry.access.principals import Principals
+from headrace_registry.access.rights import Everybody, Viewer
 from headrace_registry.forwarding import HEADER, POSITION, Forwarded, RawRequest
 from headrace_registry.http import schema_routes, setting_routes, subject_routes
 from headrace_registry.http.calls import QueryParams, RegistryCall
-from headrace_registry.http.routing import Answer, FoundRoute, Routes
+from headrace_registry.http.routing import Answer, Handler, Routes
 from headrace_registry.registry_service import RegistryService
-from storage_engine.core.errors import DeadlineExceededError, HeadraceError
+from storage_engine.core.errors import AuthenticationError, DeadlineExceededError, HeadraceError
 from storage_engine.core.schemas.registry.records import encode_json
 from storage_engine.core.schemas.registry.registry_error import (
     STORE_FAILED,
@@ -26,7 +26,7 @@ from storage_engine.core.schemas.registry.registry_error import (
 
 MOST_BODY_BYTES = 6 << 20
 """A schema of 5 MB is told to be too large, and not cut off."""
-MOST_READS, MOST_WRITES = 40, 40
+MOST_READS, MOST_WRITES, MOST_LOG_INS = 40, 40, 20
 """Requests at work; others wait. Those that write may wait for an election."""
 MOST_PARAMS = 50
 
@@ -57,6 +57,7 @@ class Application:
         self._principals = principals
         self._reads = anyio.CapacityLimiter(MOST_READS)
         self._writes = anyio.CapacityLimiter(MOST_WRITES)
+        self._log_ins = anyio.CapacityLimiter(MOST_LOG_INS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,6 +70,8 @@ class Application:
             response = await self._answered(request)
         except RegistryError as error:
             response = _failed(error)
+        except AuthenticationError as error:
+            response = _failed(RegistryError(401, str(error)))
         except DeadlineExceededError as error:
             response = _failed(RegistryError(TIMED_OUT, f"the brokers do not answer: {error}"))
         except HeadraceError as error:
@@ -90,7 +93,9 @@ class Application:
         found = ROUTES.find(method, raw_path)
         query = request.scope["query_string"].decode("ascii", "replace")
         params = _params(query)
-        is_write = method in _WRITE_METHODS or found.handler is subject_routes.register
+        # Nobody sends a body before it is known who they are.
+        viewer = await self._viewer(request)
+        registers = found.handler is subject_routes.register
         raw = RawRequest(
             method=method,
             target=f"{raw_path}?{query}" if query else raw_path,
@@ -101,34 +106,38 @@ class Application:
                 if name in request.headers
             },
             is_forwarded=HEADER in request.headers,
-            is_repeatable=method == "PUT" or found.handler is subject_routes.register,
+            is_repeatable=method == "PUT" or registers,
         )
-        address = "?" if request.client is None else request.client.host
-        return await self._in_thread(
-            lambda: self._handled(found, params, raw, address),
-            self._writes if is_write else self._reads,
-        )
-
-    async def _in_thread(
-        self, work: Callable[[], Response], limiter: anyio.CapacityLimiter
-    ) -> Response:
-        return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
-
-    def _handled(
-        self, found: FoundRoute, params: QueryParams, raw: RawRequest, address: str
-    ) -> Response:
         call = RegistryCall(
-            service=self._service,
-            viewer=self._principals.viewer(raw.headers.get("authorization"), address),
-            path=found.path,
-            params=params,
-            raw=raw,
+            service=self._service, viewer=viewer, path=found.path, params=params, raw=raw
         )
-        answer = found.handler(call)
+        is_write = method in _WRITE_METHODS or registers
+        return await to_thread.run_sync(
+            self._handled,
+            found.handler,
+            call,
+            abandon_on_cancel=True,
+            limiter=self._writes if is_write else self._reads,
+        )
+
+    async def _viewer(self, request: Request) -> Viewer:
+        if not self._principals.are_needed:
+            return Everybody()
+        address = "?" if request.client is None else request.client.host
+        return await to_thread.run_sync(
+            self._principals.viewer,
+            request.headers.get("authorization"),
+            address,
+            abandon_on_cancel=True,
+            limiter=self._log_ins,
+        )
+
+    def _handled(self, handler: Handler, call: RegistryCall) -> Response:
+        answer = handler(call)
         if isinstance(answer, Forwarded):
             return Response(answer.body, answer.status)
         response = Response(answer if isinstance(answer, bytes) else encode_json(answer))
-        if raw.is_forwarded:
+        if call.raw.is_forwarded:
             response.headers[POSITION] = str(self._service.position)
         return response
 

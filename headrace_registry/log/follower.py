@@ -21,6 +21,7 @@ from storage_engine.net.deadline import Deadline
 
 _POLL_MS = 500
 _PAUSE_S = 0.5
+_END_S = 5
 _MOST_LOGGED = 20
 """Skipped records that the log names; all are counted."""
 
@@ -45,7 +46,8 @@ class Follower:
 
     def close(self) -> None:
         self._ends.set()
-        self._thread.join(timeout=5)
+        if self._thread.is_alive():
+            self._thread.join(_END_S)
 
     def look(self, question: Callable[[RegistryState], Found]) -> Found:
         """The answer of the state, which does not change meanwhile."""
@@ -86,7 +88,10 @@ class Follower:
 
     def _begin_anew(self) -> None:
         with self._changed:
+            highest = self._state.highest_id
             self._state, self._position = RegistryState(), 0
+            # Records elsewhere have the ids that were given.
+            self._state.highest_id = highest
 
     def _follow(self, cluster: Cluster) -> None:
         start = self._position
