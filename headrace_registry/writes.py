@@ -5,7 +5,7 @@
     nobody known?  the next election is waited for
 
 A change that a fenced writer did not write is tried again wherever the writer is. One that may have
-been done is tried again only where that changes nothing. Source: Confluent's forwarding.
+been done is tried again only where that changes nothing. Source: R-SR4.
 """
 
 import contextlib

@@ -8,6 +8,7 @@ A user who may not know whether T is there may do nothing with its subjects.
 
 The settings and the mode of the whole registry are seen by all, and changed with Alter on the
 cluster. Brokers say what a user may do (Metadata's authorized operations), asked as that user.
+Source: R-SR5.
 """
 
 import enum

@@ -1,4 +1,7 @@
-"""The application: each request is bounded, belongs to somebody, and is answered in JSON."""
+"""The application: each request is bounded, belongs to somebody, and is answered in JSON.
+
+Source: R-SR1.
+"""
 
 import logging
 from urllib.parse import parse_qsl

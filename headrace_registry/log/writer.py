@@ -5,6 +5,7 @@
     write:     one transaction -> committed on all in-sync replicas -> read back -> answered
 
 So a writer that was paused, and does not know that it was replaced, can't commit anything.
+Source: R-SR3; KIP-98.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 `apply` is its only change, for records read back as for those of long ago, so every instance that
 has read up to the same offset has the same state. A record that is damaged or foreign changes
-nothing but the count of them, and the highest id if it gives one away.
+nothing but the count of them, and the highest id if it gives one away. Source: R-SR2.
 """
 
 from collections.abc import Iterable, Iterator
