@@ -13,7 +13,7 @@ from headrace_registry.log.writer import SchemasWriter
 from headrace_registry.registry_settings import RegistrySettings
 from headrace_registry.schema_calls import SchemaCalls
 from headrace_registry.writes import Plan, Writes
-from storage_engine.client.cluster import Cluster
+from storage_engine.client.cluster import DEADLINE_MS, Cluster
 from storage_engine.client.security.security_rows import Given
 from storage_engine.core.schemas.registry.records import Json
 from storage_engine.core.schemas.registry.state import RegistryState
@@ -89,6 +89,7 @@ class RegistryService:
             client_id=CLIENT_ID,
             # A JoinGroup waits for the others as long as a session lasts.
             request_timeout_ms=self._settings.session_timeout_ms + _REQUEST_GRACE_MS,
+            deadline_ms=max(DEADLINE_MS, self._settings.session_timeout_ms + _REQUEST_GRACE_MS),
             security=self._settings.security,
         )
 

@@ -189,7 +189,14 @@ class RegistryMember:
                 member_id=self._member_id,
                 group_instance_id=None,
             )
-            self._ask(cluster, HEARTBEAT, message, lambda response: response.error_code)
+            self._ask(
+                cluster,
+                HEARTBEAT,
+                message,
+                lambda response: response.error_code,
+                # A coordinator that hangs is noticed while the session lasts.
+                self._session_timeout_ms // 2,
+            )
             self._told(self._writer, is_writer=self._is_writer)
 
     def _leave(self, cluster: Cluster) -> None:

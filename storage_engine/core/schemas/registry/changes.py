@@ -38,6 +38,7 @@ from storage_engine.core.schemas.registry.state import RegistryState, sameness
 _READ_ONLY = (Mode.READONLY, Mode.READONLY_OVERRIDE)
 LATEST = -1
 MOST_SUBJECT_LENGTH = 1_000
+_RESERVED = ("__GLOBAL", "__EMPTY")
 
 
 class PlannedChange(NamedTuple):
@@ -71,7 +72,12 @@ def check_subject(subject: str) -> str:
             42208,
             f"The subject '{subject}' is in a context; this registry serves none but the default",
         )
-    if not name or len(name) > MOST_SUBJECT_LENGTH or any(ord(sign) < 32 for sign in name):
+    if (
+        not name
+        or name in _RESERVED
+        or len(name) > MOST_SUBJECT_LENGTH
+        or any(ord(sign) < 32 for sign in name)
+    ):
         raise invalid_subject(subject)
     return name
 

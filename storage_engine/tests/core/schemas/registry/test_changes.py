@@ -202,7 +202,7 @@ def test_a_group_of_compatibility_compares_within_it(log) -> None:
     assert [each.version for each in found] == [2]
 
 
-@pytest.mark.parametrize("name", ["", ":.ctx:a", "a\nb", "x" * 2_000])
+@pytest.mark.parametrize("name", ["", ":.ctx:a", "a\nb", "__GLOBAL", "x" * 2_000])
 def test_subjects_that_are_not_served_are_refused(name) -> None:
     with refused(42208):
         check_subject(name)
