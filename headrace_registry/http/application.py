@@ -161,9 +161,13 @@ async def _body(request: Request) -> bytes:
     size = 0
     async for part in request.stream():
         size += len(part)
-        if size > MOST_BODY_BYTES:
-            raise RegistryError(413, f"the body has more than {MOST_BODY_BYTES} bytes")
-        parts.append(part)
+        if size <= MOST_BODY_BYTES:
+            parts.append(part)
+        else:
+            # Read to its end, or the client would see no answer.
+            parts.clear()
+    if size > MOST_BODY_BYTES:
+        raise RegistryError(413, f"the body has more than {MOST_BODY_BYTES} bytes")
     if size and request.method in ("POST", "PUT"):
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in _BODY_TYPES:
