@@ -75,12 +75,19 @@ def topic(cluster) -> str:
     return name
 
 
-def allow(cluster: LocalCluster, operation: str, *resource: str, verb: str = "add") -> None:
+def allow(cluster: LocalCluster, operation: str, *resource: str) -> None:
+    change_rules(cluster, "add", "--allow", app_of(cluster), "--operation", operation, *resource)
+
+
+def app_of(cluster: LocalCluster) -> str:
+    return f"User:{credentials(cluster, 'app')[0]}"
+
+
+def change_rules(cluster: LocalCluster, verb: str, *arguments: str) -> None:
     succeed_here(
         *("acls", verb, "--bootstrap-server", cluster.bootstrap_servers),
         *("--command-config", cluster.admin_config(cluster.state)),
-        *("--allow", f"User:{credentials(cluster, 'app')[0]}", "--operation", operation),
-        *resource,
+        *arguments,
     )
 
 
@@ -161,6 +168,5 @@ def test_other_subjects_and_the_whole_registry_follow_the_rights_on_the_cluster(
     allow(cluster, "Alter", "--cluster")
     app.put(f"/config/{name}", {"compatibility": "NONE"})
     app.register(name, LONG)
-    for operation in ("Describe", "Alter"):
-        allow(cluster, operation, "--cluster", verb="remove")
+    change_rules(cluster, "remove", "--principal", app_of(cluster), "--cluster")
     assert name not in app.get("/subjects")
