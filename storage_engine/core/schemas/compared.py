@@ -1,6 +1,17 @@
-"""The lines that say why two schemas are not compatible, in the form of Confluent's registry."""
+"""How two schemas are compared, part by part, and the lines that say why they are not compatible,
+in the form of Confluent's registry.
 
+A pair of parts that meets itself again, in recursive schemas, is taken to be compatible until it is
+found not to be; then everything is judged once more with what is known.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+
+MAX_PAIRS = 200_000
+"""The most pairs of parts that are compared for two schemas."""
+MAX_LEVELS = 100
+"""How deep parts may stand in each other to be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +25,56 @@ class Side:
     def line(self, error_type: str, description: str, additional_info: str | None = None) -> str:
         more = "" if additional_info is None else f", additionalInfo:'{additional_info}'"
         return f"{{errorType:'{error_type}', description:'{description}'{more}}}"
+
+
+class _TooLargeError(Exception):
+    """The schemas are larger than what is compared."""
+
+
+class Pairs:
+    """The pairs of parts of a reader's and a writer's schema, known by their identity: the parts
+    must live as long as this."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        self._misfits: dict[tuple[int, int], list[str]] = {}
+        self._fits: set[tuple[int, int]] = set()
+        """Those that are taken to fit: judged in this round, or being judged."""
+        self._count = 0
+        self._level = 0
+
+    def judge(self, whole: Callable[[], list[str]]) -> list[str]:
+        """Return the lines of the whole schemas, when no assumption is left."""
+        try:
+            while True:
+                known = len(self._misfits)
+                self._fits.clear()
+                found = whole()
+                if found or len(self._misfits) == known:
+                    return list(dict.fromkeys(found))
+        except _TooLargeError as error:
+            why = f"The schemas are too large to compare: {error}"
+            return [self._side.line("TYPE_MISMATCH", why)]
+
+    def compare(
+        self, reader: object, writer: object, compare: Callable[[], list[str]]
+    ) -> list[str]:
+        """Return why the one can't read the other; `compare` is asked when it is not known."""
+        pair = id(reader), id(writer)
+        if pair in self._fits:
+            return []
+        if pair in self._misfits:
+            return self._misfits[pair]
+        self._count += 1
+        if self._count > MAX_PAIRS:
+            raise _TooLargeError(f"they have more than {MAX_PAIRS:,} pairs of parts")
+        if self._level > MAX_LEVELS:
+            raise _TooLargeError(f"they are nested more than {MAX_LEVELS} deep")
+        self._level += 1
+        self._fits.add(pair)
+        found = compare()
+        self._level -= 1
+        if found:
+            self._fits.discard(pair)
+            self._misfits[pair] = found
+        return found

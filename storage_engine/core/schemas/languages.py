@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from storage_engine.core.schemas.avro.compatibility import avro_incompatibilities
-from storage_engine.core.schemas.avro.parsed import ParsedAvro, parse_avro_text
+from storage_engine.core.schemas.avro.parsed import parse_avro_text
 from storage_engine.core.schemas.compared import Side
 from storage_engine.core.schemas.errors import InvalidSchemaError
 from storage_engine.core.schemas.texts import ParsedSchema, Reference, Schema, SchemaType
@@ -28,8 +27,10 @@ def parse(schema: Schema, resolved: Mapping[str, Schema], *, new: bool = True) -
     match schema.schema_type:
         case SchemaType.AVRO:
             return parse_avro_text(schema, resolved, new=new)
-        case other:
-            raise InvalidSchemaError(f"schemas of type {other.value} are not served: use AVRO")
+        case SchemaType.JSON:
+            return _parse_json(schema, resolved, new=new)
+        case SchemaType.PROTOBUF:
+            raise InvalidSchemaError("schemas of type PROTOBUF are not served: use AVRO or JSON")
 
 
 def incompatibilities(
@@ -38,9 +39,17 @@ def incompatibilities(
     """Return why a reader of the one can't read data of the other, a line for each reason in the
     form of Confluent's registry; []: it can. The lines call the two schemas `reader_is` and
     `writer_is`."""
-    side = Side(reader_is, writer_is)
-    match reader, writer:
-        case ParsedAvro(), ParsedAvro():
-            return avro_incompatibilities(reader.tree, writer.tree, side)
-        case _:
-            return ["Incompatible because of different schema type"]
+    if reader.schema_type is not writer.schema_type:
+        return ["Incompatible because of different schema type"]
+    return reader.misfits(writer, Side(reader_is, writer_is))
+
+
+def _parse_json(schema: Schema, resolved: Mapping[str, Schema], *, new: bool) -> ParsedSchema:
+    try:
+        # Where schemas are Avro, its libraries need not be there.
+        from storage_engine.core.schemas.json_schema.parsed import parse_json_text
+    except ModuleNotFoundError as error:
+        raise InvalidSchemaError(
+            f"JSON Schemas need the package {error.name}: install headrace[registry]"
+        ) from None
+    return parse_json_text(schema, resolved, new=new)

@@ -3,6 +3,9 @@
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Self
+
+from storage_engine.core.schemas.compared import Side
 
 
 class SchemaType(enum.Enum):
@@ -48,6 +51,11 @@ class ParsedSchema(ABC):
     @abstractmethod
     def normalized(self) -> str:
         """The same, without what has no meaning."""
+
+    @abstractmethod
+    def misfits(self, writer: Self, side: Side) -> list[str]:
+        """Return why a reader of this schema can't read data of the other, a line for each reason.
+        Both are of one language."""
 
     @property
     @abstractmethod

@@ -16,10 +16,10 @@ from storage_engine.core.schemas.json_text import JsonObject, JsonValue, compact
 
 
 def canonical_text(schema: avro.AvroSchema, *, normalize: bool = False) -> str:
-    return compact_json(_Writer(normalize=normalize).type(schema.root, ""))
+    return compact_json(_CanonicalWriter(normalize=normalize).type(schema.root, ""))
 
 
-class _Writer:
+class _CanonicalWriter:
     def __init__(self, *, normalize: bool) -> None:
         self._normalize = normalize
 

@@ -1,18 +1,13 @@
 """Whether a reader with one Avro schema can read what a writer with another has written.
 
-A pair of types that meets itself again, in recursive records, is taken to be compatible until it is
-found not to be; then everything is judged once more with what is known. Logical types do not count.
+Logical types do not count.
 
 Source: the specification of Apache Avro 1.12, schema resolution; the words of Confluent's registry.
 """
 
 from storage_engine.core.schemas.avro import schema as avro
 from storage_engine.core.schemas.avro.parse import kind_of
-from storage_engine.core.schemas.compared import Side
-from storage_engine.core.schemas.json_text import MAX_DEPTH
-
-_MAX_PAIRS = 200_000
-"""The most pairs of types that are compared in one go."""
+from storage_engine.core.schemas.compared import Pairs, Side
 
 _PROMOTIONS: dict[str, tuple[str, ...]] = {
     "long": ("int",),
@@ -28,56 +23,25 @@ def avro_incompatibilities(
     reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side
 ) -> list[str]:
     """Return why `reader` can't read data of `writer`, a line for each reason; []: it can."""
-    judge = _Judge(reader, writer, side)
-    try:
-        while True:
-            known = len(judge.misfits)
-            judge.fits.clear()
-            found = judge.compare(reader.root, writer.root, "")
-            if found or len(judge.misfits) == known:
-                return list(dict.fromkeys(found))
-    except _TooLargeError as error:
-        return [side.line("TYPE_MISMATCH", f"The schemas are too large to compare: {error}")]
+    pairs = Pairs(side)
+    judge = _AvroJudge(reader, writer, side, pairs)
+    return pairs.judge(lambda: judge.compare(reader.root, writer.root, ""))
 
 
-class _TooLargeError(Exception):
-    """The schemas are larger than what is compared."""
-
-
-class _Judge:
+class _AvroJudge:
     """Compares types. A path is that of the reader's type, as a registry writes it."""
 
-    def __init__(self, reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side) -> None:
+    def __init__(
+        self, reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side, pairs: Pairs
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._side = side
-        self.misfits: dict[tuple[int, int], list[str]] = {}
-        """Pairs of types, by identity, of which the one can't read the other, and why."""
-        self.fits: set[tuple[int, int]] = set()
-        """Those that are taken to fit: judged in this round, or being judged."""
-        self._pairs = 0
-        self._depth = 0
+        self._pairs = pairs
 
     def compare(self, reader: avro.AvroType, writer: avro.AvroType, path: str) -> list[str]:
         read, written = self._reader.resolve(reader), self._writer.resolve(writer)
-        pair = id(read), id(written)
-        if pair in self.fits:
-            return []
-        if pair in self.misfits:
-            return self.misfits[pair]
-        self._pairs += 1
-        if self._pairs > _MAX_PAIRS:
-            raise _TooLargeError(f"they have more than {_MAX_PAIRS:,} pairs of types")
-        if self._depth > 2 * MAX_DEPTH:
-            raise _TooLargeError(f"they are nested more than {2 * MAX_DEPTH} deep")
-        self._depth += 1
-        self.fits.add(pair)
-        found = self._compare(read, written, path)
-        self._depth -= 1
-        if found:
-            self.fits.discard(pair)
-            self.misfits[pair] = found
-        return found
+        return self._pairs.compare(read, written, lambda: self._compare(read, written, path))
 
     def _compare(self, reader: avro.AvroType, writer: avro.AvroType, path: str) -> list[str]:
         match reader, writer:

@@ -18,10 +18,10 @@ def misfit(
     """Return why `value` is no default of the type, in words; None: it is one. The default of a
     union fits one of its branches, and that of a record may leave out fields that have defaults.
     """
-    return _Judge(names).misfit(avro_type, value)
+    return _DefaultJudge(names).misfit(avro_type, value)
 
 
-class _Judge:
+class _DefaultJudge:
     """Judges each part of a value once for each type, also where unions lead to it on many ways."""
 
     def __init__(self, names: Mapping[str, avro.NamedType]) -> None:
@@ -34,8 +34,8 @@ class _Judge:
             avro_type = self._names[avro_type.full_name]
         key = id(avro_type), id(value)
         if key not in self._known:
-            if self._depth > MAX_DEPTH:
-                return f"it is nested more than {MAX_DEPTH} deep"
+            if self._depth > 2 * MAX_DEPTH:
+                return f"it is nested more than {2 * MAX_DEPTH} deep"
             self._depth += 1
             self._known[key] = self._judge(avro_type, value)
             self._depth -= 1

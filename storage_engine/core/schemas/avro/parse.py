@@ -43,12 +43,12 @@ def parse_avro_schema(
     """Return the schema; InvalidSchemaError says what is wrong with it. It may use the names in
     `referenced`. In a schema that is not `new`, which somebody has taken once, defaults and
     namespaces are not judged."""
-    reader = _Reader(referenced or {}, new=new)
+    reader = _AvroReader(referenced or {}, new=new)
     root = reader.whole(read_json(text, "the Avro schema"))
     return avro.AvroSchema(root, reader.names)
 
 
-class _Reader:
+class _AvroReader:
     """Walks the text once. `_path` names where it is."""
 
     def __init__(self, referenced: Mapping[str, avro.NamedType], *, new: bool) -> None:

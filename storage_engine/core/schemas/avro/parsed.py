@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from storage_engine.core.schemas.avro.canonical import canonical_text
+from storage_engine.core.schemas.avro.compatibility import avro_incompatibilities
 from storage_engine.core.schemas.avro.parse import parse_avro_schema
 from storage_engine.core.schemas.avro.schema import AvroSchema, NamedType, Record
+from storage_engine.core.schemas.compared import Side
 from storage_engine.core.schemas.references import in_order
 from storage_engine.core.schemas.texts import ParsedSchema, Schema, SchemaType
 
@@ -28,13 +31,16 @@ class ParsedAvro(ParsedSchema):
     def normalized(self) -> str:
         return canonical_text(self.tree, normalize=True)
 
+    def misfits(self, writer: Self, side: Side) -> list[str]:
+        return avro_incompatibilities(self.tree, writer.tree, side)
+
     @property
     def record_name(self) -> str | None:
         return self.tree.root.full_name if isinstance(self.tree.root, Record) else None
 
 
 def parse_avro_text(schema: Schema, resolved: Mapping[str, Schema], *, new: bool) -> ParsedAvro:
-    """Return the schema; a type that one of those it refers to defines is known by its full name."""
+    """Return the schema; types of those that it refers to are known by their full names."""
     names: Mapping[str, NamedType] = {}
     for _, each in in_order(schema, resolved):
         names = parse_avro_schema(each.text, names, new=False).names
