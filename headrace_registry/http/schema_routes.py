@@ -1,11 +1,13 @@
 """The routes under /schemas, /contexts and /compatibility."""
 
+import contextlib
 from collections.abc import Sequence
+from functools import cache
 
 from headrace_registry.http.calls import RegistryCall
 from headrace_registry.http.documents import schema_document, version_document
 from headrace_registry.http.routing import Answer, Routes, page
-from storage_engine.core.schemas.languages import SchemaType
+from storage_engine.core.schemas.languages import InvalidSchemaError, Schema, SchemaType, parse
 from storage_engine.core.schemas.registry.changes import LATEST
 from storage_engine.core.schemas.registry.compatibility import compared_with
 from storage_engine.core.schemas.registry.records import Json, Level, StoredSchema
@@ -20,9 +22,27 @@ ROUTES = Routes()
 _ANY_CONTEXT = ":*:"
 
 
+_SMALLEST = {
+    SchemaType.AVRO: '"int"',
+    SchemaType.JSON: "{}",
+    SchemaType.PROTOBUF: 'syntax = "proto3";',
+}
+
+
+@cache
+def _served_types() -> list[str]:
+    """The languages whose packages are installed."""
+    found = []
+    for schema_type, text in _SMALLEST.items():
+        with contextlib.suppress(InvalidSchemaError):
+            parse(Schema(schema_type, text), {})
+            found.append(schema_type.value)
+    return found
+
+
 @ROUTES.add("GET", "/schemas/types")
 def types(call: RegistryCall) -> Answer:
-    return [each.value for each in SchemaType]
+    return [*_served_types()]
 
 
 @ROUTES.add("GET", "/contexts")
