@@ -26,7 +26,7 @@ DELETED = "_deleted"
 
 KEY, ERROR = "_key", "_error"
 RAW_KEY, RAW_VALUE = "_raw_key", "_raw_value"
-"""Of records in Avro: `source/avro/avro_read.py`."""
+"""Columns of records in Avro: `source/avro/avro_read.py`."""
 
 
 @cache

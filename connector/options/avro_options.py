@@ -28,8 +28,8 @@ _BOTH = ("value.schema.version", "key.schema.version")
 MAX_SUBJECT_LENGTH = 2_000
 
 
-class Mode(enum.Enum):
-    """What becomes of a record that can't be decoded."""
+class OnDamage(enum.Enum):
+    """How a source goes on at a record that can't be decoded."""
 
     FAILFAST = "failfast"
     DEAD_LETTER = "dead-letter"
@@ -84,7 +84,7 @@ class AvroSourceOptions:
     key: ReadPart | None
     """None: keys are bytes."""
 
-    mode: Mode
+    mode: OnDamage
     may_evolve: bool
     """Whether a stream may go on with another schema when it is started again."""
 
@@ -123,13 +123,13 @@ def parse_avro_source(given: GivenOptions) -> AvroSourceOptions | None:
         return None
     is_keyed = given.choice("key.format", FORMATS) == "avro"
     _check_key(given, is_keyed, ("key.schema.subject", "key.schema.version"))
-    mode = given.choice("mode", [each.value for each in Mode])
+    mode = given.choice("mode", [each.value for each in OnDamage])
     evolution = given.choice("value.schema.evolution", ("none", "restart"))
     return AvroSourceOptions(
         registry=parse_registry(given),
         value=_read_part(given, "value"),
         key=_read_part(given, "key") if is_keyed else None,
-        mode=Mode(mode or "failfast"),
+        mode=OnDamage(mode or "failfast"),
         may_evolve=evolution == "restart",
     )
 

@@ -36,7 +36,7 @@ class RegistryOptions:
     """Where a registry is. Equal options share a client."""
 
     inline: "RegistryAddress | None"
-    """What the options alone say; with a file, see `address`."""
+    """The address that the options alone give; with a file, see `address`."""
 
     config_file: str | None = None
     open_options: tuple[tuple[str, str], ...] = ()
@@ -80,7 +80,7 @@ def parse_registry(given: GivenOptions) -> RegistryOptions:
 
 
 def given_names(given: GivenOptions, names: Iterable[str]) -> list[str]:
-    """Those of `names` that are given."""
+    """The given ones among `names`."""
     return [name for name in names if given.text(name) is not None]
 
 

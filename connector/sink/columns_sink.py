@@ -1,5 +1,5 @@
-"""What the columns of rows are written as, where they are not those of records: rows of a typed
-topic, or records in Avro. It is decided where the writer is made.
+"""Decides, where the writer is made, whether rows with columns of their own are rows of a typed
+topic or become records in Avro.
 """
 
 from typing import TYPE_CHECKING, TypeAlias

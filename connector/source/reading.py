@@ -37,7 +37,7 @@ class Reading:
     """The topics that were checked, with their ids."""
 
     avro: AvroRead | None = None
-    """What is read of records in Avro; None: values are bytes, or the topics have a schema."""
+    """The reading of records in Avro; None: values are bytes, or the topics have a schema."""
 
     @property
     def plan(self) -> TypedRead | AvroRead | None:

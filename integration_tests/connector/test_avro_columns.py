@@ -1,5 +1,5 @@
 """Records in Avro are read and written as columns, beside confluent-kafka's serializers, which
-judge both ways. Spark's own part is in `integration_tests/spark/test_spark_avro.py`."""
+judge both ways. Spark's own part is in `integration_tests/avro/test_spark_avro.py`."""
 
 import datetime as dt
 import decimal
@@ -15,7 +15,7 @@ from connector.registries import close_registries
 from integration_tests.connector.in_one_process import Read, write
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import consume, produce
-from storage_engine.tests.client.small_registry import small_registry
+from storage_engine.tests.client.registry.small_registry import small_registry
 
 UTC = dt.UTC
 DECIMAL = {"logicalType": "decimal", "precision": 20, "scale": 4}

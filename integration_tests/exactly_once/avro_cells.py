@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 import fastavro
 
-from storage_engine.tests.client.small_registry import SmallRegistry, small_registry
+from storage_engine.tests.client.registry.small_registry import SmallRegistry, small_registry
 
 SOURCE = json.dumps({"type": "record", "name": "Id", "fields": [{"name": "id", "type": "long"}]})
 TARGET = json.dumps(

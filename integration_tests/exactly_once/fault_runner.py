@@ -61,7 +61,7 @@ from integration_tests.support.spark_support import NO_WORKER, consume, produce
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
-from storage_engine.tests.client.small_registry import SmallRegistry
+from storage_engine.tests.client.registry.small_registry import SmallRegistry
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 STATE = "__transaction_state"

@@ -21,7 +21,7 @@ MAX_KEPT_BYTES = 64 << 20
 """The most text of schemas that is kept; beyond it the oldest are fetched again when needed."""
 
 KEPT_OVERHEAD_BYTES = 1024
-"""What a kept schema counts beside its text, so that tiny ones are bounded in number, too."""
+"""The bytes that a kept schema counts beside its text: tiny ones are bounded in number, too."""
 
 MAX_UNKNOWN_IDS = 10_000
 UNKNOWN_ID_S = 30.0

@@ -305,7 +305,7 @@ def _refusal(url: str, status: int, data: bytes) -> SchemaRegistryError:
 
 
 def _told(data: bytes) -> str:
-    """What the registry says, in one line of bounded length."""
+    """The registry's words, in one line of bounded length."""
     try:
         answer = json.loads(data)
         message = answer["message"]

@@ -12,10 +12,10 @@ from connector.sink.avro.avro_sink import AvroSink, WrittenAvro
 from connector.sink.row_routing import RoutedRows
 from connector.sink.typed.conforming import conformed
 from connector.typed_columns import DELETED, HEADERS, KEY, PARTITION
-from storage_engine.protocol.avro.byte_rows import TooManyBytesError, spread
 from storage_engine.protocol.avro.encode import encode, encode_values
+from storage_engine.protocol.avro.encoding.byte_rows import TooManyBytesError, spread
+from storage_engine.protocol.avro.encoding.value_errors import UnencodableValueError
 from storage_engine.protocol.avro.framing import framed
-from storage_engine.protocol.avro.value_errors import UnencodableValueError
 from storage_engine.protocol.records.arrow_kernels import kernel
 from storage_engine.protocol.records.varints import Mask
 from storage_engine.protocol.typed.nested_arrays import bits, boolean_array

@@ -60,7 +60,7 @@ class WrittenAvro:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroSink:
-    """What rows are written as. It is pickled into tasks."""
+    """The schemas of the records that rows become. It is pickled into tasks."""
 
     topic: str
     value: WrittenAvro

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from connector.avro_types import is_record
 from connector.errors import ConnectorError
-from connector.options.avro_options import Mode
+from connector.options.avro_options import OnDamage
 from connector.source.arrow_batches import arrow_batches_of_several
 from connector.source.avro.avro_read import AvroRead
 from connector.source.avro.record_decoder import DecodedRows, RecordDecoder
@@ -43,7 +43,7 @@ from storage_engine.protocol.typed.arrays.row_filter import matching_rows
 from storage_engine.protocol.typed.nested_arrays import binary_values, boolean_array, null_mask
 
 GROUP_BYTES = 4 << 20
-"""What is decoded in one pass, in bytes of records: each pass has a cost for each column."""
+"""The bytes of records in one pass: each pass has a cost for each column."""
 
 _ORIGINS = {TOPIC: "topic", PARTITION: "partition", OFFSET: "offset"}
 _RECORD = {**_ORIGINS, TIMESTAMP: "timestamp", HEADERS: "headers"}
@@ -129,7 +129,7 @@ class AvroDecoding:
             decoded_keys = self._keys.decode(keys)
             key = _whole(decoded_keys, self._read)
             errors |= {row: f"key: {reason}" for row, reason in decoded_keys.errors.items()}
-        if errors and self._read.mode is Mode.FAILFAST:
+        if errors and self._read.mode is OnDamage.FAILFAST:
             raise _bad_record(meta, errors)
         deleted = null_mask(values)
         kept = self._kept(found, deleted, errors)

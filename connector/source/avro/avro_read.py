@@ -17,7 +17,7 @@ from uuid import UUID
 
 from connector.avro_types import AvroColumn, avro_columns, whole_type
 from connector.errors import ConnectorError, OptionError
-from connector.options.avro_options import AvroSourceOptions, Mode, Part, ReadPart, SubjectNames
+from connector.options.avro_options import AvroSourceOptions, OnDamage, Part, ReadPart, SubjectNames
 from connector.options.registry_options import RegistryOptions
 from connector.options.source_options import SourceOptions
 from connector.registries import NamedAvro, named_avro, registry_errors, registry_for
@@ -46,16 +46,20 @@ if TYPE_CHECKING:
     from storage_engine.client.schema_registry import SchemaRegistry
 
 LETTER_COLUMNS = (ERROR, RAW_KEY, RAW_VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS)
-"""What a dead letter is made of."""
+"""The columns that a dead letter is made of."""
 
-_APPENDED = {Mode.FAILFAST: (), Mode.PERMISSIVE: (ERROR,), Mode.DEAD_LETTER: LETTER_COLUMNS}
+_APPENDED = {
+    OnDamage.FAILFAST: (),
+    OnDamage.PERMISSIVE: (ERROR,),
+    OnDamage.DEAD_LETTER: LETTER_COLUMNS,
+}
 
 _NO_TOPIC_ID = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvroRead:
-    """What a query reads. It is pickled into tasks, and holds what they need."""
+    """The schemas, columns and rows of a query. It is pickled into tasks."""
 
     rows: TypedRead
     """The columns, and the condition on rows."""
@@ -63,7 +67,7 @@ class AvroRead:
     value: NamedAvro
     key: NamedAvro | None
     registry: RegistryOptions
-    mode: Mode
+    mode: OnDamage
 
     @property
     def marks(self) -> dict[str, SchemaMark]:

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from connector.errors import OptionError
-from connector.options.avro_options import Mode, SubjectNames
+from connector.options.avro_options import OnDamage, SubjectNames
 from connector.tests.options.parsed import assert_refused, one_line, sink, source
 
 AVRO = {"value__format": "avro", "schema__registry__url": "http://r:8081"}
@@ -19,7 +19,7 @@ def test_without_them_values_are_bytes():
 
 def test_defaults_of_the_source():
     avro = source(**AVRO).avro
-    assert (avro.mode, avro.may_evolve, avro.key) == (Mode.FAILFAST, False, None)
+    assert (avro.mode, avro.may_evolve, avro.key) == (OnDamage.FAILFAST, False, None)
     assert (avro.value.subject, avro.value.version) == (None, None)
     address = avro.registry.address()
     assert (address.urls, address.user_info, address.patience_ms) == (
@@ -39,7 +39,7 @@ def test_all_of_the_source():
         key__schema__version="latest",
         value__schema__subject="s",
     ).avro
-    assert (avro.mode, avro.may_evolve) == (Mode.PERMISSIVE, True)
+    assert (avro.mode, avro.may_evolve) == (OnDamage.PERMISSIVE, True)
     assert (avro.value.subject, avro.value.version) == ("s", 3)
     assert (avro.key.subject, avro.key.version) == (None, None)
 

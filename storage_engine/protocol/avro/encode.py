@@ -1,7 +1,7 @@
 """Encodes rows of Arrow columns as Avro records, for all rows at once.
 
-Each value of the schema's tree becomes parts of its rows (`byte_rows.py`): numbers by numpy, texts
-and bytes as they are. Values that only some rows have (of nullable fields and other unions) are
+Each value of the schema's tree becomes parts of its rows (`encoding/byte_rows.py`): numbers by
+numpy, texts and bytes as they are. Values that only some rows have (of nullable fields and other unions) are
 encoded without the others and spread over the rows; elements of lists and entries of maps are rows
 by themselves, whose bytes lie one behind the other, and so are those of their list.
 
@@ -31,9 +31,9 @@ from storage_engine.core.schemas.avro.schema import (
     Record,
     Union,
 )
-from storage_engine.protocol.avro.byte_rows import (
+from storage_engine.protocol.avro.encoding.byte_rows import (
+    NumberPart,
     Part,
-    Piece,
     joined_rows,
     lengths_of,
     numbers,
@@ -42,8 +42,8 @@ from storage_engine.protocol.avro.byte_rows import (
     spread,
     without_nulls,
 )
-from storage_engine.protocol.avro.encoded_values import fixed_value, plain_value
-from storage_engine.protocol.avro.value_errors import UnencodableValueError
+from storage_engine.protocol.avro.encoding.encoded_values import fixed_value, plain_value
+from storage_engine.protocol.avro.encoding.value_errors import UnencodableValueError
 from storage_engine.protocol.records.arrow_binary import numbers_in
 from storage_engine.protocol.records.arrow_kernels import as_type, compute, kernel
 from storage_engine.protocol.records.varints import Ints, Mask, VarintColumn
@@ -182,12 +182,12 @@ class _Encoder:
             parts = self.value(member, kernel("filter", _filterable(array), packed))
         spread_parts: list[Part] = []
         for part in parts:
-            if not isinstance(part, Piece):
+            if not isinstance(part, NumberPart):
                 spread_parts.append(spread(part, rows, count))
             elif part.rows is None:
-                spread_parts.append(Piece(part.values, rows))
+                spread_parts.append(NumberPart(part.values, rows))
             else:
-                spread_parts.append(Piece(part.values, rows[part.rows]))
+                spread_parts.append(NumberPart(part.values, rows[part.rows]))
         return spread_parts
 
     def _array(self, schema: Array, array: pa.Array) -> list[Part]:
@@ -229,10 +229,10 @@ def _filterable(array: pa.Array) -> pa.Array:
     return map_as_list(array) if pa.types.is_map(array.type) else array
 
 
-def _branches(branches: Ints) -> Piece:
+def _branches(branches: Ints) -> NumberPart:
     if branches.max() > _LARGEST_BRANCH:
         return numbers(branches)
-    return Piece(VarintColumn((branches << 1).astype(np.uint64), 1))
+    return NumberPart(VarintColumn((branches << 1).astype(np.uint64), 1))
 
 
 def _blocks(values: pa.Array, starts: npt.NDArray[np.int32]) -> list[Part]:

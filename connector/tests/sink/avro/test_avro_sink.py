@@ -13,7 +13,7 @@ from connector.options.sink_options import parse_sink_options
 from connector.registries import close_registries
 from connector.sink.avro.avro_rows import AvroEncoder
 from connector.sink.avro.avro_sink import avro_sink
-from storage_engine.tests.client.small_registry import small_registry
+from storage_engine.tests.client.registry.small_registry import small_registry
 
 RIDE = json.dumps({
     "type": "record", "name": "Ride", "namespace": "com.example", "fields": [

@@ -19,7 +19,7 @@ from storage_engine.protocol.avro.encode import encode
 from storage_engine.protocol.avro.framing import framed
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.protocol.records.record_encoder import iter_encoded
-from storage_engine.tests.client.small_registry import small_registry
+from storage_engine.tests.client.registry.small_registry import small_registry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage_engine.protocol.avro import byte_rows
-from storage_engine.protocol.avro.byte_rows import TooManyBytesError
 from storage_engine.protocol.avro.decode import decode
 from storage_engine.protocol.avro.encode import encode, encode_values
-from storage_engine.protocol.avro.value_errors import UnencodableValueError
+from storage_engine.protocol.avro.encoding import byte_rows
+from storage_engine.protocol.avro.encoding.byte_rows import TooManyBytesError
+from storage_engine.protocol.avro.encoding.value_errors import UnencodableValueError
 from storage_engine.tests.protocol.avro.avro_samples import (
     bodies,
     encoded,

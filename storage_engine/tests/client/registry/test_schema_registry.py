@@ -21,7 +21,7 @@ from storage_engine.client.security.client_security import ClientTls
 from storage_engine.core.errors import ConfigError, DeadlineExceededError
 from storage_engine.core.schemas.languages import Reference, Schema, SchemaType
 from storage_engine.core.security.security_protocol import Secret
-from storage_engine.tests.client.small_registry import server_context, small_registry
+from storage_engine.tests.client.registry.small_registry import server_context, small_registry
 
 TEXT = '{"type": "record", "name": "R", "fields": []}'
 AVRO = Schema(schema_type=SchemaType.AVRO, text=TEXT)

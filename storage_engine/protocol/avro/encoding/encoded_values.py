@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.core.schemas.avro.schema import Decimal, Fixed, Logical, Primitive
-from storage_engine.protocol.avro.byte_rows import (
+from storage_engine.protocol.avro.encoding.byte_rows import (
+    NumberPart,
     Part,
-    Piece,
     lengths_of,
     numbers,
     small_bytes,
     without_nulls,
 )
-from storage_engine.protocol.avro.decimal_bytes import fixed_bytes, shortest_bytes
-from storage_engine.protocol.avro.value_errors import UnencodableValueError
+from storage_engine.protocol.avro.encoding.decimal_bytes import fixed_bytes, shortest_bytes
+from storage_engine.protocol.avro.encoding.value_errors import UnencodableValueError
 from storage_engine.protocol.records.arrow_binary import as_column, binary_array, numbers_in
 from storage_engine.protocol.records.arrow_kernels import as_type
 from storage_engine.protocol.records.varints import Ints, Mask
@@ -116,8 +116,8 @@ def _in_unit(array: pa.Array, unit: str) -> Ints:
     return values * factor
 
 
-def _floats(array: pa.Array, kind: type[np.float32] | type[np.float64]) -> Piece:
-    return Piece(numbers_in(array.buffers()[1], kind, array.offset, len(array)))
+def _floats(array: pa.Array, kind: type[np.float32] | type[np.float64]) -> NumberPart:
+    return NumberPart(numbers_in(array.buffers()[1], kind, array.offset, len(array)))
 
 
 def _decimal(logical: Decimal, array: pa.Array) -> pa.Array:

@@ -20,7 +20,7 @@ from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.random_frames import random_frame
 from integration_tests.support.spark_support import consume, produce
 from storage_engine.protocol.dead_letter_headers import OFFSET, REASON
-from storage_engine.tests.client.small_registry import small_registry
+from storage_engine.tests.client.registry.small_registry import small_registry
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 FRAMES = 20 if ALL_FAULTS else 2

@@ -1,7 +1,7 @@
 """Rows of bytes that are put together of parts, for all rows at once.
 
-    Piece              numbers that numpy writes: a varint or a float for each row, or for some rows
-    pa.BinaryArray     bytes that Arrow copies: texts, and whole values that were encoded before
+    NumberPart        numbers that numpy writes: a varint or a float for each row, or for some
+    pa.BinaryArray    bytes that Arrow copies: texts, and whole values that were encoded before
 
 Rule: no Python per row. Neighbouring pieces are written into one buffer, and one kernel of Arrow
 joins what is left, so a record of twenty fields costs a few passes over its rows.
@@ -38,7 +38,7 @@ class TooManyBytesError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class NumberPart:
     """A number of each row. `rows`: the rows that have one, ascending; None: all."""
 
     values: VarintColumn | Floats
@@ -71,23 +71,23 @@ class Piece:
         return self.values.dtype.itemsize
 
 
-Part: TypeAlias = Piece | pa.Array
-"""A part of each row: a `Piece`, or a pa.BinaryArray without nulls."""
+Part: TypeAlias = NumberPart | pa.Array
+"""A part of each row: a `NumberPart`, or a pa.BinaryArray without nulls."""
 
 
-def numbers(values: Ints, rows: Ints | None = None) -> Piece:
+def numbers(values: Ints, rows: Ints | None = None) -> NumberPart:
     """A zigzag varint of each row, or of each of `rows`."""
-    return Piece(zigzag_column(values), rows)
+    return NumberPart(zigzag_column(values), rows)
 
 
-def same_number(value: int, rows: Ints | None = None) -> Piece:
+def same_number(value: int, rows: Ints | None = None) -> NumberPart:
     """The same varint in each row, or in each of `rows`."""
-    return Piece(constant_column(value), rows)
+    return NumberPart(constant_column(value), rows)
 
 
-def small_bytes(values: npt.NDArray[np.bool_]) -> Piece:
+def small_bytes(values: npt.NDArray[np.bool_]) -> NumberPart:
     """One byte of each row, 0 or 1."""
-    return Piece(VarintColumn(values.astype(np.uint64), 1))
+    return NumberPart(VarintColumn(values.astype(np.uint64), 1))
 
 
 def joined_rows(parts: Sequence[Part], count: int) -> pa.Array:
@@ -95,9 +95,9 @@ def joined_rows(parts: Sequence[Part], count: int) -> pa.Array:
     if not count:
         return binary_array(np.zeros(1, np.int32), pa.py_buffer(b""))
     columns: list[pa.Array] = []
-    run: list[Piece] = []
+    run: list[NumberPart] = []
     for part in parts:
-        if isinstance(part, Piece):
+        if isinstance(part, NumberPart):
             run.append(part)
             continue
         if run:
@@ -149,7 +149,7 @@ def _over(data: pa.Buffer, start: int, lengths: Ints) -> pa.Array:
     return binary_array(offsets, data.slice(start, int(offsets[-1])))
 
 
-def _written(pieces: Iterable[Piece], count: int) -> pa.Array:
+def _written(pieces: Iterable[NumberPart], count: int) -> pa.Array:
     widths = np.zeros(count, np.int64)
     pieces = tuple(pieces)
     for each in pieces:
