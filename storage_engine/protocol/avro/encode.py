@@ -1,9 +1,9 @@
 """Encodes rows of Arrow columns as Avro records, for all rows at once.
 
 Each value of the schema's tree becomes parts of its rows (`encoding/byte_rows.py`): numbers by
-numpy, texts and bytes as they are. Values that only some rows have (of nullable fields and other unions) are
-encoded without the others and spread over the rows; elements of lists and entries of maps are rows
-by themselves, whose bytes lie one behind the other, and so are those of their list.
+numpy, texts and bytes as they are. Values that only some rows have (of nullable fields and other
+unions) are encoded without the others and spread over the rows; elements of lists and entries of
+maps are rows by themselves, whose bytes lie one behind the other, and so are those of their list.
 
 Rule: what is decoded again is the same value, to its last digit. A value that the schema can't hold
 is an `UnencodableValueError`, never another value; only times that are finer than the schema's unit
