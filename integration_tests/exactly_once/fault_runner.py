@@ -13,7 +13,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -226,7 +226,7 @@ class _CaseRun:
         ids = [b"%d" % each for each in range(self._ids, self._ids + count)]
         self._ids += count
         partitions = self._source_partitions
-        value_of = bytes
+        value_of: Callable[[bytes], bytes] = bytes
         if self._case.is_avro:
             value_of = avro_cells.as_record
         elif self._case.is_typed:

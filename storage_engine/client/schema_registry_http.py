@@ -11,7 +11,6 @@ import http.client
 import json
 import logging
 import ssl
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -323,7 +322,7 @@ def _reason(error: Exception) -> str:
     return " ".join(str(text).split())[:200]
 
 
-def quoted_path(*parts: Sequence[str] | str | int) -> str:
+def quoted_path(*parts: str | int) -> str:
     """The parts of a path, percent-encoded, also their slashes."""
     from urllib.parse import quote
 

@@ -72,7 +72,9 @@ class AvroRead:
     @property
     def marks(self) -> dict[str, SchemaMark]:
         """The schemas, as the checkpoint holds them."""
-        parts = {"value": self.value} | ({} if self.key is None else {"key": self.key})
+        parts = {"value": self.value}
+        if self.key is not None:
+            parts["key"] = self.key
         return {
             part: SchemaMark(each.subject, each.version, each.schema_id)
             for part, each in parts.items()
