@@ -5,13 +5,14 @@ be decoded is null, with its reason.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from http.client import NOT_FOUND
 
 import numpy as np
 import pyarrow as pa
 
 from connector.options.registry_options import RegistryOptions
 from connector.registries import NamedAvro, avro_text, registry_errors, registry_for
-from storage_engine.client.schema_registry import UnknownSchemaIdError
+from storage_engine.client.schema_registry_http import SchemaRegistryError
 from storage_engine.core.schemas.errors import InvalidSchemaError
 from storage_engine.protocol.avro.framing import cut
 from storage_engine.protocol.avro.resolve import Resolver
@@ -106,13 +107,20 @@ class RecordDecoder:
     def _made(self, schema_id: int) -> Resolver | str:
         if schema_id == self._reader_id:
             return Resolver(self._reader, self._reader, self._columns)
+        reason: Exception
         with registry_errors():
             registry = registry_for(self._registry)
             try:
                 writer = avro_text(registry, registry.by_id(schema_id)).parsed()
                 return Resolver(writer, self._reader, self._columns)
-            except (UnknownSchemaIdError, InvalidSchemaError) as error:
-                return f"schema id {schema_id}: {' '.join(str(error).split())}"
+            except InvalidSchemaError as error:
+                reason = error
+            except SchemaRegistryError as error:
+                # What is not there is told with each record; other refusals end the query.
+                if error.status != NOT_FOUND:
+                    raise
+                reason = error
+        return f"schema id {schema_id}: {' '.join(str(reason).split())}"
 
 
 def _different(ids: Ints) -> list[int]:

@@ -251,6 +251,18 @@ def test_a_damaged_key_is_told(registry):
     assert (row["_key"], row["id"]) == (None, 0)
 
 
+def test_a_schema_whose_reference_is_gone_is_told_with_its_records(registry):
+    values = _records(registry, V1, _rows(0, 1))
+    lost = {"name": "X", "subject": "x", "version": 1}
+    schema_id = registry.register("u-value", V2, references=[lost])
+    damaged = b"\0" + schema_id.to_bytes(4, "big") + values[0][5:]
+    rows = _alone(
+        _decoding(registry, mode="permissive", columns="_offset"), _fetched([*values, damaged])
+    )
+    assert rows[0] == {"_offset": 0, "_error": None}
+    assert f"schema id {schema_id}: the schema registry" in rows[1]["_error"]
+
+
 def test_a_registry_that_is_away_is_one_line(registry):
     _records(registry, V1, _rows(0, 1))
     decoding = _decoding(registry, schema__registry__default__api__timeout__ms="300")

@@ -95,6 +95,15 @@ def test_versions_and_subjects_with_any_characters():
     assert quoted_path("a/b") == "/a%2Fb"
 
 
+def test_a_schema_is_registered_once():
+    with small_registry() as registry:
+        client = _client(registry)
+        assert client.register("t-value", AVRO) == client.register("t-value", AVRO)
+        assert len(registry.asked) == 1
+        client.register("t-key", AVRO)
+        assert list(registry.subjects) == ["t-value", "t-key"]
+
+
 def test_references_are_found_through_others():
     with small_registry() as registry:
         registry.register("money", '"int"')
