@@ -11,6 +11,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from connector.errors import ConnectorError
 from connector.registries import close_registries
 from integration_tests.connector.in_one_process import Read, write
 from integration_tests.support.cluster_support import create_topic
@@ -96,13 +97,13 @@ class _Serializers:
         return self._value(record, SerializationContext(self._topic, MessageField.VALUE))
 
 
-def _deserialized(registry, servers, topic, count):
+def _deserialized(registry, servers, topic):
     client = SchemaRegistryClient({"url": registry.url})
     deserializer = AvroDeserializer(client)
     context = SerializationContext(topic, MessageField.VALUE)
     return [
         None if each.value() is None else deserializer(each.value(), context)
-        for each in consume(servers, topic, count)
+        for each in consume(servers, topic)
     ]
 
 
@@ -126,11 +127,48 @@ def test_what_others_write_is_read_as_columns(spark_cluster, servers, topic, reg
 def test_what_is_written_as_columns_is_read_by_others(
     spark_cluster, servers, topic, registry, avro
 ):
-    create_topic(spark_cluster, topic, partitions=1)
+    target = f"{topic}-copy"
+    for name in (topic, target):
+        create_topic(spark_cluster, name, partitions=1)
     rides = [_ride(number) for number in range(300)]
-    registry.register(f"{topic}-value", json.dumps(NAMED))
-    schema = Read(servers, subscribe=topic, **avro).table().schema
-    table = pa.Table.from_pylist([_as_spark_has_it(each) for each in rides], schema=schema)
-    write(servers, table, topic=topic, **avro, **{"use.latest.version": "true"})
-    assert _deserialized(registry, servers, topic, len(rides)) == rides
-    assert _rows(Read(servers, subscribe=topic, **avro)) == table.to_pylist()
+    _produce(registry, servers, topic, NAMED, rides)
+    registry.register(f"{target}-value", json.dumps(NAMED))
+    table = Read(servers, subscribe=topic, **avro).table()
+    write(servers, table, topic=target, **avro, **{"use.latest.version": "true"})
+    assert _deserialized(registry, servers, target) == rides
+    assert _rows(Read(servers, subscribe=target, **avro)) == table.to_pylist()
+
+
+def test_columns_are_registered_and_keys_and_tombstones_written(
+    spark_cluster, servers, topic, registry, avro
+):
+    create_topic(spark_cluster, topic, partitions=1)
+    keyed = {**avro, "key.format": "avro"}
+    table = pa.table(
+        {
+            "_key": pa.array([{"id": 1}, {"id": 2}], pa.struct([("id", pa.int64())])),
+            "id": pa.array([1, 2], pa.int64()),
+            "fare": pa.array([1.5, None], pa.float64()),
+            "_deleted": [False, True],
+        }
+    )
+    write(servers, table, topic=topic, **keyed)
+    read = Read(servers, subscribe=topic, columns="_key,id,fare,_deleted,_offset", **keyed)
+    assert [tuple(row.values())[:4] for row in _rows(read)] == [
+        ({"id": 1}, 1, 1.5, False),
+        ({"id": 2}, None, None, True),
+    ]
+    assert _deserialized(registry, servers, topic) == [{"id": 1, "fare": 1.5}, None]
+
+
+def test_a_row_that_does_not_fit_leaves_nothing_behind(
+    spark_cluster, servers, topic, registry, avro
+):
+    create_topic(spark_cluster, topic, partitions=1)
+    schema = {**NAMED, "fields": NAMED["fields"][:1]}
+    registry.register(f"{topic}-value", json.dumps(schema))
+    rows = pa.table({"id": pa.array([1, None], pa.int64())})
+    with pytest.raises(ConnectorError, match=r"\[ROW_DOES_NOT_FIT\] the column 'id'"):
+        write(servers, rows, topic=topic, **avro, **{"use.latest.version": "true"})
+    write(servers, rows.slice(0, 1), topic=topic, **avro, **{"use.latest.version": "true"})
+    assert _rows(Read(servers, subscribe=topic, **avro)) == [{"id": 1}]
