@@ -1,0 +1,1 @@
+"""What reads schemas with programs of others, in processes of their own."""
