@@ -65,7 +65,7 @@ def _run(given: Path, own: str, output: Path) -> None:
     command = [sys.executable, "-I", str(_CHILD), *limits]
     try:
         ended = subprocess.run(
-            [*command, f"-I{given}", "--include_imports", f"--descriptor_set_out={output}", own],
+            [*command, "-I.", "--include_imports", f"--descriptor_set_out={output}", own],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=WAIT_SECONDS,

@@ -43,8 +43,8 @@ _TEXTS = {
         "schema"
     ),
     "FIELD_SCALAR_KIND_CHANGED": (
-        "The kind of a SCALAR field at path '{path}' in the {reader} schema does not match its kind "
-        "in the {writer} schema"
+        "The kind of a SCALAR field at path '{path}' in the {reader} schema does not match its "
+        "kind in the {writer} schema"
     ),
     "FIELD_NAMED_TYPE_CHANGED": (
         "The type of a MESSAGE field at path '{path}' in the {reader} schema does not match its "
@@ -72,8 +72,8 @@ _TEXTS = {
         "in the {writer} schema"
     ),
     "EXTENSIONS_CHANGED": (
-        "The extensions, or what an edition sets, in the {reader} schema do not match those in the "
-        "{writer} schema"
+        "The extensions at path '{path}', or what an edition sets, in the {reader} schema do not "
+        "match those in the {writer} schema"
     ),
 }
 
@@ -114,9 +114,11 @@ class _ProtobufJudge:
         new = {message.name: message for message in reader}
         for old in writer:
             inner = f"{path}{old.name}"
+            if old.is_map_entry:
+                continue
             if old.name in new:
                 found += self._messages(new[old.name], old, inner)
-            elif not old.is_map_entry:
+            else:
                 found += self._line("MESSAGE_REMOVED", inner)
         return found
 
