@@ -1,1 +1,1 @@
-"""What reads schemas with programs of others, in processes of their own."""
+"""Programs of others that read schemas, in processes of their own."""

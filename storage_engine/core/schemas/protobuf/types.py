@@ -77,7 +77,7 @@ class ProtoFile:
     messages: tuple[ProtoMessage, ...]
     types: Mapping[str, ProtoMessage | ProtoEnum]
     not_understood: frozenset[str]
-    """What is not compared: extensions, and all of an edition."""
+    """Parts that are not compared: extensions, and all of an edition."""
 
 
 def read_file(file: FileDescriptorProto, imported: Iterable[FileDescriptorProto]) -> ProtoFile:
