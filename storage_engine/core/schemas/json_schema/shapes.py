@@ -80,7 +80,7 @@ class Typed:
 class OneOfValues:
     """The values of an `enum`, or the one of a `const`."""
 
-    values: tuple[str, ...]
+    values: frozenset[str]
     """As JSON."""
     is_constant: bool
 
@@ -183,9 +183,9 @@ def _typed(part: Part, content: JsonObject) -> list[Shape]:
 def _values(content: JsonObject) -> list[Shape]:
     found: list[Shape] = []
     if isinstance(listed := content.get("enum"), list):
-        found.append(OneOfValues(tuple(as_text(each) for each in listed), is_constant=False))
+        found.append(OneOfValues(frozenset(as_text(each) for each in listed), is_constant=False))
     if "const" in content:
-        found.append(OneOfValues((as_text(content["const"]),), is_constant=True))
+        found.append(OneOfValues(frozenset((as_text(content["const"]),)), is_constant=True))
     return found
 
 
