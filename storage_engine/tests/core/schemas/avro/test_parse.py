@@ -142,7 +142,7 @@ def test_references_that_lead_nowhere_are_refused():
 
 
 def nested(depth):
-    inner = "int"
+    inner: object = "int"
     for _ in range(depth):
         inner = {"type": "array", "items": inner}
     return inner
