@@ -7,16 +7,24 @@ found not to be; then everything is judged once more with what is known.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+_Part = TypeVar("_Part")
 
 MAX_PAIRS = 200_000
 """The most pairs of parts that are compared for two schemas."""
+MAX_WORK = 2_000_000
+"""How much is looked at in all pairs together: fields, properties, members."""
 MAX_LEVELS = 100
 """How deep parts may stand in each other to be compared."""
+
+MAX_LINES = 200
+"""The most reasons that are told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What the reader's and the writer's schema are called: `new` is the one that somebody wants to
+    """The names of the reader's and the writer's schema: `new` is the one that somebody wants to
     register, `old` the one that is there."""
 
     reader: str = "new"
@@ -31,16 +39,17 @@ class _TooLargeError(Exception):
     """The schemas are larger than what is compared."""
 
 
-class Pairs:
-    """The pairs of parts of a reader's and a writer's schema, known by their identity: the parts
-    must live as long as this."""
+class Pairs(Generic[_Part]):
+    """The pairs of parts of a reader's and a writer's schema, known by their identity."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
         self._misfits: dict[tuple[int, int], list[str]] = {}
         self._fits: set[tuple[int, int]] = set()
-        """Those that are taken to fit: judged in this round, or being judged."""
-        self._count = 0
+        """Pairs that are taken to fit: judged in this round, or being judged."""
+        self._kept: list[tuple[_Part, _Part]] = []
+        """The parts, so that none gets the identity of another."""
+        self._work = 0
         self._level = 0
 
     def judge(self, whole: Callable[[], list[str]]) -> list[str]:
@@ -51,22 +60,27 @@ class Pairs:
                 self._fits.clear()
                 found = whole()
                 if found or len(self._misfits) == known:
-                    return list(dict.fromkeys(found))
+                    return list(dict.fromkeys(found))[:MAX_LINES]
         except _TooLargeError as error:
             why = f"The schemas are too large to compare: {error}"
             return [self._side.line("TYPE_MISMATCH", why)]
 
-    def compare(
-        self, reader: object, writer: object, compare: Callable[[], list[str]]
-    ) -> list[str]:
-        """Return why the one can't read the other; `compare` is asked when it is not known."""
+    def charge(self, work: int) -> None:
+        """Count what a pair costs beside the pairs inside of it."""
+        self._work += work
+        if self._work > MAX_WORK:
+            raise _TooLargeError("they have too many fields in too many pairs of parts")
+
+    def compare(self, reader: _Part, writer: _Part, compare: Callable[[], list[str]]) -> list[str]:
+        """Return why the one can't read the other; `compare` is asked when it is not known. Of a
+        pair that was told before one reason is told again: many ways may lead to it."""
         pair = id(reader), id(writer)
         if pair in self._fits:
             return []
         if pair in self._misfits:
-            return self._misfits[pair]
-        self._count += 1
-        if self._count > MAX_PAIRS:
+            return self._misfits[pair][:1]
+        self._kept.append((reader, writer))
+        if len(self._kept) > MAX_PAIRS:
             raise _TooLargeError(f"they have more than {MAX_PAIRS:,} pairs of parts")
         if self._level > MAX_LEVELS:
             raise _TooLargeError(f"they are nested more than {MAX_LEVELS} deep")
@@ -76,5 +90,5 @@ class Pairs:
         self._level -= 1
         if found:
             self._fits.discard(pair)
-            self._misfits[pair] = found
+            self._misfits[pair] = found[:MAX_LINES]
         return found

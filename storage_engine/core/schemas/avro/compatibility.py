@@ -16,14 +16,14 @@ _PROMOTIONS: dict[str, tuple[str, ...]] = {
     "bytes": ("string",),
     "string": ("bytes",),
 }
-"""What a reader of the type takes beside the type itself."""
+"""The types that a reader of one takes beside the type itself."""
 
 
 def avro_incompatibilities(
     reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side
 ) -> list[str]:
     """Return why `reader` can't read data of `writer`, a line for each reason; []: it can."""
-    pairs = Pairs(side)
+    pairs: Pairs[avro.AvroType] = Pairs(side)
     judge = _AvroJudge(reader, writer, side, pairs)
     return pairs.judge(lambda: judge.compare(reader.root, writer.root, ""))
 
@@ -32,7 +32,11 @@ class _AvroJudge:
     """Compares types. A path is that of the reader's type, as a registry writes it."""
 
     def __init__(
-        self, reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side, pairs: Pairs
+        self,
+        reader: avro.AvroSchema,
+        writer: avro.AvroSchema,
+        side: Side,
+        pairs: Pairs[avro.AvroType],
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -60,11 +64,11 @@ class _AvroJudge:
             case avro.Map(), avro.Map():
                 return self.compare(reader.values, writer.values, f"{path}/values")
             case avro.Record(), avro.Record():
-                return self._names(reader, writer, path) + self._fields(reader, writer, path)
+                return self._names(reader, writer, path) or self._fields(reader, writer, path)
             case avro.Enum(), avro.Enum():
-                return self._names(reader, writer, path) + self._symbols(reader, writer, path)
+                return self._names(reader, writer, path) or self._symbols(reader, writer, path)
             case avro.Fixed(), avro.Fixed():
-                return self._names(reader, writer, path) + self._sizes(reader, writer, path)
+                return self._names(reader, writer, path) or self._sizes(reader, writer, path)
             case avro.Primitive(), avro.Primitive():
                 if reader.name == writer.name or writer.name in _PROMOTIONS.get(reader.name, ()):
                     return []
@@ -78,6 +82,7 @@ class _AvroJudge:
         ]
 
     def _fields(self, reader: avro.Record, writer: avro.Record, path: str) -> list[str]:
+        self._pairs.charge(len(reader.fields) + len(writer.fields))
         written = {field.name: field for field in writer.fields}
         found: list[str] = []
         for index, field in enumerate(reader.fields):
@@ -98,6 +103,7 @@ class _AvroJudge:
         ]
 
     def _symbols(self, reader: avro.Enum, writer: avro.Enum, path: str) -> list[str]:
+        self._pairs.charge(len(reader.symbols) + len(writer.symbols))
         missing = sorted(set(writer.symbols) - set(reader.symbols))
         if not missing or reader.default is not None:
             return []

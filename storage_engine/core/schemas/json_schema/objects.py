@@ -20,7 +20,7 @@ from storage_engine.core.schemas.json_text import JsonObject, JsonValue
 
 
 class Judge(Protocol):
-    """What compares parts of parts."""
+    """Compares parts that stand inside of others."""
 
     def compare(self, reader: Part | Shape, writer: Part | Shape, path: str) -> list[str]: ...
     def shape(self, part: Part | Shape) -> Shape: ...
@@ -49,7 +49,8 @@ class ContentModel:
         self.properties = _inner(typed, "properties")
         self.patterns = _inner(typed, "patternProperties")
         required = typed.keywords.get("required")
-        self.required = {*required} if isinstance(required, list) else set()
+        listed = required if isinstance(required, list) else []
+        self.required = {each for each in listed if isinstance(each, str)}
         self.additional = self._content(typed.keywords, "additionalProperties")
         self.unevaluated = self._content(typed.keywords, "unevaluatedProperties")
         self.rest = (
@@ -151,9 +152,10 @@ def _added(judge: Judge, new: ContentModel, old: ContentModel, name: str, path: 
 
 
 def _required(judge: Judge, new: ContentModel, old: ContentModel, path: str) -> list[str]:
-    """Those that the reader asks for and the writer did not; a new property is judged as such."""
+    """Compare the properties that the reader asks for and the writer did not; a new one is judged
+    where it is added."""
     found: list[str] = []
-    for name in sorted(each for each in new.required - old.required if isinstance(each, str)):
+    for name in sorted(new.required - old.required):
         if name in new.properties and (name not in old.properties or new.has_default(name)):
             continue
         found += judge.line("REQUIRED_ATTRIBUTE_ADDED", f"{path}/{name}")
@@ -225,8 +227,8 @@ def _dependencies(judge: Judge, reader: Typed, writer: Typed, path: str) -> list
 
 
 def _dependency_table(typed: Typed) -> dict[str, Part | frozenset[str]]:
-    """What each property asks for: other properties, or a schema. A name that has both in the
-    keywords of later drafts stands twice."""
+    """Return what each property asks for: other properties, or a schema. A name that has both, in
+    the keywords of later drafts, stands twice."""
     found: dict[str, Part | frozenset[str]] = {}
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
         content = typed.keywords.get(keyword)
