@@ -30,13 +30,13 @@ from storage_engine.protocol.avro.plain_readers import (
     NullReader,
     TextReader,
 )
-from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_reader import (
     NullableReader,
     RecordReader,
     UnionReader,
     WidenedReader,
 )
+from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.avro.walk import DamagedValueError, TooManyValuesError, Walk, entry_of
 
 _STEPS_PER_BYTE = 32
@@ -60,7 +60,7 @@ def record_reader(
     return RecordReader(pa.struct(kinds), readers, frozenset(chosen))
 
 
-def reader_of(schema: AvroSchema, avro_type: AvroType) -> Reader:
+def reader_of(schema: AvroSchema, avro_type: AvroType) -> ValueReader:
     """Return the reader of a type of a schema that has passed `check_columns`."""
     found = schema.resolve(avro_type)
     kind = arrow_type(schema, found)
@@ -98,7 +98,7 @@ def _walk(schema: AvroSchema, item: AvroType) -> ItemWalk:
     return places
 
 
-def _plain_reader(found: Primitive, kind: pa.DataType) -> Reader:
+def _plain_reader(found: Primitive, kind: pa.DataType) -> ValueReader:
     match found.name:
         case "null":
             return NullReader()
@@ -114,7 +114,7 @@ def _plain_reader(found: Primitive, kind: pa.DataType) -> Reader:
             return TextReader(kind)
 
 
-def _union_reader(schema: AvroSchema, union: Union, kind: pa.DataType) -> Reader:
+def _union_reader(schema: AvroSchema, union: Union, kind: pa.DataType) -> ValueReader:
     branches = [
         None if is_null(schema, each) else reader_of(schema, each) for each in union.branches
     ]

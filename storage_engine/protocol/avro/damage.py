@@ -15,7 +15,7 @@ class Damage(NamedTuple):
 
     row: int
     reason: str
-    """What is wrong, with the field: "'rider.name' has 12 bytes, and 3 are left"."""
+    """The fault, with the field: "'rider.name' has 12 bytes, and 3 are left"."""
 
 
 def reason_of(schema: AvroSchema, body: bytes | None) -> str:

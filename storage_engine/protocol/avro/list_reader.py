@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits
-from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_bytes import Rows
+from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask
 
 _ROUNDS = 32
@@ -30,12 +30,12 @@ ItemWalk: TypeAlias = Callable[[bytes, int], Iterator[int]]
 """Yields the place behind each item in the bytes, from a place on, up to one that is damaged."""
 
 
-class ListReader(Reader):
+class ListReader(ValueReader):
     """Reads arrays as lists; with entries (structs of key and value) as items, maps."""
 
     has_lists = True
 
-    def __init__(self, kind: pa.DataType, item: Reader, walk: ItemWalk) -> None:
+    def __init__(self, kind: pa.DataType, item: ValueReader, walk: ItemWalk) -> None:
         """`walk` finds the places of items one by one, where `item` has lists."""
         self.kind = kind
         self._walk = walk
@@ -100,7 +100,7 @@ class ListReader(Reader):
 
 
 class _Head(NamedTuple):
-    """What stands before the items of blocks."""
+    """The heads of blocks, before their items."""
 
     counts: Ints
     starts: Ints
@@ -141,7 +141,7 @@ def _joined(blocks: list[_Block], count: int) -> tuple[Ints, Ints]:
     return counts, starts
 
 
-def _item_places(item: Reader, walk: ItemWalk, rows: Rows, head: _Head) -> tuple[Ints, Ints]:
+def _item_places(item: ValueReader, walk: ItemWalk, rows: Rows, head: _Head) -> tuple[Ints, Ints]:
     """Return the places of all items, row by row, and the place behind the last of each row. Each
     row has an item."""
     counts, starts = head.counts, head.starts
@@ -161,7 +161,7 @@ def _item_places(item: Reader, walk: ItemWalk, rows: Rows, head: _Head) -> tuple
 
 
 def _in_rounds(
-    item: Reader, walk: ItemWalk, rows: Rows, head: _Head, firsts: Ints
+    item: ValueReader, walk: ItemWalk, rows: Rows, head: _Head, firsts: Ints
 ) -> tuple[Ints, Ints]:
     places = np.empty(int(head.counts.sum()), np.int64)
     after = np.empty(len(rows), np.int64)
@@ -201,7 +201,7 @@ def _one_by_one(walk: ItemWalk, rows: Rows, count: int, start: int, end: int) ->
     return found
 
 
-def _by_doubling(item: Reader, rows: Rows, count: int, start: int, end: int) -> Ints:
+def _by_doubling(item: ValueReader, rows: Rows, count: int, start: int, end: int) -> Ints:
     """Return the places of `count` items from `start` on, and the one behind them."""
     found = np.full(count + 1, rows.source.zeros)
     if start >= end:

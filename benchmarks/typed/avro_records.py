@@ -1,21 +1,10 @@
-"""Measures how fast Avro records become Arrow columns, and columns of another schema.
+"""How fast Avro records become Arrow columns, and columns of another schema: `bench codec --avro`.
 
 The records are taxi rides of 20 mixed columns, 483 bytes as JSON and 228 as Avro: every field is a
 union with null, as Spark's to_avro writes it. They are decoded by all columns and by two of them,
-and read by a schema that has promoted, renamed, left out and added fields. In the same run:
-
-  copy       memcpy of the records and of the columns: the ceiling, as nothing less can be done
-  fastavro   the same records, fewer of them, each as a dict of Python, which ours are compared with
-
-Rates are per core: records divided by processor time, the median of several rounds. Needs the
-package's extra `dev`.
-
-examples:
-  headrace bench avro
-  headrace bench avro --records 1000000 --json
+and read by a schema that has promoted, renamed, left out and added fields.
 """
 
-import argparse
 import json
 import statistics
 import time
@@ -24,11 +13,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from benchmarks.arguments import add_numbers
 from storage_engine.core.schemas.avro.parse import parse_avro_schema
 from storage_engine.core.schemas.json_text import JsonObject, JsonValue
-from storage_engine.tools.arguments import add_json
-from storage_engine.tools.table import print_results
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +34,7 @@ COLUMNS = ("step", "by", "records/s", "MB/s", "of copy", "of fastavro")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class AvroResult:
     """The rate of one step."""
 
     step: str
@@ -59,18 +45,8 @@ class Result:
     ratio_to_fastavro: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `headrace bench avro`."""
-    add_numbers(
-        parser,
-        ("--records", 300_000, "records that are decoded"),
-        ("--rounds", 5, "rounds of each step"),
-    )
-    add_json(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run `headrace bench avro`."""
+def measure(records: int, rounds: int) -> list[AvroResult]:
+    """Return the rate of each step; needs the package's extra `dev`."""
     import fastavro
     import numpy as np
     import pyarrow as pa
@@ -80,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
     written = _ride_schema()
     parsed = fastavro.parse_schema(written)
     distinct = _records(written)
-    repeats = -(-args.records // _DISTINCT)
-    bodies = pa.array((distinct * repeats)[: args.records], pa.binary())
+    repeats = -(-records // _DISTINCT)
+    bodies = pa.array((distinct * repeats)[:records], pa.binary())
     schema = parse_avro_schema(json.dumps(written))
     every, two = Resolver(schema, schema), Resolver(schema, schema, _TWO)
     evolved = Resolver(schema, parse_avro_schema(json.dumps(_evolved(written))))
@@ -107,26 +83,24 @@ def run(args: argparse.Namespace) -> int:
         return decode
 
     steps = [
-        ("copy", "memcpy", args.records, copy),
-        ("decode, all of 20", "headrace", args.records, columns_by(every)),
-        ("decode, 2 of 20", "headrace", args.records, columns_by(two)),
-        ("decode and resolve, all", "headrace", args.records, columns_by(evolved)),
+        ("copy", "memcpy", records, copy),
+        ("decode, all of 20", "headrace", records, columns_by(every)),
+        ("decode, 2 of 20", "headrace", records, columns_by(two)),
+        ("decode and resolve, all", "headrace", records, columns_by(evolved)),
         ("decode, all of 20", "fastavro", _DISTINCT, read_by_fastavro),
     ]
-    rates = [_rate(count, step, args.rounds) for _, _, count, step in steps]
-    results = [
-        Result(
+    rates = [_rate(count, step, rounds) for _, _, count, step in steps]
+    return [
+        AvroResult(
             step=step,
             by=by,
             records_per_s=round(rate),
-            megabytes_per_s=round(rate * size / args.records / 1e6),
+            megabytes_per_s=round(rate * size / records / 1e6),
             ratio_to_copy=round(rate / rates[0], 3),
             ratio_to_fastavro=round(rate / rates[-1], 1),
         )
         for (step, by, _, _), rate in zip(steps, rates, strict=True)
     ]
-    print_results(COLUMNS, results, as_json=args.json)
-    return 0
 
 
 def _rate(count: int, step: Callable[[], None], rounds: int) -> float:
