@@ -39,7 +39,7 @@ from storage_engine.protocol.avro.record_reader import (
 from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.avro.walk import DamagedValueError, TooManyValuesError, Walk, entry_of
 
-_STEPS_PER_BYTE = 32
+_STEPS_PER_BYTE = 64
 """Twice the values that records may have for each of their bytes."""
 _MILLIS = (Logical.TIMESTAMP_MILLIS, Logical.LOCAL_TIMESTAMP_MILLIS)
 

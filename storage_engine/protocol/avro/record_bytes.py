@@ -18,7 +18,7 @@ from storage_engine.protocol.records.varints import Bytes, Ints, Mask, Words
 
 _MARGIN = 32
 """Zeros before the first record, which decimals are read from, and behind the last."""
-_VALUES_PER_BYTE = 16
+_VALUES_PER_BYTE = 32
 _VALUES_EVERYWHERE = 1024
 """A record's lists may hold so many values for each of its bytes, and in any case. Values with
 bytes of their own can't exceed this; nulls, each of which may stand for a wide record, can."""
