@@ -138,7 +138,11 @@ def _typed_batches() -> Iterator[bytes]:
 
 
 def _avro_records() -> Iterator[bytes]:
-    yield AVRO_RECORD
     head = b"\1\2\4\xc3\xa9\6\xff\0\0\0abc"
-    yield head + b"\4\2\x80\1\0" + b"\3\x08\4yz\0\0" + b"\2\2k\2" + bytes(8) + b"\0\0" + b"\4\2"
-    yield head + b"\0\0\0" + b"\6\4\0\2\4\2\2w\0"
+    lists = b"\4\2\x80\1\0" + b"\3\x08\4yz\0\0" + b"\2\2k\2" + bytes(8) + b"\0\0"
+    in_a_union = b"\0\0\0" + b"\6\4\0\2\4\2\2w\0"
+    for record in (AVRO_RECORD, head + lists + b"\4\2", head + in_a_union):
+        yield record
+        yield record[: len(record) // 2]
+        yield record[:-1]
+        yield record + b"\0"
