@@ -62,7 +62,8 @@ class DecimalReader(ValueReader):
             upper = (upper ^ flipped) + carry.astype(np.uint64)
         most_upper, most_lower = self._bound
         same = (upper == np.uint64(most_upper)) & (lower >= np.uint64(most_lower))
-        return (upper > np.uint64(most_upper)) | same
+        found: Mask = (upper > np.uint64(most_upper)) | same
+        return found
 
 
 def _signed(rows: Rows, ends: Ints, lengths: Ints) -> Ints:

@@ -44,7 +44,8 @@ class FloatReader(ValueReader):
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        self._bytes = self.size = self.least = kind.byte_width
+        self._bytes: int = kind.byte_width
+        self.size = self.least = self._bytes
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         return places + self._bytes
@@ -108,7 +109,7 @@ def _check_utf8(rows: Rows, starts: Ints, ends: Ints, array: pa.Array) -> None:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        data = memoryview(rows.source.bytes)
+        data = rows.source.bytes.data
         ranges = zip(starts.tolist(), ends.tolist(), strict=True)
         rows.mark(np.array([not _is_utf8(data[start:end]) for start, end in ranges]))
 

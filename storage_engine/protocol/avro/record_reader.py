@@ -102,7 +102,8 @@ class NullableReader(ValueReader):
         branches, after = _branches(rows, places, self._count)
         present = branches != self._null
         if self._inner.size is not None:
-            return after + present * self._inner.size
+            behind: Ints = after + present * self._inner.size
+            return behind
         if present.all():
             return self._inner.skip(rows, after)
         if not present.any():

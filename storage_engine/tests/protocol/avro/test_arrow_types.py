@@ -108,9 +108,12 @@ def test_what_can_be_no_column_is_refused_in_one_line(schema, reason):
 
 def test_names_can_not_stand_for_more_columns_than_there_may_be():
     """Each of 30 records has the one before it twice: a billion columns in 2 KB."""
-    inner = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}]}
+    inner: dict[str, object] = {"type": "record", "name": "R0", "fields": []}
     for number in range(1, 30):
-        fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"R{number - 1}"}]
+        fields: list[object] = [
+            {"name": "a", "type": inner},
+            {"name": "b", "type": f"R{number - 1}"},
+        ]
         inner = {"type": "record", "name": f"R{number}", "fields": fields}
     with pytest.raises(InvalidSchemaError, match="more than 10000 columns"):
         arrow_schema(parsed(inner))

@@ -80,7 +80,7 @@ class _Evolution:
         draw = self._draw
         branches = [self.evolved(each, nested=False) for each in draw(st.permutations(schema))]
         kept = [each for each in branches if draw(st.integers(0, 5))]
-        found = {}
+        found: dict[tuple[str, str], object] = {}
         for each in kept:
             kind = each["type"] if isinstance(each, dict) else each
             named = kind in ("record", "enum", "fixed")
