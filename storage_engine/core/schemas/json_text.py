@@ -7,7 +7,7 @@ import json
 import math
 from typing import TypeAlias
 
-from storage_engine.core.printable import printable
+from storage_engine.core.printable import is_text, printable
 from storage_engine.core.schemas.errors import InvalidSchemaError
 
 MAX_SCHEMA_BYTES = 1024 * 1024
@@ -44,6 +44,8 @@ def read_json(text: str, what: str) -> JsonValue:
     except ValueError as error:
         raise InvalidSchemaError(f"{what} is no JSON: {printable(str(error))}") from None
     _check_depth(value, what)
+    if "\\u" in text and not is_text(compact_json(value)):
+        raise InvalidSchemaError(f"{what} has half a character in it")
     return value
 
 
@@ -92,3 +94,19 @@ def shown(value: JsonValue) -> str:
             return "a very large number"
         case _:
             return json.dumps(value)
+
+
+def compact_json(value: JsonValue) -> str:
+    """Return the text without white space, each character as it is."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def sorted_json(value: JsonValue) -> JsonValue:
+    """Return the value with the fields of each object in the order of their names."""
+    match value:
+        case dict():
+            return {name: sorted_json(value[name]) for name in sorted(value)}
+        case list():
+            return [sorted_json(each) for each in value]
+        case _:
+            return value

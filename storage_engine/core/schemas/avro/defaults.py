@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeGuard
 
 from storage_engine.core.schemas.avro import schema as avro
-from storage_engine.core.schemas.json_text import JsonObject, JsonValue, shown
+from storage_engine.core.schemas.json_text import MAX_DEPTH, JsonObject, JsonValue, shown
 
 _BITS = {"int": 31, "long": 63}
 
@@ -18,22 +18,27 @@ def misfit(
     """Return why `value` is no default of the type, in words; None: it is one. The default of a
     union fits one of its branches, and that of a record may leave out fields that have defaults.
     """
-    return _Judge(names).misfit(avro_type, value)
+    return _DefaultJudge(names).misfit(avro_type, value)
 
 
-class _Judge:
+class _DefaultJudge:
     """Judges each part of a value once for each type, also where unions lead to it on many ways."""
 
     def __init__(self, names: Mapping[str, avro.NamedType]) -> None:
         self._names = names
         self._known: dict[tuple[int, int], str | None] = {}
+        self._depth = 0
 
     def misfit(self, avro_type: avro.AvroType, value: JsonValue) -> str | None:
         if isinstance(avro_type, avro.NamedReference):
             avro_type = self._names[avro_type.full_name]
         key = id(avro_type), id(value)
         if key not in self._known:
+            if self._depth > 2 * MAX_DEPTH:
+                return f"it is nested more than {2 * MAX_DEPTH} deep"
+            self._depth += 1
             self._known[key] = self._judge(avro_type, value)
+            self._depth -= 1
         return self._known[key]
 
     def _judge(self, avro_type: avro.AvroType, value: JsonValue) -> str | None:

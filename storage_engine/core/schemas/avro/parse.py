@@ -43,12 +43,12 @@ def parse_avro_schema(
     """Return the schema; InvalidSchemaError says what is wrong with it. It may use the names in
     `referenced`. In a schema that is not `new`, which somebody has taken once, defaults and
     namespaces are not judged."""
-    reader = _Reader(referenced or {}, new=new)
+    reader = _AvroReader(referenced or {}, new=new)
     root = reader.whole(read_json(text, "the Avro schema"))
     return avro.AvroSchema(root, reader.names)
 
 
-class _Reader:
+class _AvroReader:
     """Walks the text once. `_path` names where it is."""
 
     def __init__(self, referenced: Mapping[str, avro.NamedType], *, new: bool) -> None:
@@ -247,7 +247,7 @@ class _Reader:
         if "default" not in item:
             return avro.NO_DEFAULT
         value = item["default"]
-        if isinstance(value, str) and _is_float(avro_type) and _NUMBER.fullmatch(value):
+        if isinstance(value, str) and avro.is_floating(avro_type) and _NUMBER.fullmatch(value):
             # Java's parser takes the text of a number here, and JSON has no other way to say NaN.
             value = float(value)
         self._defaults.append((avro_type, value, self._path))
@@ -338,10 +338,6 @@ def kind_of(avro_type: avro.AvroType) -> str:
             return "union"
         case _:
             return avro_type.full_name
-
-
-def _is_float(avro_type: avro.AvroType) -> bool:
-    return isinstance(avro_type, avro.Primitive) and avro_type.name in ("float", "double")
 
 
 def _full_name(name: str, namespace: str) -> str:

@@ -55,7 +55,7 @@ LogicalType: TypeAlias = Logical | Decimal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithProperties:
-    """What each written type may carry: `properties` are all attributes that the specification does
+    """Attributes that a written type may carry: `properties` are all that the specification does
     not reserve, and those of the logical type, in the order of the text."""
 
     properties: Properties = field(default_factory=dict, hash=False)
@@ -176,6 +176,10 @@ class AvroSchema:
     def is_recursive(self) -> bool:
         """Whether a record contains itself, directly or through others."""
         return bool(recursive_names(self))
+
+
+def is_floating(avro_type: AvroType) -> bool:
+    return isinstance(avro_type, Primitive) and avro_type.name in ("float", "double")
 
 
 def parts_of(avro_type: AvroType) -> tuple[AvroType, ...]:
