@@ -1,4 +1,4 @@
-"""The Arrow types of Avro types, as Spark's from_avro has them, and back as its to_avro does.
+"""The Arrow types of Avro types, as Spark's from_avro has them.
 
     Avro                                 Arrow
     null, boolean, int, long             null, bool, int32, int64

@@ -1,6 +1,7 @@
 """The readers of a schema."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ from storage_engine.core.schemas.avro.schema import (
 )
 from storage_engine.protocol.avro.arrow_types import arrow_type, is_null, widened
 from storage_engine.protocol.avro.decimal_reader import DecimalReader
-from storage_engine.protocol.avro.list_reader import ListReader
+from storage_engine.protocol.avro.list_reader import ItemWalk, ListReader
 from storage_engine.protocol.avro.plain_readers import (
     BooleanReader,
     EnumReader,
@@ -29,14 +30,17 @@ from storage_engine.protocol.avro.plain_readers import (
     NullReader,
     TextReader,
 )
-from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_reader import (
     NullableReader,
     RecordReader,
     UnionReader,
     WidenedReader,
 )
+from storage_engine.protocol.avro.value_reader import ValueReader
+from storage_engine.protocol.avro.walk import DamagedValueError, TooManyValuesError, Walk, entry_of
 
+_STEPS_PER_BYTE = 64
+"""Twice the values that records may have for each of their bytes."""
 _MILLIS = (Logical.TIMESTAMP_MILLIS, Logical.LOCAL_TIMESTAMP_MILLIS)
 
 
@@ -56,7 +60,7 @@ def record_reader(
     return RecordReader(pa.struct(kinds), readers, frozenset(chosen))
 
 
-def reader_of(schema: AvroSchema, avro_type: AvroType) -> Reader:
+def reader_of(schema: AvroSchema, avro_type: AvroType) -> ValueReader:
     """Return the reader of a type of a schema that has passed `check_columns`."""
     found = schema.resolve(avro_type)
     kind = arrow_type(schema, found)
@@ -69,22 +73,32 @@ def reader_of(schema: AvroSchema, avro_type: AvroType) -> Reader:
         case Enum():
             return EnumReader(found.symbols)
         case Array():
-            return ListReader(kind, reader_of(schema, found.items))
+            return ListReader(kind, reader_of(schema, found.items), _walk(schema, found.items))
         case Map():
             value = reader_of(schema, found.values)
-            entry = RecordReader(_entry_kind(kind), [TextReader(pa.string()), value])
-            return ListReader(kind, entry)
+            entry_kind = pa.struct([kind.key_field, kind.item_field])
+            entry = RecordReader(entry_kind, [TextReader(pa.string()), value])
+            return ListReader(kind, entry, _walk(schema, entry_of(found)))
         case Record():
             return record_reader(schema, found)
         case Union():
             return _union_reader(schema, found, kind)
 
 
-def _entry_kind(kind: pa.MapType) -> pa.StructType:
-    return pa.struct([kind.key_field, kind.item_field])
+def _walk(schema: AvroSchema, item: AvroType) -> ItemWalk:
+    """Return what reads items one by one."""
+
+    def places(body: bytes, at: int) -> Iterator[int]:
+        walk = Walk(schema, body, steps=_STEPS_PER_BYTE * (len(body) + 1), at=at)
+        with suppress(DamagedValueError, TooManyValuesError):
+            while True:
+                walk.value(item, "")
+                yield walk.at
+
+    return places
 
 
-def _plain_reader(found: Primitive, kind: pa.DataType) -> Reader:
+def _plain_reader(found: Primitive, kind: pa.DataType) -> ValueReader:
     match found.name:
         case "null":
             return NullReader()
@@ -100,7 +114,7 @@ def _plain_reader(found: Primitive, kind: pa.DataType) -> Reader:
             return TextReader(kind)
 
 
-def _union_reader(schema: AvroSchema, union: Union, kind: pa.DataType) -> Reader:
+def _union_reader(schema: AvroSchema, union: Union, kind: pa.DataType) -> ValueReader:
     branches = [
         None if is_null(schema, each) else reader_of(schema, each) for each in union.branches
     ]

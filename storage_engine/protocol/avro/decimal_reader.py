@@ -5,15 +5,15 @@ import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits
 from storage_engine.protocol.avro.plain_readers import fixed_lengths
-from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_bytes import Rows
+from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask, Words
 
 _WORD = 8
 _NUMBER = 16
 
 
-class DecimalReader(Reader):
+class DecimalReader(ValueReader):
     """Reads decimals; `size` is that of a fixed type, None for bytes."""
 
     def __init__(self, kind: pa.Decimal128Type, size: int | None) -> None:
@@ -62,7 +62,8 @@ class DecimalReader(Reader):
             upper = (upper ^ flipped) + carry.astype(np.uint64)
         most_upper, most_lower = self._bound
         same = (upper == np.uint64(most_upper)) & (lower >= np.uint64(most_lower))
-        return (upper > np.uint64(most_upper)) | same
+        found: Mask = (upper > np.uint64(most_upper)) | same
+        return found
 
 
 def _signed(rows: Rows, ends: Ints, lengths: Ints) -> Ints:

@@ -12,10 +12,10 @@ from storage_engine.protocol.avro.arrays import taken, validity
 from storage_engine.protocol.avro.arrow_types import VALUE, arrow_type, check_columns
 from storage_engine.protocol.avro.compiled import reader_of, record_reader
 from storage_engine.protocol.avro.damage import Damage, reason_of
-from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_bytes import RecordBytes, Rows
 from storage_engine.protocol.avro.record_reader import RecordReader
-from storage_engine.protocol.records.arrow_binary import numbers_in
+from storage_engine.protocol.avro.value_reader import ValueReader
+from storage_engine.protocol.records.arrow_binary import Offsets, numbers_in
 from storage_engine.protocol.records.varints import Bytes, Ints, Mask
 
 _PIECE_ROWS = 8_192
@@ -111,7 +111,7 @@ class Decoder:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _root(schema: AvroSchema) -> Reader:
+def _root(schema: AvroSchema) -> ValueReader:
     return reader_of(schema, schema.root)
 
 
@@ -122,7 +122,7 @@ def _without_columns(count: int) -> pa.RecordBatch:
     )
 
 
-def _pieces(offsets: Ints) -> Iterator[tuple[int, int]]:
+def _pieces(offsets: Offsets) -> Iterator[tuple[int, int]]:
     first, count = 0, len(offsets) - 1
     while first < count:
         full = int(np.searchsorted(offsets, int(offsets[first]) + _PIECE_BYTES, side="right")) - 1

@@ -8,7 +8,7 @@ import pyarrow as pa
 from storage_engine.core.schemas.avro import schema as avro
 from storage_engine.core.schemas.avro.defaults import misfit
 from storage_engine.core.schemas.errors import InvalidSchemaError
-from storage_engine.core.schemas.json_text import JsonValue
+from storage_engine.core.schemas.json_text import JsonObject, JsonValue
 from storage_engine.protocol.avro.compiled import reader_of
 from storage_engine.protocol.avro.record_bytes import RecordBytes, Rows
 
@@ -37,8 +37,7 @@ def _encoded(schema: avro.AvroSchema, avro_type: avro.AvroType, value: JsonValue
             return _of_union(schema, found, value)
         case avro.Record(), dict():
             return b"".join(
-                _encoded(schema, each.type, value.get(each.name, _own_default(each)))
-                for each in found.fields
+                _encoded(schema, each.type, _part(value, each)) for each in found.fields
             )
         case avro.Array(), list():
             items = b"".join(_encoded(schema, found.items, each) for each in value)
@@ -65,7 +64,10 @@ def _of_union(schema: avro.AvroSchema, union: avro.Union, value: JsonValue) -> b
     raise AssertionError("the default fits no branch")
 
 
-def _own_default(field: avro.Field) -> JsonValue:
+def _part(value: JsonObject, field: avro.Field) -> JsonValue:
+    """Return a field of a record that is a default: it may be left out where it has its own."""
+    if field.name in value:
+        return value[field.name]
     assert not isinstance(field.default, avro.NoDefault)
     return field.default
 

@@ -3,17 +3,20 @@
 An item begins where the one before it ends. Where all items have one size, or are varints, all
 places are known at once; others are found in rounds, the n-th item of all rows in each, and in the
 rows with the longest lists by doubling: from every byte of the record it is computed where an item
-would end that began there, then where two would, four, and so on.
+would end that began there, then where two would, four, and so on. Items with lists in them, which
+can't be computed so from any byte, are read one by one there.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits
-from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_bytes import Rows
+from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask
 
 _ROUNDS = 32
@@ -23,13 +26,19 @@ _MOST = 1 << 40
 """More items than there can be, few enough to be computed with."""
 
 
-class ListReader(Reader):
+ItemWalk: TypeAlias = Callable[[bytes, int], Iterator[int]]
+"""Yields the place behind each item in the bytes, from a place on, up to one that is damaged."""
+
+
+class ListReader(ValueReader):
     """Reads arrays as lists; with entries (structs of key and value) as items, maps."""
 
     has_lists = True
 
-    def __init__(self, kind: pa.DataType, item: Reader) -> None:
+    def __init__(self, kind: pa.DataType, item: ValueReader, walk: ItemWalk) -> None:
+        """`walk` finds the places of items one by one, where `item` has lists."""
         self.kind = kind
+        self._walk = walk
         self._item = item
         self._counts_values = item.values > item.least
 
@@ -53,16 +62,18 @@ class ListReader(Reader):
         which = np.arange(len(rows))
         while len(which):
             head = self._head(rows, places)
-            if blocks:
-                wrong = rows.source.too_many_blocks(rows.records)
-                head = head.without(rows, wrong)
             going = np.flatnonzero(head.counts)
+            if blocks and len(going):
+                wrong = np.zeros(len(rows), np.bool_)
+                wrong[going] = rows.source.too_many_blocks(rows.records[going])
+                head = head.without(rows, wrong)
+                going = np.flatnonzero(head.counts)
             if len(going) < len(which):
                 after[which] = head.starts
                 which, rows, head = which[going], rows.some(going), head.some(going)
             if not len(which):
                 break
-            starts, places = _item_places(self._item, rows, head)
+            starts, places = _item_places(self._item, self._walk, rows, head)
             wrong = (head.stops >= 0) & (places != head.stops)
             if wrong.any():
                 places = rows.lost(places, wrong)
@@ -89,7 +100,7 @@ class ListReader(Reader):
 
 
 class _Head(NamedTuple):
-    """What stands before the items of blocks."""
+    """The heads of blocks, before their items."""
 
     counts: Ints
     starts: Ints
@@ -130,13 +141,13 @@ def _joined(blocks: list[_Block], count: int) -> tuple[Ints, Ints]:
     return counts, starts
 
 
-def _item_places(item: Reader, rows: Rows, head: _Head) -> tuple[Ints, Ints]:
+def _item_places(item: ValueReader, walk: ItemWalk, rows: Rows, head: _Head) -> tuple[Ints, Ints]:
     """Return the places of all items, row by row, and the place behind the last of each row. Each
     row has an item."""
     counts, starts = head.counts, head.starts
     firsts = np.cumsum(counts) - counts
     if item.size is None and item.varints is None:
-        return _in_rounds(item, rows, head, firsts)
+        return _in_rounds(item, walk, rows, head, firsts)
     numbers = np.arange(int(counts.sum())) - np.repeat(firsts, counts)
     if item.size is not None:
         return np.repeat(starts, counts) + numbers * item.size, starts + counts * item.size
@@ -149,7 +160,9 @@ def _item_places(item: Reader, rows: Rows, head: _Head) -> tuple[Ints, Ints]:
     return places, stops[np.minimum(behind + counts * varints, last)] + 1
 
 
-def _in_rounds(item: Reader, rows: Rows, head: _Head, firsts: Ints) -> tuple[Ints, Ints]:
+def _in_rounds(
+    item: ValueReader, walk: ItemWalk, rows: Rows, head: _Head, firsts: Ints
+) -> tuple[Ints, Ints]:
     places = np.empty(int(head.counts.sum()), np.int64)
     after = np.empty(len(rows), np.int64)
     which, counts, at = np.arange(len(rows)), head.counts, head.starts
@@ -163,19 +176,32 @@ def _in_rounds(item: Reader, rows: Rows, head: _Head, firsts: Ints) -> tuple[Int
             after[which] = at
             going = np.flatnonzero(more)
             which, counts, at, rows = which[going], counts[going], at[going], rows.some(going)
-        if number >= _ROUNDS and len(which) < _FEW_ROWS and not item.has_lists:
+        if number >= _ROUNDS and len(which) < _FEW_ROWS:
             break
     for row, count, start, end in zip(
         which.tolist(), (counts - number).tolist(), at.tolist(), rows.ends.tolist(), strict=True
     ):
-        found = _by_doubling(item, rows, count, start, end)
+        if item.has_lists:
+            found = _one_by_one(walk, rows, count, start, end)
+        else:
+            found = _by_doubling(item, rows, count, start, end)
         first = int(firsts[row]) + number
         places[first : first + count] = found[:-1]
         after[row] = found[-1]
     return places, after
 
 
-def _by_doubling(item: Reader, rows: Rows, count: int, start: int, end: int) -> Ints:
+def _one_by_one(walk: ItemWalk, rows: Rows, count: int, start: int, end: int) -> Ints:
+    """Return the places of `count` items from `start` on, and the one behind them."""
+    found = np.full(count + 1, rows.source.zeros)
+    found[0] = start
+    body = rows.source.bytes[start:end].tobytes() if start < end else b""
+    behind = np.fromiter(islice(walk(body, 0), count), np.int64)
+    found[1 : 1 + len(behind)] = behind + start
+    return found
+
+
+def _by_doubling(item: ValueReader, rows: Rows, count: int, start: int, end: int) -> Ints:
     """Return the places of `count` items from `start` on, and the one behind them."""
     found = np.full(count + 1, rows.source.zeros)
     if start >= end:

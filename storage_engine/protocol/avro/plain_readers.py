@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits, plain_array, taken, texts
-from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_bytes import Rows
+from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask
 
 
-class NullReader(Reader):
+class NullReader(ValueReader):
     """Reads nulls, which have no bytes."""
 
     kind = pa.null()
@@ -23,7 +23,7 @@ class NullReader(Reader):
         return pa.nulls(len(rows)), places
 
 
-class BooleanReader(Reader):
+class BooleanReader(ValueReader):
     """Reads a byte that is 0 or 1."""
 
     kind = pa.bool_()
@@ -39,12 +39,13 @@ class BooleanReader(Reader):
         return pa.Array.from_buffers(self.kind, len(rows), buffers), places + 1
 
 
-class FloatReader(Reader):
+class FloatReader(ValueReader):
     """Reads floats and doubles."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        self._bytes = self.size = self.least = kind.byte_width
+        self._bytes: int = kind.byte_width
+        self.size = self.least = self._bytes
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         return places + self._bytes
@@ -54,7 +55,7 @@ class FloatReader(Reader):
         return plain_array(self.kind, words, valid), places + self._bytes
 
 
-class IntegerReader(Reader):
+class IntegerReader(ValueReader):
     """Reads ints and longs. `factor` turns them into the unit of `kind`."""
 
     varints = 1
@@ -80,7 +81,7 @@ class IntegerReader(Reader):
         return plain_array(self.kind, numbers.astype(self._type, copy=False), valid), after
 
 
-class TextReader(Reader):
+class TextReader(ValueReader):
     """Reads strings and bytes."""
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -108,7 +109,7 @@ def _check_utf8(rows: Rows, starts: Ints, ends: Ints, array: pa.Array) -> None:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        data = memoryview(rows.source.bytes)
+        data = rows.source.bytes.data
         ranges = zip(starts.tolist(), ends.tolist(), strict=True)
         rows.mark(np.array([not _is_utf8(data[start:end]) for start, end in ranges]))
 
@@ -121,7 +122,7 @@ def _is_utf8(data: memoryview) -> bool:
     return True
 
 
-class FixedReader(Reader):
+class FixedReader(ValueReader):
     """Reads a number of bytes without their length."""
 
     kind = pa.binary()
@@ -148,7 +149,7 @@ def fixed_lengths(rows: Rows, places: Ints, size: int) -> tuple[Ints, Ints]:
     return np.full(len(rows), size, np.int64), places
 
 
-class EnumReader(Reader):
+class EnumReader(ValueReader):
     """Reads the symbols of an enum as strings."""
 
     kind = pa.string()

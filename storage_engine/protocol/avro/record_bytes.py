@@ -18,13 +18,14 @@ from storage_engine.protocol.records.varints import Bytes, Ints, Mask, Words
 
 _MARGIN = 32
 """Zeros before the first record, which decimals are read from, and behind the last."""
-_VALUES_PER_BYTE = 16
+_VALUES_PER_BYTE = 32
 _VALUES_EVERYWHERE = 1024
 """A record's lists may hold so many values for each of its bytes, and in any case. Values with
 bytes of their own can't exceed this; nulls, each of which may stand for a wide record, can."""
 _BLOCKS_EVERYWHERE = 128
-_BYTES_PER_BLOCK = 32
-"""A record's lists may have so many blocks, and one more for so many bytes: each takes a round."""
+_BYTES_PER_BLOCK = 64
+"""A record's lists may have so many blocks beside their first, and one more for so many bytes: each
+takes a round."""
 
 _LAST_7 = np.uint64(0x7F7F_7F7F_7F7F_7F7F)
 _TOP = np.uint64(0x8080_8080_8080_8080)

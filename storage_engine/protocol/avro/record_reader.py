@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits
-from storage_engine.protocol.avro.reader import Reader
 from storage_engine.protocol.avro.record_bytes import Rows
+from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 from storage_engine.protocol.records.varints import Ints, Mask
 
 
-class _Gap(Reader):
+class _Gap(ValueReader):
     """Skips the same number of bytes in each row."""
 
     def __init__(self, size: int) -> None:
@@ -25,12 +25,15 @@ class _Gap(Reader):
         raise NotImplementedError
 
 
-class RecordReader(Reader):
+class RecordReader(ValueReader):
     """Reads records as structs. `wanted` are the places of the fields that are read: the struct has
     these, in the record's order."""
 
     def __init__(
-        self, kind: pa.StructType, fields: Sequence[Reader], wanted: frozenset[int] | None = None
+        self,
+        kind: pa.StructType,
+        fields: Sequence[ValueReader],
+        wanted: frozenset[int] | None = None,
     ) -> None:
         self.kind = kind
         self.values = 1 + sum(each.values for each in fields)
@@ -68,9 +71,9 @@ class RecordReader(Reader):
         return array, after
 
 
-def _steps(fields: Sequence[Reader], wanted: frozenset[int]) -> list[tuple[Reader, bool]]:
+def _steps(fields: Sequence[ValueReader], wanted: frozenset[int]) -> list[tuple[ValueReader, bool]]:
     """Return what is read and what is skipped, in order; skips of known sizes are joined."""
-    steps: list[tuple[Reader, bool]] = []
+    steps: list[tuple[ValueReader, bool]] = []
     gap = 0
     for number, each in enumerate(fields):
         if number not in wanted and each.size is not None:
@@ -85,10 +88,10 @@ def _steps(fields: Sequence[Reader], wanted: frozenset[int]) -> list[tuple[Reade
     return steps
 
 
-class NullableReader(Reader):
+class NullableReader(ValueReader):
     """Reads a union of one type, with null or without."""
 
-    def __init__(self, inner: Reader, *, null_branch: int | None) -> None:
+    def __init__(self, inner: ValueReader, *, null_branch: int | None) -> None:
         self.kind = inner.kind
         self.values = inner.values
         self.has_lists = inner.has_lists
@@ -99,7 +102,8 @@ class NullableReader(Reader):
         branches, after = _branches(rows, places, self._count)
         present = branches != self._null
         if self._inner.size is not None:
-            return after + present * self._inner.size
+            behind: Ints = after + present * self._inner.size
+            return behind
         if present.all():
             return self._inner.skip(rows, after)
         if not present.any():
@@ -119,11 +123,11 @@ class NullableReader(Reader):
         return array, np.where(present, ends, after)
 
 
-class UnionReader(Reader):
+class UnionReader(ValueReader):
     """Reads a union of several types as a struct with a member for each, of which one has a value.
     Null, if it is one of them, has no member: there the struct is null."""
 
-    def __init__(self, kind: pa.DataType, branches: Sequence[Reader | None]) -> None:
+    def __init__(self, kind: pa.DataType, branches: Sequence[ValueReader | None]) -> None:
         """`branches`: None for null."""
         self.kind = kind
         members = [each for each in branches if each is not None]

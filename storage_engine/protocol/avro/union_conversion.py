@@ -55,7 +55,7 @@ class UnionConversion:
             values, chosen = self._values(array, number, valid)
             if branch.target is None:
                 if chosen.any():
-                    what = f"is a {branch.name}, which the reader's type is not"
+                    what = f"is {branch.name}, which the reader's type is not"
                     misfits.append(Misfits(chosen, what))
                 continue
             if not chosen.any():

@@ -1,4 +1,4 @@
-"""What reads the values of one type, for many rows at once."""
+"""The port of all that reads values of one Avro type, for many rows at once."""
 
 from abc import ABC, abstractmethod
 
@@ -8,7 +8,7 @@ from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.records.varints import Ints, Mask
 
 
-class Reader(ABC):
+class ValueReader(ABC):
     """Reads the values of an Avro type."""
 
     kind: pa.DataType
