@@ -7,6 +7,9 @@ found not to be; then everything is judged once more with what is known.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+_Part = TypeVar("_Part")
 
 MAX_PAIRS = 200_000
 """The most pairs of parts that are compared for two schemas."""
@@ -16,7 +19,7 @@ MAX_LEVELS = 100
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What the reader's and the writer's schema are called: `new` is the one that somebody wants to
+    """The names of the reader's and the writer's schema: `new` is the one that somebody wants to
     register, `old` the one that is there."""
 
     reader: str = "new"
@@ -39,7 +42,7 @@ class Pairs:
         self._side = side
         self._misfits: dict[tuple[int, int], list[str]] = {}
         self._fits: set[tuple[int, int]] = set()
-        """Those that are taken to fit: judged in this round, or being judged."""
+        """Pairs that are taken to fit: judged in this round, or being judged."""
         self._count = 0
         self._level = 0
 
@@ -56,9 +59,7 @@ class Pairs:
             why = f"The schemas are too large to compare: {error}"
             return [self._side.line("TYPE_MISMATCH", why)]
 
-    def compare(
-        self, reader: object, writer: object, compare: Callable[[], list[str]]
-    ) -> list[str]:
+    def compare(self, reader: _Part, writer: _Part, compare: Callable[[], list[str]]) -> list[str]:
         """Return why the one can't read the other; `compare` is asked when it is not known."""
         pair = id(reader), id(writer)
         if pair in self._fits:

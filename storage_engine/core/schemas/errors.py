@@ -1,4 +1,4 @@
-"""What a text that is no schema is told."""
+"""The error of a text that is no schema."""
 
 from storage_engine.core.errors import HeadraceError
 

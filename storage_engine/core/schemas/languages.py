@@ -1,11 +1,15 @@
 """The languages of a registry's schemas, behind one door."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from storage_engine.core.schemas.avro.parsed import parse_avro_text
 from storage_engine.core.schemas.compared import Side
 from storage_engine.core.schemas.errors import InvalidSchemaError
 from storage_engine.core.schemas.texts import ParsedSchema, Reference, Schema, SchemaType
+
+if TYPE_CHECKING:
+    from storage_engine.core.schemas.protobuf.parsed import ProtoCompiler
 
 __all__ = [
     "InvalidSchemaError",
@@ -18,11 +22,18 @@ __all__ = [
 ]
 
 
-def parse(schema: Schema, resolved: Mapping[str, Schema], *, new: bool = True) -> ParsedSchema:
+def parse(
+    schema: Schema,
+    resolved: Mapping[str, Schema],
+    *,
+    new: bool = True,
+    compile_proto: "ProtoCompiler | None" = None,
+) -> ParsedSchema:
     """Return the schema; InvalidSchemaError says in one line why it is none.
 
     `resolved` has what its references stand for, by their names, also those of references. Of a
-    schema that is not `new`, since a registry has taken it, some mistakes are forgiven.
+    schema that is not `new`, since a registry has taken it, some mistakes are forgiven. Protobuf is
+    served where it can be compiled.
     """
     match schema.schema_type:
         case SchemaType.AVRO:
@@ -30,7 +41,9 @@ def parse(schema: Schema, resolved: Mapping[str, Schema], *, new: bool = True) -
         case SchemaType.JSON:
             return _parse_json(schema, resolved, new=new)
         case SchemaType.PROTOBUF:
-            raise InvalidSchemaError("schemas of type PROTOBUF are not served: use AVRO or JSON")
+            if compile_proto is None:
+                raise InvalidSchemaError("schemas of type PROTOBUF are not served here")
+            return _parse_protobuf(schema, resolved, compile_proto)
 
 
 def incompatibilities(
@@ -53,3 +66,15 @@ def _parse_json(schema: Schema, resolved: Mapping[str, Schema], *, new: bool) ->
             f"JSON Schemas need the package {error.name}: install headrace[registry]"
         ) from None
     return parse_json_text(schema, resolved, new=new)
+
+
+def _parse_protobuf(
+    schema: Schema, resolved: Mapping[str, Schema], compile_proto: "ProtoCompiler"
+) -> ParsedSchema:
+    try:
+        from storage_engine.core.schemas.protobuf.parsed import parse_protobuf_text
+    except ModuleNotFoundError as error:
+        raise InvalidSchemaError(
+            f"Protobuf schemas need the package {error.name}: install headrace[registry]"
+        ) from None
+    return parse_protobuf_text(schema, resolved, compile_proto)

@@ -16,7 +16,7 @@ _PROMOTIONS: dict[str, tuple[str, ...]] = {
     "bytes": ("string",),
     "string": ("bytes",),
 }
-"""What a reader of the type takes beside the type itself."""
+"""The types that a reader of one takes beside the type itself."""
 
 
 def avro_incompatibilities(

@@ -142,9 +142,9 @@ class JsonJudge:
 
     def _distinct(self, members: Sequence[_Side]) -> list[_Side]:
         """Return the members without those that are written twice."""
-        found: dict[object, _Side] = {}
+        found: dict[str, _Side] = {}
         for each in members:
-            key = as_text(each.value) if isinstance(each, Part) else id(each)
+            key = as_text(each.value) if isinstance(each, Part) else f"{id(each)}"
             found.setdefault(key, each)
         return [*found.values()]
 

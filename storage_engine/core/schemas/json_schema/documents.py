@@ -44,7 +44,7 @@ class Part:
     value: JsonValue
     resolver: "Resolver[Document]"
     modern: bool
-    """Of a draft in which what stands beside `$ref` counts: 2019-09 or later."""
+    """The draft is one in which what stands beside `$ref` counts: 2019-09 or later."""
 
     def inside(self, value: JsonValue) -> "Part":
         """Return a schema that stands inside of this one."""

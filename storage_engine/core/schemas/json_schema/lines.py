@@ -1,4 +1,4 @@
-"""What a difference between two JSON Schemas is called, and how it is told.
+"""The names of differences between two JSON Schemas, and how they are told.
 
 Source: the words of Confluent's registry.
 """

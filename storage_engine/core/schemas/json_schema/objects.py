@@ -20,7 +20,7 @@ from storage_engine.core.schemas.json_text import JsonObject, JsonValue
 
 
 class Judge(Protocol):
-    """What compares parts of parts."""
+    """Compares parts that stand inside of others."""
 
     def compare(self, reader: Part | Shape, writer: Part | Shape, path: str) -> list[str]: ...
     def shape(self, part: Part | Shape) -> Shape: ...
@@ -151,7 +151,8 @@ def _added(judge: Judge, new: ContentModel, old: ContentModel, name: str, path: 
 
 
 def _required(judge: Judge, new: ContentModel, old: ContentModel, path: str) -> list[str]:
-    """Those that the reader asks for and the writer did not; a new property is judged as such."""
+    """Compare the properties that the reader asks for and the writer did not; a new one is judged
+    where it is added."""
     found: list[str] = []
     for name in sorted(each for each in new.required - old.required if isinstance(each, str)):
         if name in new.properties and (name not in old.properties or new.has_default(name)):
@@ -225,8 +226,8 @@ def _dependencies(judge: Judge, reader: Typed, writer: Typed, path: str) -> list
 
 
 def _dependency_table(typed: Typed) -> dict[str, Part | frozenset[str]]:
-    """What each property asks for: other properties, or a schema. A name that has both in the
-    keywords of later drafts stands twice."""
+    """Return what each property asks for: other properties, or a schema. A name that has both, in
+    the keywords of later drafts, stands twice."""
     found: dict[str, Part | frozenset[str]] = {}
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
         content = typed.keywords.get(keyword)

@@ -1,4 +1,4 @@
-"""What a JSON Schema demands, sorted by the type of value: each schema is one shape.
+"""The demands of a JSON Schema, sorted by the type of value: each schema is one shape.
 
 A schema that demands several things at once, such as a type and an enum, is all of its parts; one
 with several types is any of them. Keywords of no vocabulary are annotations, and not kept.
@@ -82,7 +82,7 @@ class OneOfValues:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Not:
-    """What the part does not take."""
+    """The values that the part does not take."""
 
     part: Part
 
@@ -97,7 +97,7 @@ class Combined:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """What is not understood here."""
+    """Keywords that are not understood here."""
 
     keywords: JsonObject
 

@@ -12,6 +12,7 @@ from storage_engine.core.schemas.languages import (
     SchemaType,
     parse,
 )
+from storage_engine.schema_tools.protoc import compile_proto
 
 
 def avro_text(content, *names):
@@ -53,3 +54,13 @@ def json_schema(content, **more) -> ParsedSchema:
 
 
 DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+
+
+def protobuf_text(text, *names):
+    return Schema(SchemaType.PROTOBUF, text, references(*names))
+
+
+def protobuf(text, resolved=None) -> ParsedSchema:
+    """`resolved` are texts by name, all of which the schema refers to."""
+    others = {name: protobuf_text(each) for name, each in (resolved or {}).items()}
+    return parse(protobuf_text(text, *others), others, compile_proto=compile_proto)
