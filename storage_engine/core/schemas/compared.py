@@ -13,8 +13,13 @@ _Part = TypeVar("_Part")
 
 MAX_PAIRS = 200_000
 """The most pairs of parts that are compared for two schemas."""
+MAX_WORK = 2_000_000
+"""How much is looked at in all pairs together: fields, properties, members."""
 MAX_LEVELS = 100
 """How deep parts may stand in each other to be compared."""
+
+MAX_LINES = 200
+"""The most reasons that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Pairs:
         self._fits: set[tuple[int, int]] = set()
         """Pairs that are taken to fit: judged in this round, or being judged."""
         self._count = 0
+        self._work = 0
         self._level = 0
 
     def judge(self, whole: Callable[[], list[str]]) -> list[str]:
@@ -54,18 +60,25 @@ class Pairs:
                 self._fits.clear()
                 found = whole()
                 if found or len(self._misfits) == known:
-                    return list(dict.fromkeys(found))
+                    return list(dict.fromkeys(found))[:MAX_LINES]
         except _TooLargeError as error:
             why = f"The schemas are too large to compare: {error}"
             return [self._side.line("TYPE_MISMATCH", why)]
 
+    def charge(self, work: int) -> None:
+        """Count what a pair costs beside the pairs inside of it."""
+        self._work += work
+        if self._work > MAX_WORK:
+            raise _TooLargeError("they have too many fields in too many pairs of parts")
+
     def compare(self, reader: _Part, writer: _Part, compare: Callable[[], list[str]]) -> list[str]:
-        """Return why the one can't read the other; `compare` is asked when it is not known."""
+        """Return why the one can't read the other; `compare` is asked when it is not known. Of a
+        pair that was told before one reason is told again: many ways may lead to it."""
         pair = id(reader), id(writer)
         if pair in self._fits:
             return []
         if pair in self._misfits:
-            return self._misfits[pair]
+            return self._misfits[pair][:1]
         self._count += 1
         if self._count > MAX_PAIRS:
             raise _TooLargeError(f"they have more than {MAX_PAIRS:,} pairs of parts")
@@ -77,5 +90,5 @@ class Pairs:
         self._level -= 1
         if found:
             self._fits.discard(pair)
-            self._misfits[pair] = found
+            self._misfits[pair] = found[:MAX_LINES]
         return found

@@ -60,11 +60,11 @@ class _AvroJudge:
             case avro.Map(), avro.Map():
                 return self.compare(reader.values, writer.values, f"{path}/values")
             case avro.Record(), avro.Record():
-                return self._names(reader, writer, path) + self._fields(reader, writer, path)
+                return self._names(reader, writer, path) or self._fields(reader, writer, path)
             case avro.Enum(), avro.Enum():
-                return self._names(reader, writer, path) + self._symbols(reader, writer, path)
+                return self._names(reader, writer, path) or self._symbols(reader, writer, path)
             case avro.Fixed(), avro.Fixed():
-                return self._names(reader, writer, path) + self._sizes(reader, writer, path)
+                return self._names(reader, writer, path) or self._sizes(reader, writer, path)
             case avro.Primitive(), avro.Primitive():
                 if reader.name == writer.name or writer.name in _PROMOTIONS.get(reader.name, ()):
                     return []
@@ -78,6 +78,7 @@ class _AvroJudge:
         ]
 
     def _fields(self, reader: avro.Record, writer: avro.Record, path: str) -> list[str]:
+        self._pairs.charge(len(reader.fields) + len(writer.fields))
         written = {field.name: field for field in writer.fields}
         found: list[str] = []
         for index, field in enumerate(reader.fields):
@@ -98,6 +99,7 @@ class _AvroJudge:
         ]
 
     def _symbols(self, reader: avro.Enum, writer: avro.Enum, path: str) -> list[str]:
+        self._pairs.charge(len(reader.symbols) + len(writer.symbols))
         missing = sorted(set(writer.symbols) - set(reader.symbols))
         if not missing or reader.default is not None:
             return []

@@ -55,8 +55,8 @@ LogicalType: TypeAlias = Logical | Decimal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithProperties:
-    """Attributes that a written type may carry: `properties` are all that the specification does not
-    reserve, and those of the logical type, in the order of the text."""
+    """Attributes that a written type may carry: `properties` are all that the specification does
+    not reserve, and those of the logical type, in the order of the text."""
 
     properties: Properties = field(default_factory=dict, hash=False)
 

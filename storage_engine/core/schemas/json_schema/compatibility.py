@@ -50,6 +50,7 @@ class JsonJudge:
         self._side = side
         self._pairs = pairs
         self._shapes = Shapes()
+        self._texts: dict[int, str] = {}
 
     def compare(self, reader: _Side, writer: _Side, path: str) -> list[str]:
         read, written = self._shapes.of(reader), self._shapes.of(writer)
@@ -98,6 +99,7 @@ class JsonJudge:
         return one_is_enough and any(not self.compare(*pair, path) for pair in members)
 
     def _typed(self, reader: Typed, writer: Typed, path: str) -> list[str]:
+        self._pairs.charge(_size(reader) + _size(writer))
         found: list[str] = []
         if reader.demanded and not writer.demanded:
             found += self.line("TYPE_NARROWED", path)
@@ -113,7 +115,8 @@ class JsonJudge:
         return found
 
     def _values(self, reader: OneOfValues, writer: OneOfValues, path: str) -> list[str]:
-        new, old = set(reader.values), set(writer.values)
+        new, old = reader.values, writer.values
+        self._pairs.charge(len(new) + len(old))
         if old <= new:
             return []
         name = "ENUM_ARRAY_NARROWED" if new <= old else "ENUM_ARRAY_CHANGED"
@@ -144,14 +147,27 @@ class JsonJudge:
         """Return the members without those that are written twice."""
         found: dict[str, _Side] = {}
         for each in members:
-            key = as_text(each.value) if isinstance(each, Part) else f"{id(each)}"
-            found.setdefault(key, each)
+            found.setdefault(self._text(each) if isinstance(each, Part) else f"{id(each)}", each)
         return [*found.values()]
+
+    def _text(self, part: Part) -> str:
+        """Return the JSON of a part. The parts live as long as their shapes, which are kept."""
+        if id(part) not in self._texts:
+            self._texts[id(part)] = as_text(part.value)
+        return self._texts[id(part)]
 
     def _same(self, reader: Opaque, writer: Opaque) -> bool:
         """Whether what is not understood is the same, and does not depend on anything else."""
         text = as_text(reader.keywords)
         return 'ef"' not in text and text == as_text(writer.keywords)
+
+
+def _size(typed: Typed) -> int:
+    """Return how much there is to look at beside the parts inside: patterns are tried on names."""
+    sizes = {
+        name: len(each) for name, each in typed.keywords.items() if isinstance(each, dict | list)
+    }
+    return sum(sizes.values()) + sizes.get("patternProperties", 0) * sizes.get("properties", 0)
 
 
 def _may_follow(reader: Combined, writer: Combined) -> bool:

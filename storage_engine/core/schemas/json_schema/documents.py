@@ -54,13 +54,13 @@ class Part:
 def read_schema(schema: Schema, resolved: Mapping[str, Schema], *, new: bool) -> Part:
     """Return the outermost schema. A new one is held against its metaschema."""
     value = read_json(schema.text, "the JSON Schema")
-    draft = _draft(value)
+    draft = _draft(value, new=new)
     if new:
         _check(value, draft)
     return _open(value, draft, _others(schema, value, resolved))
 
 
-def _draft(value: JsonValue) -> str:
+def _draft(value: JsonValue, *, new: bool) -> str:
     if not isinstance(value, dict | bool):
         raise InvalidSchemaError(
             f"a JSON Schema must be an object or a boolean, not {shown(value)}"
@@ -68,12 +68,14 @@ def _draft(value: JsonValue) -> str:
     named = value.get("$schema", DRAFT_7) if isinstance(value, dict) else DRAFT_7
     draft = named.removesuffix("#") if isinstance(named, str) else ""
     draft = draft.replace("https://json-schema.org/draft-", "http://json-schema.org/draft-")
-    if draft not in _DRAFTS:
+    if draft in _DRAFTS:
+        return draft
+    if new:
         raise InvalidSchemaError(
             f"the JSON Schema's '$schema' is {shown(named)}, which is not known: use "
             f"'{DRAFT_7}#' or '{_DRAFTS[-1]}'"
         )
-    return draft
+    return DRAFT_7
 
 
 def _check(value: JsonValue, draft: str) -> None:
@@ -116,7 +118,7 @@ def _joined(base: str, name: str) -> str:
 
 def _open(value: JsonValue, draft: str, others: Mapping[str, JsonValue]) -> Part:
     def resource(document: JsonValue) -> "Resource[JsonValue]":
-        return Resource(document, specification_with(_draft(document)))
+        return Resource(document, specification_with(_draft(document, new=False)))
 
     documents = [(name, resource(each)) for name, each in others.items()]
     named = [(own, each) for _, each in documents if (own := each.id()) is not None]

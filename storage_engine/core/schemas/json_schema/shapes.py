@@ -30,6 +30,11 @@ KEYWORDS_OF_TYPE: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 """The keywords that say something about values of one type, and nothing about others."""
+_LATER = (
+    "prefixItems", "unevaluatedItems", "minContains", "maxContains", "unevaluatedProperties",
+    "dependentRequired", "dependentSchemas", "$dynamicRef", "$recursiveRef",
+)  # fmt: skip
+"""Keywords that mean nothing in drafts before 2019-09."""
 _OPAQUE = ("if", "then", "else", "$dynamicRef", "$recursiveRef")
 """Keywords that are not understood here."""
 _MAX_REFERENCES = 100
@@ -75,7 +80,7 @@ class Typed:
 class OneOfValues:
     """The values of an `enum`, or the one of a `const`."""
 
-    values: tuple[str, ...]
+    values: frozenset[str]
     """As JSON."""
     is_constant: bool
 
@@ -149,6 +154,8 @@ def shape_of(part: Part) -> Shape:
         case False:
             return NOTHING
         case dict() as content:
+            if not part.modern:
+                content = {name: each for name, each in content.items() if name not in _LATER}
             members = [*_typed(part, content), *_values(content), *_combined(part, content)]
             if len(members) > 1:
                 return Combined("allOf", tuple(members))
@@ -176,9 +183,9 @@ def _typed(part: Part, content: JsonObject) -> list[Shape]:
 def _values(content: JsonObject) -> list[Shape]:
     found: list[Shape] = []
     if isinstance(listed := content.get("enum"), list):
-        found.append(OneOfValues(tuple(as_text(each) for each in listed), is_constant=False))
+        found.append(OneOfValues(frozenset(as_text(each) for each in listed), is_constant=False))
     if "const" in content:
-        found.append(OneOfValues((as_text(content["const"]),), is_constant=True))
+        found.append(OneOfValues(frozenset((as_text(content["const"]),)), is_constant=True))
     return found
 
 

@@ -149,6 +149,19 @@ def test_a_pair_that_was_taken_to_fit_is_judged_again():
     assert reasons(record(reader["fields"][0], name="Top"), writer) == []
 
 
+def test_a_reason_to_which_many_ways_lead_is_told_once():
+    def schema(kind):
+        levels = [record(field("f", kind), name="R0")]
+        for n in range(60):
+            twice = [field("a", f"R{n}"), field("b", f"R{n}")]
+            levels.append(record(*twice, name=f"R{n + 1}"))
+        return record(*(field(each["name"], each) for each in levels), name="Top")
+
+    assert len(reasons(schema("int"), schema("long"))) == 1
+    wide = record(*(field(f"f{n}", "int") for n in range(20_000)))
+    assert len(reasons(wide, record())) == 200
+
+
 def test_large_schemas_are_compared_in_time_or_not_at_all():
     def wide(name):
         return [record(field("f", "int"), name=f"{name}{n}") for n in range(1000)]

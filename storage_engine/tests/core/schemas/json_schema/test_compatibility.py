@@ -382,6 +382,15 @@ def test_in_draft_7_what_stands_beside_a_reference_does_not_count():
     assert reasons(schema, TEXT) == []
 
 
+def test_in_draft_7_later_keywords_do_not_count():
+    """Draft 7 does not close this object, so that it may have a number there."""
+    closed = {**OPEN, "unevaluatedProperties": False}
+    assert reasons(closed, OPEN) == []
+    assert reasons(with_properties(closed, a=TEXT), closed) == [
+        "OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL #/properties/a"
+    ]
+
+
 def tree(value):
     node = with_properties(CLOSED, value=value, left={"$ref": "#/definitions/N"})
     return {"definitions": {"N": node}, "$ref": "#/definitions/N"}

@@ -108,3 +108,4 @@ def test_what_is_no_schema_is_refused_by_one_line(text, message):
 def test_a_schema_that_was_taken_once_is_read_as_it_is():
     taken = json_schema({"type": "text", "$ref": "gone.json"}, new=False)
     assert taken.canonical == '{"type":"text","$ref":"gone.json"}'
+    assert json_schema({"$schema": "http://x/own"}, new=False)
