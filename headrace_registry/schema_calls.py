@@ -27,6 +27,7 @@ from storage_engine.core.schemas.registry.records import Json, Level, StoredSche
 from storage_engine.core.schemas.registry.references import pinned, resolved
 from storage_engine.core.schemas.registry.registry_error import (
     INCOMPATIBLE,
+    STORE_FAILED,
     RegistryError,
     invalid_schema,
 )
@@ -196,4 +197,16 @@ class SchemaCalls:
             def plan(state: RegistryState) -> PlannedChange:
                 return register(state, candidate)
 
-            return self._writes.change(plan)
+            answer = self._writes.change(plan)
+            if not self._follower.look(lambda state: _has(state, candidate, answer)):
+                raise RegistryError(
+                    STORE_FAILED,
+                    f"another registry has given the id {answer} meanwhile, which is not one of "
+                    "this group; try again",
+                )
+            return answer
+
+
+def _has(state: RegistryState, candidate: Candidate, schema_id: Json) -> bool:
+    versions = state.versions(candidate.subject)
+    return any(each.id == schema_id and each.schema == candidate.schema for each in versions)
