@@ -7,7 +7,7 @@ found not to be; then everything is judged once more with what is known.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 _Part = TypeVar("_Part")
 
@@ -39,16 +39,16 @@ class _TooLargeError(Exception):
     """The schemas are larger than what is compared."""
 
 
-class Pairs:
-    """The pairs of parts of a reader's and a writer's schema, known by their identity: the parts
-    must live as long as this."""
+class Pairs(Generic[_Part]):
+    """The pairs of parts of a reader's and a writer's schema, known by their identity."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
         self._misfits: dict[tuple[int, int], list[str]] = {}
         self._fits: set[tuple[int, int]] = set()
         """Pairs that are taken to fit: judged in this round, or being judged."""
-        self._count = 0
+        self._kept: list[tuple[_Part, _Part]] = []
+        """The parts, so that none gets the identity of another."""
         self._work = 0
         self._level = 0
 
@@ -79,8 +79,8 @@ class Pairs:
             return []
         if pair in self._misfits:
             return self._misfits[pair][:1]
-        self._count += 1
-        if self._count > MAX_PAIRS:
+        self._kept.append((reader, writer))
+        if len(self._kept) > MAX_PAIRS:
             raise _TooLargeError(f"they have more than {MAX_PAIRS:,} pairs of parts")
         if self._level > MAX_LEVELS:
             raise _TooLargeError(f"they are nested more than {MAX_LEVELS} deep")

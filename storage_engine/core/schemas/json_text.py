@@ -7,7 +7,7 @@ import json
 import math
 from typing import TypeAlias
 
-from storage_engine.core.printable import printable
+from storage_engine.core.printable import is_text, printable
 from storage_engine.core.schemas.errors import InvalidSchemaError
 
 MAX_SCHEMA_BYTES = 1024 * 1024
@@ -44,6 +44,8 @@ def read_json(text: str, what: str) -> JsonValue:
     except ValueError as error:
         raise InvalidSchemaError(f"{what} is no JSON: {printable(str(error))}") from None
     _check_depth(value, what)
+    if "\\u" in text and not is_text(compact_json(value)):
+        raise InvalidSchemaError(f"{what} has half a character in it")
     return value
 
 

@@ -23,7 +23,7 @@ def avro_incompatibilities(
     reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side
 ) -> list[str]:
     """Return why `reader` can't read data of `writer`, a line for each reason; []: it can."""
-    pairs = Pairs(side)
+    pairs: Pairs[avro.AvroType] = Pairs(side)
     judge = _AvroJudge(reader, writer, side, pairs)
     return pairs.judge(lambda: judge.compare(reader.root, writer.root, ""))
 
@@ -32,7 +32,11 @@ class _AvroJudge:
     """Compares types. A path is that of the reader's type, as a registry writes it."""
 
     def __init__(
-        self, reader: avro.AvroSchema, writer: avro.AvroSchema, side: Side, pairs: Pairs
+        self,
+        reader: avro.AvroSchema,
+        writer: avro.AvroSchema,
+        side: Side,
+        pairs: Pairs[avro.AvroType],
     ) -> None:
         self._reader = reader
         self._writer = writer

@@ -35,7 +35,7 @@ _Side: TypeAlias = Part | Shape
 
 def json_incompatibilities(reader: Part, writer: Part, side: Side) -> list[str]:
     """Return why `reader` can't read data of `writer`, a line for each reason; []: it can."""
-    pairs = Pairs(side)
+    pairs: Pairs[Shape] = Pairs(side)
     judge = JsonJudge(side, pairs)
     try:
         return pairs.judge(lambda: judge.compare(reader, writer, "#"))
@@ -46,7 +46,7 @@ def json_incompatibilities(reader: Part, writer: Part, side: Side) -> list[str]:
 class JsonJudge:
     """Compares parts of the schemas. A path is that of the part, from `#` on."""
 
-    def __init__(self, side: Side, pairs: Pairs) -> None:
+    def __init__(self, side: Side, pairs: Pairs[Shape]) -> None:
         self._side = side
         self._pairs = pairs
         self._shapes = Shapes()

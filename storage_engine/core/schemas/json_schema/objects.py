@@ -49,7 +49,8 @@ class ContentModel:
         self.properties = _inner(typed, "properties")
         self.patterns = _inner(typed, "patternProperties")
         required = typed.keywords.get("required")
-        self.required = {*required} if isinstance(required, list) else set()
+        listed = required if isinstance(required, list) else []
+        self.required = {each for each in listed if isinstance(each, str)}
         self.additional = self._content(typed.keywords, "additionalProperties")
         self.unevaluated = self._content(typed.keywords, "unevaluatedProperties")
         self.rest = (
@@ -154,7 +155,7 @@ def _required(judge: Judge, new: ContentModel, old: ContentModel, path: str) -> 
     """Compare the properties that the reader asks for and the writer did not; a new one is judged
     where it is added."""
     found: list[str] = []
-    for name in sorted(each for each in new.required - old.required if isinstance(each, str)):
+    for name in sorted(new.required - old.required):
         if name in new.properties and (name not in old.properties or new.has_default(name)):
             continue
         found += judge.line("REQUIRED_ATTRIBUTE_ADDED", f"{path}/{name}")

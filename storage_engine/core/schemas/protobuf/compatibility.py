@@ -80,7 +80,7 @@ _TEXTS = {
 
 def protobuf_incompatibilities(reader: ProtoFile, writer: ProtoFile, side: Side) -> list[str]:
     """Return why `reader` can't read data of `writer`, a line for each reason; []: it can."""
-    pairs = Pairs(side)
+    pairs: Pairs[ProtoMessage] = Pairs(side)
     judge = _ProtobufJudge(reader, writer, side, pairs)
     return pairs.judge(judge.files)
 
@@ -88,7 +88,9 @@ def protobuf_incompatibilities(reader: ProtoFile, writer: ProtoFile, side: Side)
 class _ProtobufJudge:
     """Compares messages. A path is `#/Message/Inner/1`, with the number of a field at its end."""
 
-    def __init__(self, reader: ProtoFile, writer: ProtoFile, side: Side, pairs: Pairs) -> None:
+    def __init__(
+        self, reader: ProtoFile, writer: ProtoFile, side: Side, pairs: Pairs[ProtoMessage]
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._side = side

@@ -25,7 +25,7 @@ from google.protobuf import (
 )
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from storage_engine.core.printable import printable
 from storage_engine.core.schemas.compared import Side
@@ -127,7 +127,22 @@ def _from_base64(text: str) -> FileDescriptorProto | None:
         found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, DecodeError, ValueError):
         return None
+    if not _is_text(found):
+        raise InvalidSchemaError("the Protobuf schema's descriptor has a name that is not UTF-8")
     return found if found.ByteSize() else None
+
+
+def _is_text(file: FileDescriptorProto) -> bool:
+    """Whether all strings are in UTF-8; the library gives bytes where they are not."""
+    waiting: list[Message] = [file]
+    while waiting:
+        for field, value in waiting.pop().ListFields():
+            for each in value if field.is_repeated else (value,):
+                if isinstance(each, Message):
+                    waiting.append(each)
+                elif field.type == field.TYPE_STRING and not isinstance(each, str):
+                    return False
+    return True
 
 
 def _importable(name: str, file: FileDescriptorProto) -> str:

@@ -188,7 +188,7 @@ def nested(depth):
         ("[" * 500_000, "nested too deep"),
         (json.dumps("x" * 5_000_000), "more than 1048576 bytes"),
         ("[" + "[]," * 150_000 + "1]", "more than 100,000 parts"),
-        ('"\\ud800"', "not defined"),
+        ('"\\ud800"', "half a character"),
         ("\ud800", "half a character"),
         ('{"type": "int", "a": 1e999}', "a number beyond"),
         ('{"type": "int", "a": NaN}', "NaN is no value of JSON"),

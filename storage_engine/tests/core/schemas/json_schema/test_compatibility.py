@@ -2,11 +2,12 @@
 
 Source: Confluent's documentation of the evolution of JSON Schemas."""
 
+import contextlib
 import json
 
 import pytest
 
-from storage_engine.core.schemas.languages import incompatibilities, parse
+from storage_engine.core.schemas.languages import InvalidSchemaError, incompatibilities, parse
 from storage_engine.tests.core.schemas.given import DRAFT_2020, avro, json_schema, json_text
 
 TEXT, NUMBER, WHOLE = {"type": "string"}, {"type": "number"}, {"type": "integer"}
@@ -420,6 +421,54 @@ def test_a_schema_that_is_not_understood_can_be_read_with_itself():
 def test_schemas_of_different_languages_are_not_compared():
     lines = incompatibilities(json_schema({}), avro("int"))
     assert lines == ["Incompatible because of different schema type"]
+
+
+ODD = [None, True, 1, -1.5, "a", [], [[]], {}, {"a": []}, [{"type": 3}, True]]
+KEYWORDS = [
+    "type",
+    "enum",
+    "const",
+    "not",
+    "oneOf",
+    "anyOf",
+    "allOf",
+    "if",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "patternProperties",
+    "propertyNames",
+    "dependencies",
+    "minProperties",
+    "prefixItems",
+    "contains",
+    "minContains",
+    "uniqueItems",
+    "maximum",
+    "multipleOf",
+    "minLength",
+    "pattern",
+    "format",
+    "$ref",
+    "$id",
+    "$schema",
+    "title",
+]
+
+
+@pytest.mark.parametrize("keyword", KEYWORDS)
+def test_a_schema_that_was_taken_once_is_compared_whatever_it_is(keyword):
+    for kind in ("object", "array", "number", "string"):
+        schemas = []
+        for odd in ODD:
+            # What can't be read at all may be refused.
+            with contextlib.suppress(InvalidSchemaError):
+                schemas.append(json_schema({"type": kind, keyword: odd}, new=False))
+        assert schemas
+        for reader in schemas:
+            for writer in schemas:
+                assert isinstance(incompatibilities(reader, writer), list)
 
 
 def test_large_schemas_are_compared_in_time_or_not_at_all():

@@ -77,6 +77,7 @@ def test_a_remote_schema_is_never_fetched(monkeypatch):
     ("text", "message"),
     [
         ("", "is no JSON"),
+        ('{"title": "\\udc00"}', "half a character"),
         ("3", "must be an object or a boolean, not 3"),
         ('{"type": "text"}', "is not valid at $.type: 'text' is not valid"),
         ('{"properties": []}', "is not valid at $.properties"),

@@ -200,5 +200,11 @@ def test_a_name_that_is_no_file_is_refused(name):
     assert "is no name of a file that can be imported" in line
 
 
+def test_a_descriptor_that_is_not_utf_8_is_refused():
+    text = base64.b64encode(b"\x12\x02\xff\xfe").decode()
+    line = refusal(protobuf_text(text), compile_proto=compile_proto)
+    assert line == "the Protobuf schema's descriptor has a name that is not UTF-8"
+
+
 def test_without_a_compiler_they_are_not_served():
     assert refusal(protobuf_text(Y)) == "schemas of type PROTOBUF are not served here"
