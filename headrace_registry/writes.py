@@ -72,10 +72,6 @@ class Writes:
                 self._writer.is_usable = False
             self._changed.notify_all()
 
-    def role(self) -> tuple[Identity | None, bool]:
-        """The writer, and whether it is this registry."""
-        return self._role
-
     def do(self, raw: RawRequest, work: Callable[[], Json]) -> "Json | Forwarded":
         """The answer of `work`, which calls `change`, or that of the writer. RegistryError."""
         deadline = Deadline.after(_FORWARDED_WAIT_MS if raw.is_forwarded else WRITE_TIMEOUT_MS)

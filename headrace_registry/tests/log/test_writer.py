@@ -170,7 +170,7 @@ def test_who_was_fenced_waits_for_the_groups_word(producer, follower, monkeypatc
     raw = _Raw()
     with pytest.raises(RegistryError) as caught:
         writes.do(raw, lambda: writes.change_alone(lambda _: PlannedChange(1, [RECORD])))
-    assert (caught.value.code, asked, writes.role()[1]) == (50004, [1], False)
+    assert (caught.value.code, asked, writes._role.is_own) == (50004, [1], False)
     read_up_to(follower, 10)
     writes.elected(Identity(host="h", port=1), True)
     assert writes.do(raw, lambda: writes.change_alone(lambda _: PlannedChange(7, [RECORD]))) == 7
