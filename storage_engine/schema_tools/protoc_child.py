@@ -21,7 +21,9 @@ def main() -> int:
         resource.RLIMIT_CORE: 0,
     }
     for which, limit in limits.items():
-        resource.setrlimit(which, (limit, limit))
+        most = resource.getrlimit(which)[1]
+        bound = limit if most == resource.RLIM_INFINITY else min(limit, most)
+        resource.setrlimit(which, (bound, bound))
     well_known = Path(grpc_tools.__file__).parent / "_proto"
     found: int = protoc.main(["protoc", f"-I{well_known}", *sys.argv[4:]])
     return found

@@ -12,10 +12,9 @@ from urllib.parse import urljoin
 from jsonschema import SchemaError
 from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY
-from referencing import Resource
 from referencing.exceptions import NoSuchResource, Unresolvable
 from referencing.jsonschema import Schema as Document
-from referencing.jsonschema import SchemaRegistry, specification_with
+from referencing.jsonschema import SchemaRegistry, SchemaResource, specification_with
 
 from storage_engine.core.printable import printable
 from storage_engine.core.schemas.errors import InvalidSchemaError
@@ -79,6 +78,8 @@ def _draft(value: JsonValue, *, new: bool) -> str:
 
 
 def _check(value: JsonValue, draft: str) -> None:
+    if not isinstance(value, dict):
+        return
     try:
         validator_for({"$schema": draft}).check_schema(value)
     except SchemaError as error:
@@ -117,12 +118,9 @@ def _joined(base: str, name: str) -> str:
 
 
 def _open(value: JsonValue, draft: str, others: Mapping[str, JsonValue]) -> Part:
-    def resource(document: JsonValue) -> "Resource[JsonValue]":
-        return Resource(document, specification_with(_draft(document, new=False)))
-
-    documents = [(name, resource(each)) for name, each in others.items()]
+    documents = [(name, _resource(each)) for name, each in others.items()]
     named = [(own, each) for _, each in documents if (own := each.id()) is not None]
-    root = resource(value)
+    root = _resource(value)
     try:
         registry: SchemaRegistry = REGISTRY.with_resources([*documents, *named])
         registry = registry.with_resource(root.id() or "", root).crawl()
@@ -131,6 +129,12 @@ def _open(value: JsonValue, draft: str, others: Mapping[str, JsonValue]) -> Part
         raise InvalidSchemaError(
             f"the JSON Schema can't be read: {printable(str(error)[:200])}"
         ) from None
+
+
+def _resource(document: JsonValue) -> SchemaResource:
+    draft = _draft(document, new=False)
+    content = document if isinstance(document, dict | bool) else {}
+    return specification_with(draft).create_resource(content)
 
 
 def look_up(part: Part, reference: JsonValue) -> Part:
@@ -144,6 +148,8 @@ def look_up(part: Part, reference: JsonValue) -> Part:
             f"the reference '{printable(reference[:200])}' leads nowhere: remote schemas are not "
             "fetched, register them as references"
         ) from None
+    if not isinstance(found.contents, dict | bool):
+        raise InvalidSchemaError(f"the reference '{printable(reference[:200])}' leads to no schema")
     return Part(found.contents, found.resolver, part.modern)
 
 
@@ -152,6 +158,6 @@ def _base(value: JsonValue, resolver: "Resolver[Document]", modern: bool) -> "Re
         return resolver
     draft = _DRAFTS[-1] if modern else DRAFT_7
     try:
-        return resolver.in_subresource(Resource(value, specification_with(draft)))
+        return resolver.in_subresource(specification_with(draft).create_resource(value))
     except (ValueError, AttributeError, TypeError):
         return resolver

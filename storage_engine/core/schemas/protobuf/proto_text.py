@@ -220,7 +220,7 @@ def _options(options: Message) -> Iterator[tuple[str, str]]:
             raise _NotWritableError
         if field.name == "map_entry":
             continue
-        if field.type == field.TYPE_ENUM:
+        if field.enum_type is not None:
             yield field.name, field.enum_type.values_by_number[value].name
         elif field.type == field.TYPE_BOOL:
             yield field.name, "true" if value else "false"

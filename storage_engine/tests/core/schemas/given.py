@@ -12,6 +12,7 @@ from storage_engine.core.schemas.languages import (
     SchemaType,
     parse,
 )
+from storage_engine.core.schemas.protobuf.parsed import ParsedProtobuf
 from storage_engine.schema_tools.protoc import compile_proto
 
 
@@ -60,7 +61,9 @@ def protobuf_text(text, *names):
     return Schema(SchemaType.PROTOBUF, text, references(*names))
 
 
-def protobuf(text, resolved=None) -> ParsedSchema:
+def protobuf(text, resolved=None) -> ParsedProtobuf:
     """`resolved` are texts by name, all of which the schema refers to."""
     others = {name: protobuf_text(each) for name, each in (resolved or {}).items()}
-    return parse(protobuf_text(text, *others), others, compile_proto=compile_proto)
+    found = parse(protobuf_text(text, *others), others, compile_proto=compile_proto)
+    assert isinstance(found, ParsedProtobuf)
+    return found

@@ -6,6 +6,7 @@ import pytest
 
 from storage_engine.core.schemas.avro import schema as tree
 from storage_engine.core.schemas.avro.parse import parse_avro_schema
+from storage_engine.core.schemas.avro.parsed import ParsedAvro
 from storage_engine.core.schemas.languages import Schema, SchemaType, parse
 from storage_engine.tests.core.schemas.given import avro_text, field, record, refusal
 
@@ -112,7 +113,7 @@ def test_a_default_fits_its_type(kind, good, bad):
 
 def test_a_default_of_many_unions_is_judged_in_time():
     """Each level leads to the next on two ways."""
-    value = None
+    value: dict[str, object] = {"f": None}
     for _ in range(40):
         value = {"f": value}
     one = record(field("f", ["null", "A", "B"]), name="B")
@@ -127,6 +128,7 @@ def test_references_are_known_by_their_names():
     middle = avro_text(record(field("i", "a.Inner"), name="a.Middle"), "inner")
     outer = avro_text(record(field("m", "a.Middle"), field("i", "a.Inner")), "middle")
     schema = parse(outer, {"middle": middle, "inner": inner})
+    assert isinstance(schema, ParsedAvro)
     assert json.loads(schema.canonical)["fields"][0]["type"] == "a.Middle"
     assert set(schema.tree.names) == {"R", "a.Middle", "a.Inner"}
 
@@ -142,7 +144,7 @@ def test_references_that_lead_nowhere_are_refused():
 
 
 def nested(depth):
-    inner = "int"
+    inner: object = "int"
     for _ in range(depth):
         inner = {"type": "array", "items": inner}
     return inner

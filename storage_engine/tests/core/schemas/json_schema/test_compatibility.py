@@ -423,7 +423,7 @@ def test_schemas_of_different_languages_are_not_compared():
     assert lines == ["Incompatible because of different schema type"]
 
 
-ODD = [None, True, 1, -1.5, "a", [], [[]], {}, {"a": []}, [{"type": 3}, True]]
+ODD: list[object] = [None, True, 1, -1.5, "a", [], [[]], {}, {"a": []}, [{"type": 3}, True]]
 KEYWORDS = [
     "type",
     "enum",

@@ -37,7 +37,7 @@ REFERRED = {"definitions": {"A": {"$ref": "common.json#/definitions/B"}}}
     ],
 )
 def test_a_reference_leads_to_a_place_in_the_schema(content):
-    assert json_schema(content)
+    assert json_schema(content).canonical
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_reference_leads_to_a_place_in_the_schema(content):
 )
 def test_a_reference_leads_to_a_registered_schema(content, name):
     common = {"$id": "http://own/id.json", "definitions": {"B": {"type": "string"}}}
-    assert parse(json_text(content, name), {name: json_text(common)})
+    assert parse(json_text(content, name), {name: json_text(common)}).canonical
 
 
 def test_a_reference_of_a_reference_leads_to_a_registered_schema():
@@ -59,7 +59,7 @@ def test_a_reference_of_a_reference_leads_to_a_registered_schema():
     middle = json_text({"properties": {"a": {"$ref": "inner.json"}}}, "inner.json")
     outer = json_text({"$ref": "middle.json"}, "middle.json")
     resolved = {"inner.json": inner, "middle.json": middle}
-    assert parse(outer, resolved)
+    assert parse(outer, resolved).canonical
     broken = {**resolved, "inner.json": json_text({"$ref": "#/nowhere"})}
     assert "'#/nowhere' leads nowhere" in refusal(outer, broken)
 
@@ -89,6 +89,7 @@ def test_a_remote_schema_is_never_fetched(monkeypatch):
          "leads to itself"),
         ('{"$ref": "http://[x"}', "leads nowhere"),
         ('{"$ref": "#/a~9b"}', "leads nowhere"),
+        ('{"$ref": "#/required", "required": ["a"]}', "leads to no schema"),
         ('{"$id": "http://[x"}', "can't be read"),
         ('{"not": {"allOf": [{"$ref": "gone.json"}]}}', "'gone.json' leads nowhere"),
         ('{"properties": {"a": {"items": [{"$ref": "gone.json"}]}}}', "leads nowhere"),
@@ -103,10 +104,10 @@ def test_what_is_no_schema_is_refused_by_one_line(text, message):
     if message:
         assert message in refusal(schema)
     else:
-        assert parse(schema, {})
+        assert parse(schema, {}).canonical
 
 
 def test_a_schema_that_was_taken_once_is_read_as_it_is():
     taken = json_schema({"type": "text", "$ref": "gone.json"}, new=False)
     assert taken.canonical == '{"type":"text","$ref":"gone.json"}'
-    assert json_schema({"$schema": "http://x/own"}, new=False)
+    assert json_schema({"$schema": "http://x/own"}, new=False).canonical

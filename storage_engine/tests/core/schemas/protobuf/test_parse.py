@@ -7,6 +7,7 @@ from google.protobuf import struct_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from storage_engine.core.schemas.languages import parse
+from storage_engine.core.schemas.protobuf.parsed import ParsedProtobuf
 from storage_engine.schema_tools.protoc import compile_proto
 from storage_engine.tests.core.schemas.given import protobuf, protobuf_text, refusal
 
@@ -135,6 +136,7 @@ def test_what_is_referred_to_is_compiled_once_more_from_its_own_text():
     )
     schemas = {"b.proto": middle, "x/c.proto": inner}
     schema = parse(outer, schemas, compile_proto=compile_proto)
+    assert isinstance(schema, ParsedProtobuf)
     assert ".b.B" in schema.types.types
     assert ".c.C" in schema.types.types
 
