@@ -51,7 +51,7 @@ class SchemasWriter:
         self._topic = topic
         self._follower = follower
         self._end = 0
-        """What was committed ends before this offset."""
+        """The offset up to which records were committed, exclusive."""
         self.is_usable = True
         """False after a failure whose outcome is open: another term begins with what came of it."""
 
