@@ -1,5 +1,6 @@
 """Schemas are parsed, looked up, compared and registered."""
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from storage_engine.core.schemas.languages import (
     InvalidSchemaError,
     ParsedSchema,
     Schema,
+    SchemaType,
     parse,
 )
 from storage_engine.core.schemas.registry.changes import (
@@ -25,14 +27,18 @@ from storage_engine.core.schemas.registry.records import Json, Level, StoredSche
 from storage_engine.core.schemas.registry.references import pinned, resolved
 from storage_engine.core.schemas.registry.registry_error import (
     INCOMPATIBLE,
+    STORE_FAILED,
     RegistryError,
     invalid_schema,
 )
 from storage_engine.core.schemas.registry.state import RegistryState, sameness
+from storage_engine.schema_tools.protoc import compile_proto
 
 _Parsed = tuple[Schema, frozenset[tuple[str, Schema]], bool]
 """A schema, those that it refers to, and whether it is new."""
 
+_MOST_COMPILERS = 2
+"""Child processes that compile Protobuf; each may take a GiB."""
 _MOST_PARSED = 1_000
 _MOST_PARSED_CHARACTERS = 16 << 20
 
@@ -57,6 +63,7 @@ class SchemaCalls:
         self._lock = threading.Lock()
         self._parsed: OrderedDict[_Parsed, ParsedSchema] = OrderedDict()
         self._characters = 0
+        self._compilers = threading.BoundedSemaphore(_MOST_COMPILERS)
 
     def parsed(self, schema: Schema, *, new: bool = False) -> ParsedSchema:
         """RegistryError for an invalid one, or one that refers to what is not there. `new`: it is
@@ -68,10 +75,7 @@ class SchemaCalls:
             if found is not None:
                 self._parsed.move_to_end(key)
                 return found
-        try:
-            found = parse(schema, known, new=new)
-        except InvalidSchemaError as error:
-            raise invalid_schema(str(error)) from None
+        found = self._read(schema, known, new=new)
         with self._lock:
             if key not in self._parsed:
                 self._parsed[key] = found
@@ -81,6 +85,23 @@ class SchemaCalls:
             ):
                 self._characters -= len(self._parsed.popitem(last=False)[0][0].text)
         return found
+
+    def _read(self, schema: Schema, known: dict[str, Schema], *, new: bool) -> ParsedSchema:
+        is_compiled = schema.schema_type is SchemaType.PROTOBUF
+        try:
+            with self._compilers if is_compiled else contextlib.nullcontext():
+                return parse(schema, known, new=new, compile_proto=compile_proto)
+        except InvalidSchemaError as error:
+            raise invalid_schema(str(error)) from None
+
+    def serialized(self, schema: Schema) -> str | None:
+        """The descriptor of a Protobuf schema in base64; None for other languages."""
+        if schema.schema_type is not SchemaType.PROTOBUF:
+            return None
+        from storage_engine.core.schemas.protobuf.parsed import ParsedProtobuf
+
+        parsed = self.parsed(schema)
+        return parsed.serialized if isinstance(parsed, ParsedProtobuf) else None
 
     def candidate(self, subject: str, given: GivenSchema, *, normalize: bool) -> Candidate:
         """The schema as it would be registered."""
@@ -176,4 +197,16 @@ class SchemaCalls:
             def plan(state: RegistryState) -> PlannedChange:
                 return register(state, candidate)
 
-            return self._writes.change(plan)
+            answer = self._writes.change(plan)
+            if not self._follower.look(lambda state: _has(state, candidate, answer)):
+                raise RegistryError(
+                    STORE_FAILED,
+                    f"another registry has given the id {answer} meanwhile, which is not one of "
+                    "this group; try again",
+                )
+            return answer
+
+
+def _has(state: RegistryState, candidate: Candidate, schema_id: Json) -> bool:
+    versions = state.versions(candidate.subject)
+    return any(each.id == schema_id and each.schema == candidate.schema for each in versions)

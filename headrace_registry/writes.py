@@ -72,10 +72,6 @@ class Writes:
                 self._writer.is_usable = False
             self._changed.notify_all()
 
-    def role(self) -> tuple[Identity | None, bool]:
-        """The writer, and whether it is this registry."""
-        return self._role
-
     def do(self, raw: RawRequest, work: Callable[[], Json]) -> "Json | Forwarded":
         """The answer of `work`, which calls `change`, or that of the writer. RegistryError."""
         deadline = Deadline.after(_FORWARDED_WAIT_MS if raw.is_forwarded else WRITE_TIMEOUT_MS)
@@ -123,12 +119,12 @@ class Writes:
         if not self._turn.acquire(timeout=WRITE_TIMEOUT_MS / 1000):
             raise RegistryError(TIMED_OUT, "changes before this one take too long; try again")
         try:
-            self._be_writer()
+            self._be_writer().wait_until_read()
             yield
         finally:
             self._turn.release()
 
-    def _be_writer(self) -> None:
+    def _be_writer(self) -> SchemasWriter:
         if not self._role.is_own:
             raise FencedError("another registry is the writer")
         if self._writer is not None and not self._writer.is_usable:
@@ -137,6 +133,7 @@ class Writes:
         if self._writer is None:
             self._writer = self._take_over()
             log.info("this registry writes")
+        return self._writer
 
     def change(self, plan: Plan) -> Json:
         """Within a `turn`: write what the plan wants, and return its answer."""

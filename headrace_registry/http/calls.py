@@ -1,7 +1,7 @@
 """A request, as the routes see it: its path, parameters and body, each checked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from storage_engine.core.schemas.registry.records import (
     MOST_ID,
     ForeignRecordError,
     Json,
+    StoredSchema,
     decode_json,
     decode_references,
     encode_json,
@@ -156,6 +157,15 @@ class RegistryCall:
         if not isinstance(value, int) or isinstance(value, bool) or value > MOST_ID:
             raise RegistryError(422, f"{name} is no number up to {MOST_ID}")
         return value if value > 0 else None
+
+    def formatted(self, stored: StoredSchema) -> StoredSchema:
+        """The schema with its text in the wanted format: `format=serialized` for Protobuf."""
+        if self.params.text("format") != "serialized":
+            return stored
+        text = self.service.schemas.serialized(stored.schema)
+        if text is None:
+            return stored
+        return replace(stored, schema=replace(stored.schema, text=text))
 
     # --- rights ---
 

@@ -17,6 +17,7 @@ from storage_engine.core.schemas.registry.registry_error import (
     version_not_found,
 )
 from storage_engine.core.schemas.registry.state import RegistryState
+from storage_engine.schema_tools.protoc import compile_proto
 
 ROUTES = Routes()
 _ANY_CONTEXT = ":*:"
@@ -35,7 +36,7 @@ def _served_types() -> list[str]:
     found = []
     for schema_type, text in _SMALLEST.items():
         with contextlib.suppress(InvalidSchemaError):
-            parse(Schema(schema_type, text), {})
+            parse(Schema(schema_type, text), {}, compile_proto=compile_proto)
             found.append(schema_type.value)
     return found
 
@@ -79,7 +80,7 @@ def _visible(call: RegistryCall) -> list[StoredSchema]:
 
 @ROUTES.add("GET", "/schemas/ids/{id}")
 def by_id(call: RegistryCall) -> Answer:
-    document = schema_document(_visible(call)[0])
+    document = schema_document(call.formatted(_visible(call)[0]))
     if call.params.flag("fetchMaxId"):
         document["maxId"] = call.service.look(lambda state: state.highest_id)
     return document
@@ -87,11 +88,7 @@ def by_id(call: RegistryCall) -> Answer:
 
 @ROUTES.add("GET", "/schemas/ids/{id}/schema")
 def text_by_id(call: RegistryCall) -> Answer:
-    return _text(_visible(call)[0])
-
-
-def _text(stored: StoredSchema) -> Answer:
-    return stored.schema.text.encode()
+    return call.formatted(_visible(call)[0]).schema.text.encode()
 
 
 def _places(call: RegistryCall) -> Sequence[StoredSchema]:

@@ -56,7 +56,7 @@ def lookup(call: RegistryCall) -> Answer:
     found = call.service.schemas.lookup(candidate, normalize=normalize, with_deleted=with_deleted)
     if found is None:
         raise schema_not_found()
-    return version_document(found)
+    return version_document(call.formatted(found))
 
 
 @ROUTES.add("DELETE", "/subjects/{subject}")
@@ -118,12 +118,12 @@ def _stored(call: RegistryCall) -> StoredSchema:
 
 @ROUTES.add("GET", "/subjects/{subject}/versions/{version}")
 def version(call: RegistryCall) -> Answer:
-    return version_document(_stored(call), shows_deleted=True)
+    return version_document(call.formatted(_stored(call)), shows_deleted=True)
 
 
 @ROUTES.add("GET", "/subjects/{subject}/versions/{version}/schema")
 def text(call: RegistryCall) -> Answer:
-    return _stored(call).schema.text.encode()
+    return call.formatted(_stored(call)).schema.text.encode()
 
 
 @ROUTES.add("GET", "/subjects/{subject}/versions/{version}/referencedby")

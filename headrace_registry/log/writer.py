@@ -50,6 +50,8 @@ class SchemasWriter:
         self._producer = producer
         self._topic = topic
         self._follower = follower
+        self._end = 0
+        """The offset up to which records were committed, exclusive."""
         self.is_usable = True
         """False after a failure whose outcome is open: another term begins with what came of it."""
 
@@ -91,7 +93,13 @@ class SchemasWriter:
             self._producer.commit_transaction()
         except HeadraceError as error:
             self._give_up(error)
-        self._follower.wait_for(futures[-1].result().offset + 1, deadline)
+        self._end = futures[-1].result().offset + 1
+        self._follower.wait_for(self._end, deadline)
+
+    def wait_until_read(self) -> None:
+        """Return when all that was written is read back, also after a `write` that gave up on it:
+        ids are given by the state. RegistryError when it takes too long."""
+        self._follower.wait_for(self._end, Deadline.after(DELIVERY_TIMEOUT_MS))
 
     def _give_up(self, error: HeadraceError) -> None:
         if isinstance(error, ProducerFencedError) or isinstance(

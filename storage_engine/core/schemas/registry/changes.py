@@ -155,7 +155,7 @@ def register(state: RegistryState, candidate: Candidate) -> PlannedChange:
         is_back = older.id == schema_id and older.is_deleted and older.version < version
         if is_back and not state.referrers(subject, older.version):
             records += _removed(state, _key(subject, older.version))
-    records += _put(state, _key(subject, version), stored.encode())
+    records.append(_put(_key(subject, version), stored.encode()))
     if schema_id > state.highest_id:
         records.append(encode_highest_id(schema_id))
     return PlannedChange(schema_id, records)
@@ -171,7 +171,7 @@ def delete_version(
     key = _key(subject, stored.version)
     if not permanent:
         deleted = replace(stored, is_deleted=True)
-        return PlannedChange(stored.version, _put(state, key, deleted.encode()))
+        return PlannedChange(stored.version, [_put(key, deleted.encode())])
     records = [*_kept_highest_id(state), *_removed(state, key)]
     if len(state.versions(subject, with_deleted=True)) == 1:
         records += _without_settings(state, subject)
@@ -215,7 +215,7 @@ def delete_subject(state: RegistryState, subject: str, *, permanent: bool) -> Pl
         key = RecordKey(KeyType.DELETE_SUBJECT, subject)
         return PlannedChange(
             [each.version for each in live],
-            [*_put(state, key, value), *_without_settings(state, subject)],
+            [_put(key, value), *_without_settings(state, subject)],
         )
     records: list[Record] = [*_kept_highest_id(state)]
     for stored in every:
@@ -258,7 +258,7 @@ def set_config(
     fields |= {} if known is None else known.fields
     fields |= given
     key = RecordKey(KeyType.CONFIG, subject)
-    return PlannedChange(None, _put(state, key, encode_json(fields)))
+    return PlannedChange(None, [_put(key, encode_json(fields))])
 
 
 def delete_config(state: RegistryState, subject: str | None) -> PlannedChange:
@@ -284,7 +284,7 @@ def set_mode(
         records = _without_deleted(state, subject)
     value: dict[str, Json] = {} if subject is None else {"subject": subject}
     key = RecordKey(KeyType.MODE, subject)
-    records += _put(state, key, encode_json({**value, "mode": mode.value}))
+    records.append(_put(key, encode_json({**value, "mode": mode.value})))
     return PlannedChange(mode.value, records)
 
 
@@ -314,10 +314,10 @@ def _key(subject: str, version: int) -> RecordKey:
     return RecordKey(KeyType.SCHEMA, subject, version)
 
 
-def _put(state: RegistryState, key: RecordKey, value: bytes) -> list[Record]:
-    """Other spellings of the key go first: a compacted topic would keep both values."""
-    return [*((other, None) for other in state.spellings(key)), (key.encode(), value)]
+def _put(key: RecordKey, value: bytes) -> Record:
+    return key.encode(), value
 
 
 def _removed(state: RegistryState, key: RecordKey) -> list[Record]:
+    """All spellings of the key: a compacted topic keeps a value for each."""
     return [*((other, None) for other in state.spellings(key)), (key.encode(), None)]
