@@ -96,4 +96,5 @@ def _nullable(given: types.ColumnType, name: str, namespace: str) -> Json:
 
 def _least_bytes(precision: int) -> int:
     """The bytes that hold every number of so many digits."""
-    return ((10**precision - 1).bit_length() + 8) // 8
+    largest: int = 10**precision - 1
+    return (largest.bit_length() + 8) // 8

@@ -219,9 +219,10 @@ def _only_column(
         kinds = {
             each.name: (branch, each) for branch, each in members if isinstance(each, Primitive)
         }
-        for narrow, wide in (("int", "long"), ("float", "double")):
-            if kinds.keys() == {narrow, wide}:
-                return kinds[wide]
+        if kinds.keys() == {"int", "long"}:
+            return kinds["long"]
+        if kinds.keys() == {"float", "double"}:
+            return kinds["double"]
     return None
 
 

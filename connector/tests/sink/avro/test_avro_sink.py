@@ -64,7 +64,12 @@ def _struct(ddl):
 def _written(sink, **columns):
     """The rows of records that are handed on."""
     found = []
-    AvroEncoder(sink, lambda rows: found.append(rows) or []).route(pa.record_batch(columns))
+
+    def taken(rows):
+        found.append(rows)
+        return []
+
+    AvroEncoder(sink, taken).route(pa.record_batch(columns))
     (rows,) = found
     return rows
 

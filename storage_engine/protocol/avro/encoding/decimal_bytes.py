@@ -55,4 +55,5 @@ def _first_kept(big: Bytes) -> Ints:
     shown = big[np.arange(len(big)), at] >= 0x80
     negative = big[:, 0] >= 0x80
     hides_sign = (first == width) | (shown != negative)
-    return np.maximum(first - hides_sign, 0)
+    kept: Ints = np.maximum(first - hides_sign, 0)
+    return kept

@@ -7,6 +7,7 @@ off downwards.
 import re
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage_engine.core.schemas.avro.schema import Decimal, Fixed, Logical, Primitive
@@ -22,7 +23,7 @@ from storage_engine.protocol.avro.encoding.decimal_bytes import fixed_bytes, sho
 from storage_engine.protocol.avro.encoding.value_errors import UnencodableValueError
 from storage_engine.protocol.records.arrow_binary import as_column, binary_array, numbers_in
 from storage_engine.protocol.records.arrow_kernels import as_type
-from storage_engine.protocol.records.varints import Ints, Mask
+from storage_engine.protocol.records.varints import Ints, Mask, Number
 from storage_engine.protocol.typed.nested_arrays import bits
 
 _UNITS = {
@@ -58,9 +59,11 @@ def plain_value(schema: Primitive, array: pa.Array) -> list[Part]:
         case "long":
             return [numbers(_whole_numbers(schema.logical, array, pa.int64()))]
         case "float":
-            return [_floats(_as(array, pa.float32()), np.float32)]
+            floats = _as(array, pa.float32())
+            return [NumberPart(_numbers_of(floats, np.float32))]
         case "double":
-            return [_floats(_as(array, pa.float64()), np.float64)]
+            doubles = _as(array, pa.float64())
+            return [NumberPart(_numbers_of(doubles, np.float64))]
     if schema.name == "bytes" and isinstance(schema.logical, Decimal):
         binary = shortest_bytes(_decimal(schema.logical, array))
     else:
@@ -116,8 +119,8 @@ def _in_unit(array: pa.Array, unit: str) -> Ints:
     return values * factor
 
 
-def _floats(array: pa.Array, kind: type[np.float32] | type[np.float64]) -> NumberPart:
-    return NumberPart(numbers_in(array.buffers()[1], kind, array.offset, len(array)))
+def _numbers_of(array: pa.Array, kind: type[Number]) -> npt.NDArray[Number]:
+    return numbers_in(array.buffers()[1], kind, array.offset, len(array))
 
 
 def _decimal(logical: Decimal, array: pa.Array) -> pa.Array:
