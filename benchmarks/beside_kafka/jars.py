@@ -78,14 +78,6 @@ CONNECTOR = JarSet(
     excluded=("org.apache.hadoop",),
 )
 
-SPARK_AVRO = JarSet(
-    name=f"Spark's from_avro and to_avro {SPARK_VERSION}",
-    folder=f"spark-avro-{SPARK_VERSION}",
-    pinned=_HERE / "avro_jars.sha256",
-    dependencies=(("org.apache.spark", "spark-avro_2.13", SPARK_VERSION),),
-    is_complete=True,
-)
-
 
 def fetch_jars(cache: Path, jars: JarSet) -> list[Path]:
     """Return the paths of the jars, downloaded unless the cache has them already."""

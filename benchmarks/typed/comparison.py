@@ -95,7 +95,7 @@ def compare(args: argparse.Namespace) -> list[Result]:
     ]
 
 
-def measure_rounds(name: str, turns: Turns, rounds: int) -> list[Round]:
+def _rounds(name: str, turns: Turns, rounds: int) -> list[Round]:
     """Measure `rounds` rounds, each side first in every other one, after a round to warm up."""
     measured: list[Round] = []
     for turn in range(rounds + 1):
@@ -121,7 +121,7 @@ def _with_spark(
             side.check_digest(TOPIC, made)
         for group, columns in ((SPARK_TWO, TWO), (SPARK_ALL, ALL)):
             if group in groups:
-                rounds[group] = measure_rounds(
+                rounds[group] = _rounds(
                     group, _reading(args, ours, theirs, group, columns), args.rounds
                 )
         if SPARK_WRITE in groups:
@@ -132,7 +132,7 @@ def _with_spark(
                 JSON: theirs.writer(written),
                 MEMORY: lambda: ours.hold(written),
             }
-            rounds[SPARK_WRITE] = measure_rounds(SPARK_WRITE, turns, args.rounds)
+            rounds[SPARK_WRITE] = _rounds(SPARK_WRITE, turns, args.rounds)
     return rounds
 
 
@@ -180,7 +180,7 @@ def _of_client(args: argparse.Namespace, brokers: Brokers) -> list[Round]:
         FILTERED: lambda: reader.read(TOPIC, columns=ALL, where=where, given=given),
         OPAQUE: lambda: reader.read(OPAQUE_TOPIC),
     }
-    return measure_rounds(CLIENT, turns, args.rounds)
+    return _rounds(CLIENT, turns, args.rounds)
 
 
 def _through_link(args: argparse.Namespace, brokers: LinkedBrokers) -> list[Round]:
@@ -190,7 +190,7 @@ def _through_link(args: argparse.Namespace, brokers: LinkedBrokers) -> list[Roun
             TWO_COLUMNS: lambda: reader.read(TOPIC, columns=TWO, count=link.sent),
             ALL_COLUMNS: lambda: reader.read(TOPIC, columns=ALL, count=link.sent),
         }
-        return measure_rounds(LINK, turns, args.rounds)
+        return _rounds(LINK, turns, args.rounds)
 
 
 def _beside_fluss(args: argparse.Namespace, folder: Path, brokers: Brokers) -> list[Round]:
@@ -202,4 +202,4 @@ def _beside_fluss(args: argparse.Namespace, folder: Path, brokers: Brokers) -> l
             TYPED: lambda: reader.read(TOPIC, columns=TWO),
             OTHER: lambda: fluss.read(TOPIC, PARTITIONS, args.rows, TWO),
         }
-        return measure_rounds(FLUSS, turns, args.rounds)
+        return _rounds(FLUSS, turns, args.rounds)

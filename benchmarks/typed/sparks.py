@@ -21,18 +21,14 @@ _TOPICS_REPLICAS = 3
 class SparkSide:
     """The Spark of one side, with its brokers."""
 
-    def __init__(
-        self, name: str, brokers: Brokers, spark: Spark, *, is_typed: bool | None = None
-    ) -> None:
-        """`is_typed`: whether rows are written to typed topics; None: on our side."""
+    def __init__(self, name: str, brokers: Brokers, spark: Spark) -> None:
         self._name = name
-        self._is_typed = name == OURS if is_typed is None else is_typed
         self._brokers = brokers
         self._spark = spark
         self._targets = 0
 
     def fill(self, topic: str, rows: int) -> None:
-        """Create a topic, and fill it with records, as this side writes them."""
+        """Create a topic, and fill it with JSON, as this side writes it."""
         servers = self._brokers.bootstrap_servers
         with Cluster(servers) as cluster:
             create_topic(cluster, topic, PARTITIONS, _TOPICS_REPLICAS)
@@ -70,7 +66,7 @@ class SparkSide:
         def write() -> Measured:
             self._targets += 1
             name = f"out-{self._targets}"
-            with target(servers, name, is_typed=self._is_typed) as out:
+            with target(servers, name, is_typed=self._name == OURS) as out:
                 measured = self._timed({"kind": "write", "topic": out, "rows": rows})
                 check_rows(servers, out, PARTITIONS, rows)
             return measured
