@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
-from storage_engine.broker.replicas.answer_turns import Answer, Turn, split
+from storage_engine.broker.replicas.answer_turns import FollowerTurn, TakenAnswer, split
 from storage_engine.broker.replicas.followed_partition import (
     CHANNEL,
     DURABLE_CHANNEL,
@@ -126,7 +126,7 @@ class PeerFetcher:
         self.heard_ms: int | None = None
         """The monotonic time of the leader's last answer in ms; None before the first."""
         self._in_flight = False
-        self._answer: Answer | None = None
+        self._answer: TakenAnswer | None = None
         """The answer to the last fetch, until all of it is applied."""
         self._losses = 0
         """Fetches in a row that were not answered."""
@@ -373,7 +373,7 @@ class PeerFetcher:
             self._schedule(self._settings.backoff_ms)
             return
         self.heard_ms = self._ports.clock.monotonic_ms()
-        self._answer = Answer(reply.partitions)
+        self._answer = TakenAnswer(reply.partitions)
         self._process_responses()
 
     def _process_responses(self) -> None:
@@ -397,9 +397,9 @@ class PeerFetcher:
             else:
                 self._ports.scheduler.call_soon(self._process_responses)
 
-    def _process_partitions(self, answer: Answer) -> bool:
+    def _process_partitions(self, answer: TakenAnswer) -> bool:
         """Apply a part of the answer; True when it was the rest."""
-        turn = Turn(self._settings.max_bytes)
+        turn = FollowerTurn(self._settings.max_bytes)
         is_over = True
         while answer.left:
             each = answer.left.popleft()
@@ -436,7 +436,7 @@ class PeerFetcher:
         return is_over
 
     def _append(
-        self, followed: Followed, each: FetchPartitionResponse, turn: Turn
+        self, followed: Followed, each: FetchPartitionResponse, turn: FollowerTurn
     ) -> FetchPartitionResponse | None:
         """Apply a partition's answer, and return the part of it for which this turn has no room."""
         partition = followed.partition

@@ -94,7 +94,7 @@ class StoredRun(NamedTuple):
     """Batches of a leader's log, which go on where another log ends."""
 
     leader_epoch: int
-    """That of all of them."""
+    """The epoch of all of them."""
 
     columns: BatchColumns
     offsets: list[int]
