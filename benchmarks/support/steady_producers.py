@@ -99,7 +99,7 @@ class SteadyProducer(Closing):
             else:
                 self._acknowledged.append((time.time(), number))
 
-    def _paced(self, wait: Callable[[float], object]) -> Iterator[int]:
+    def _paced(self, wait: Callable[[float], int | None]) -> Iterator[int]:
         """Yield the number of each record when it is due, until the producer is closed. `wait` may
         return early. What was due while the machine had no time for us is due at once."""
         due_s = time.monotonic()
