@@ -81,7 +81,7 @@ def _phases(
     """Yield the waits of each phase. The first includes the start of the command."""
     for phase, ended_s in [*ends_s.items(), (_AFTER, ends_s[_END] + _AFTER_S)]:
         waits = producer.latencies_ms(began_s, ended_s)
-        for percent in (50, 99, 100):
+        for percent in (50, 99, 100) if waits else ():
             what = f"{phase}, {ended_s - began_s:.1f} s: wait of {percent} % of {len(waits)}, ms"
             yield alone(what, percentile(waits, percent))
         began_s = ended_s
