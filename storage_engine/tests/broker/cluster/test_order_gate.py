@@ -144,10 +144,10 @@ class Replicas:
 class Broker:
     """A broker that has got a LeaderAndIsr of all partitions."""
 
-    def __init__(self, *, logs: int = COUNT) -> None:
+    def __init__(self, *, logs=COUNT):
         self.loop, self.replicas, self.epoch = SimulatedLoop(), Replicas(), [7]
         self.replicas.logs = set(EVERY[:logs])
-        self.answers: list[Any] = []
+        self.answers = []
         self.gate = OrderGate(cast(MetadataStore, None), lambda: BrokerEpoch(self.epoch[0]))
         self.gate.controller_epoch, self.gate.controller_id = ControllerEpoch(1), BrokerId(1)
         handler = LeaderAndIsrHandler(
