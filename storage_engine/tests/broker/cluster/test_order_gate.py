@@ -147,7 +147,7 @@ class Broker:
     def __init__(self, *, logs=COUNT):
         self.loop, self.replicas, self.epoch = SimulatedLoop(), Replicas(), [7]
         self.replicas.logs = set(EVERY[:logs])
-        self.answers = []
+        self.answers: list[Any] = []
         self.gate = OrderGate(cast(MetadataStore, None), lambda: BrokerEpoch(self.epoch[0]))
         self.gate.controller_epoch, self.gate.controller_id = ControllerEpoch(1), BrokerId(1)
         handler = LeaderAndIsrHandler(
