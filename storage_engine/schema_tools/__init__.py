@@ -1,0 +1,1 @@
+"""Programs of others that read schemas, in processes of their own."""
