@@ -3,7 +3,7 @@
 benchmarks:
   beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)
   clients       librdkafka and Kafka's client for Java, on ours and on Apache Kafka
-  codec         rows to record batches and back, without a broker
+  codec         rows to record batches and back, and Avro records to columns, without a broker
   consume       records a second, beside other clients for Python
   drain         how long producers wait while a broker is drained, beside before
   failover      how long partitions are without a leader when brokers die or stop

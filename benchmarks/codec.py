@@ -6,12 +6,16 @@ of sizes from half to one and a half times that with keys. In the same run:
   copy          memcpy of the encoded batches: the ceiling, as nothing less can be done with them
   kafka-python  the same records, fewer of them, through its record builder and parser, if installed
 
+With --avro instead: Avro records to columns, beside a copy of them and of the columns, and beside
+fastavro, which makes a dict of Python of each. Needs the package's extra `dev`.
+
 Rates are per core: records divided by processor time, the median of several rounds. MB/s count the
 bytes of keys and values, 10^6 to the MB.
 
 examples:
   headrace bench codec
   headrace bench codec --compression lz4 --json
+  headrace bench codec --avro
 """
 
 import argparse
@@ -87,11 +91,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[codec.name.lower() for codec in Codec],
         help="compression of the batches (default none)",
     )
+    parser.add_argument("--avro", action="store_true", help="records of Avro, and nothing else")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace bench codec`."""
+    if args.avro:
+        from benchmarks.typed import avro_records
+
+        rates = avro_records.measure(args.records, args.rounds)
+        print_results(avro_records.COLUMNS, rates, as_json=args.json)
+        return 0
     import numpy as np
 
     random = np.random.default_rng(_SEED)

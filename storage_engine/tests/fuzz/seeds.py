@@ -17,6 +17,7 @@ from storage_engine.protocol.typed.arrow_types import arrow_schema
 from storage_engine.protocol.typed.projection import WANT_FRAMES, TypedWant
 from storage_engine.protocol.typed.typed_encoder import iter_typed
 from storage_engine.tests.fuzz.targets import (
+    AVRO_RECORD,
     SCRAM_FIRST,
     TYPED_ID,
     TYPED_PLAN,
@@ -43,6 +44,7 @@ def write_seeds(target: str, folder: Path) -> None:
         "records": _records,
         "log_in": _log_ins,
         "typed": _typed_batches,
+        "avro": _avro_records,
     }[target]
     for number, seed in enumerate(every()):
         (folder / f"seed-{number:04}").write_bytes(seed)
@@ -133,3 +135,14 @@ def _typed_batches() -> Iterator[bytes]:
         yield typed_input(2, b"".join(answer.pieces))
     yield typed_input(3, b'{"id":1,"s":"\\u00e9","d":"NaN","dec":1.5,"b":"YQ==","m":{"a":1}}')
     yield typed_input(3, b'{"id":1,"at":"2026-01-31T00:00:00Z","a":[{"x":"y"}],"im":[]}')
+
+
+def _avro_records() -> Iterator[bytes]:
+    head = b"\1\2\4\xc3\xa9\6\xff\0\0\0abc"
+    lists = b"\4\2\x80\1\0" + b"\3\x08\4yz\0\0" + b"\2\2k\2" + bytes(8) + b"\0\0"
+    in_a_union = b"\0\0\0" + b"\6\4\0\2\4\2\2w\0"
+    for record in (AVRO_RECORD, head + lists + b"\4\2", head + in_a_union):
+        yield record
+        yield record[: len(record) // 2]
+        yield record[:-1]
+        yield record + b"\0"

@@ -1,5 +1,5 @@
 """What is fuzzed by coverage: any bytes as a request, as records, as brokers and clients take them,
-as batches of typed topics, and as the tokens of a log-in.
+as batches of typed topics, as a record of Avro, and as the tokens of a log-in.
 
 A target returns, or raises what no decoder of ours may: anything but an error of ours of one line.
 The first bytes of an input choose what the others are meant to be, so that a mutation of the first
@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from storage_engine.broker.authentication.token_keys import TokenCheck, TokenKey, TokenRules
 from storage_engine.core.errors import HeadraceError, InvalidRequestError, KafkaError
+from storage_engine.core.schemas.avro.parse import parse_avro_schema
 from storage_engine.core.security.sasl_server import (
     FoundCredential,
     LogInRefusedError,
@@ -37,6 +38,7 @@ from storage_engine.protocol.apis.registry import (
     SERVED_RANGES,
     spec_for,
 )
+from storage_engine.protocol.avro.decode import Decoder
 from storage_engine.protocol.framing import parse_request_header
 from storage_engine.protocol.records.compression import compress
 from storage_engine.protocol.records.copied_batches import copied_batches
@@ -209,6 +211,35 @@ def _typed_and_sealed(found: bytearray) -> bytearray:
     return found
 
 
+AVRO_SCHEMA = parse_avro_schema(
+    """{"type": "record", "name": "R", "fields": [
+        {"name": "i", "type": "int"},
+        {"name": "s", "type": ["null", "string"]},
+        {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20}},
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+        {"name": "x", "type": {"type": "fixed", "name": "X", "size": 3}},
+        {"name": "n", "type": {"type": "array", "items": "long"}},
+        {"name": "t", "type": {"type": "array", "items": "string"}},
+        {"name": "m", "type": {"type": "map", "values": {"type": "array", "items": "double"}}},
+        {"name": "u", "type": ["boolean", "null", "E", {"type": "array", "items": ["null", {
+            "type": "record", "name": "W", "fields": [
+                {"name": "a", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+                {"name": "b", "type": ["null", "string"]}]}]}]}]}"""
+)
+AVRO_RECORD = b"\2\0\2\1\2abc\0\0\0\2"
+"""Such a record."""
+_AVRO_DECODERS = (Decoder(AVRO_SCHEMA), Decoder(AVRO_SCHEMA, ["t"]))
+
+
+def avro(data: bytes) -> None:
+    """As a record of Avro between two others, which stay as they are."""
+    for decoder in _AVRO_DECODERS:
+        found = decoder.decode(pa.array([AVRO_RECORD, data, AVRO_RECORD], pa.binary()))
+        found.batch.validate(full=True)
+        assert {each.row for each in found.damaged} <= {1}
+        assert found.batch.slice(0, 1).equals(found.batch.slice(2, 1))
+
+
 def log_in(data: bytes) -> None:
     """As the tokens of a client that knows no password: it is never let in. `is_begun`: its first
     token was of the form."""
@@ -287,4 +318,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "records": within_time(records),
     "log_in": within_time(log_in),
     "typed": within_time(typed),
+    "avro": within_time(avro),
 }

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 _PATH = os.environ.get("PYTHONPATH")
 
-RUNS = {"request": 1_000, "records": 200, "log_in": 2_000, "typed": 200}
+RUNS = {"request": 1_000, "records": 200, "log_in": 2_000, "typed": 200, "avro": 200}
 """A second or two; in full five hundred times as many, with another seed each time."""
 INPUT_TIMEOUT_S = 60
 """For one input: far more than any takes, also on a loaded machine."""

@@ -1,0 +1,1 @@
+"""Avro data as Arrow columns: values of many records are decoded at once."""

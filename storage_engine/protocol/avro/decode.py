@@ -1,0 +1,138 @@
+"""Records of one schema become columns."""
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from storage_engine.core.errors import InvalidRecordError
+from storage_engine.core.schemas.avro.schema import AvroSchema, Record
+from storage_engine.protocol.avro.arrays import taken, validity
+from storage_engine.protocol.avro.arrow_types import VALUE, arrow_type, check_columns
+from storage_engine.protocol.avro.compiled import reader_of, record_reader
+from storage_engine.protocol.avro.damage import Damage, reason_of
+from storage_engine.protocol.avro.record_bytes import RecordBytes, Rows
+from storage_engine.protocol.avro.record_reader import RecordReader
+from storage_engine.protocol.avro.value_reader import ValueReader
+from storage_engine.protocol.records.arrow_binary import Offsets, numbers_in
+from storage_engine.protocol.records.varints import Bytes, Ints, Mask
+
+_PIECE_ROWS = 8_192
+_PIECE_BYTES = 2 << 20
+"""Rows are decoded in pieces of this size, or of one row: the processor's caches hold them."""
+_MOST_REASONS = 100
+"""So many damaged records are read once more, by Python, for the reason."""
+
+
+class Decoded(NamedTuple):
+    """The columns of records."""
+
+    batch: pa.RecordBatch
+    """A row for each record; one that is null or damaged has a null in each column."""
+    damaged: tuple[Damage, ...]
+    """By row."""
+
+
+class Decoder:
+    """Decodes records that were written with one schema. It keeps nothing of them."""
+
+    def __init__(self, schema: AvroSchema, columns: Collection[str] | None = None) -> None:
+        """`columns`: the names of those that are decoded; None for all. Others are skipped: their
+        values are not checked, but that they end where they should. A schema whose outermost type
+        is no record has one column, `value`. InvalidSchemaError when it can't have columns."""
+        check_columns(schema)
+        self._schema = schema
+        root = schema.resolve(schema.root)
+        self._reader: RecordReader
+        if isinstance(root, Record):
+            self._reader = record_reader(schema, root, columns)
+        else:
+            kind = pa.struct([pa.field(VALUE, arrow_type(schema, root))])
+            wanted = frozenset({0} if columns is None or VALUE in columns else ())
+            self._reader = RecordReader(kind if wanted else pa.struct([]), [_root(schema)], wanted)
+        self.arrow_schema = pa.schema(list(self._reader.kind))
+        """The columns that are decoded, in the schema's order."""
+
+    def decode(self, bodies: pa.BinaryArray) -> Decoded:
+        """Return the columns of these records, without any framing; InvalidRecordError when a
+        column would have 2 GiB or more."""
+        count = len(bodies)
+        if not count:
+            empty = [pa.nulls(0, each.type) for each in self.arrow_schema]
+            return Decoded(self._joined([empty], 0), ())
+        offsets = numbers_in(bodies.buffers()[1], np.int32, bodies.offset, count + 1)
+        data = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)
+        present = validity(bodies)
+        pieces: list[list[pa.Array]] = []
+        damaged: list[Damage] = []
+        for first, stop in _pieces(offsets):
+            some = None if present is None else present[first:stop]
+            columns, wrong = self._piece(data, offsets[first : stop + 1].astype(np.int64), some)
+            pieces.append(columns)
+            for row in (np.flatnonzero(wrong) + first).tolist():
+                known = len(damaged) < _MOST_REASONS
+                body = bytes(data[offsets[row] : offsets[row + 1]]) if known else None
+                damaged.append(Damage(row, reason_of(self._schema, body)))
+        return Decoded(self._joined(pieces, count), tuple(damaged))
+
+    def _piece(
+        self, data: Bytes, offsets: Ints, present: Mask | None
+    ) -> tuple[list[pa.Array], Mask]:
+        """Return the columns of some rows, and which rows are damaged."""
+        base = int(offsets[0])
+        source = RecordBytes(data[base : int(offsets[-1])], np.diff(offsets))
+        places = offsets + (source.first - base)
+        count = len(offsets) - 1
+        rows = Rows(source, places[1:], np.arange(count))
+        starts = places[:-1]
+        if present is not None:
+            starts = np.where(present, starts, source.zeros)
+        columns, after = self._reader.columns(rows, starts)
+        wrong = (after != rows.ends) | source.broken[:-1]
+        if present is not None:
+            wrong &= present
+        if wrong.any() or present is not None:
+            good = ~wrong if present is None else present & ~wrong
+            columns = [taken(each, np.arange(count), good) for each in columns]
+        return columns, wrong
+
+    def _joined(self, pieces: list[list[pa.Array]], count: int) -> pa.RecordBatch:
+        schema = self.arrow_schema
+        try:
+            columns = [
+                each[0] if len(each) == 1 else pa.concat_arrays(each)
+                for each in zip(*pieces, strict=True)
+            ]
+        except pa.ArrowInvalid as error:
+            raise InvalidRecordError(f"a column of {count} records is too large: {error}") from None
+        if not columns:
+            return _without_columns(count)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _root(schema: AvroSchema) -> ValueReader:
+    return reader_of(schema, schema.root)
+
+
+def _without_columns(count: int) -> pa.RecordBatch:
+    """Return rows of no columns."""
+    return pa.RecordBatch.from_struct_array(
+        pa.Array.from_buffers(pa.struct([]), count, [None], children=[])
+    )
+
+
+def _pieces(offsets: Offsets) -> Iterator[tuple[int, int]]:
+    first, count = 0, len(offsets) - 1
+    while first < count:
+        full = int(np.searchsorted(offsets, int(offsets[first]) + _PIECE_BYTES, side="right")) - 1
+        stop = max(first + 1, min(full, first + _PIECE_ROWS, count))
+        yield first, stop
+        first = stop
+
+
+def decode(
+    schema: AvroSchema, bodies: pa.BinaryArray, columns: Collection[str] | None = None
+) -> Decoded:
+    """Return the columns of records, as `Decoder.decode` does."""
+    return Decoder(schema, columns).decode(bodies)

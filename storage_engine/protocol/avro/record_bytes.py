@@ -1,0 +1,198 @@
+"""The bytes of many records, read at one position in each of them: all varints of a column at once.
+
+Behind the bytes of the records is an area of zeros. Zeros are a value of every type that takes no
+memory: 0, false, the first symbol, a text or a list of nothing, the first branch. So a row without
+a value (a branch that it did not take, a record that is damaged) is read there, and no row has to
+be left out. A record's damage sends it there, too: as each record must end where its bytes do, its
+row is found in the end, with no check on the way.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from storage_engine.protocol.records.arrow_kernels import take
+from storage_engine.protocol.records.varints import Bytes, Ints, Mask, Words
+
+_MARGIN = 32
+"""Zeros before the first record, which decimals are read from, and behind the last."""
+_VALUES_PER_BYTE = 32
+_VALUES_EVERYWHERE = 1024
+"""A record's lists may hold so many values for each of its bytes, and in any case. Values with
+bytes of their own can't exceed this; nulls, each of which may stand for a wide record, can."""
+_BLOCKS_EVERYWHERE = 128
+_BYTES_PER_BLOCK = 64
+"""A record's lists may have so many blocks beside their first, and one more for so many bytes: each
+takes a round."""
+
+_LAST_7 = np.uint64(0x7F7F_7F7F_7F7F_7F7F)
+_TOP = np.uint64(0x8080_8080_8080_8080)
+_ONES = np.uint64(0x0101_0101_0101_0101)
+_LOWER_7, _UPPER_7 = np.uint64(0x007F_007F_007F_007F), np.uint64(0x7F00_7F00_7F00_7F00)
+_LOWER_14, _UPPER_14 = np.uint64(0x0000_3FFF_0000_3FFF), np.uint64(0x3FFF_0000_3FFF_0000)
+_LOWER_28 = np.uint64(0x0FFF_FFFF)
+_ONE = np.uint64(1)
+_TWO = np.uint64(2)
+
+
+class RecordBytes:
+    """The bytes of some records, with margins."""
+
+    def __init__(self, data: Bytes, sizes: Ints) -> None:
+        """`data` is copied; `sizes` are those of the records."""
+        size = len(data)
+        self.bytes: Bytes = np.zeros(size + 4 * _MARGIN, np.uint8)
+        self.bytes[_MARGIN : _MARGIN + size] = data
+        self.first = _MARGIN
+        self.zeros = size + 2 * _MARGIN
+        """The place of the zeros. No record ends there."""
+        self.buffer = pa.py_buffer(self.bytes)
+        self.broken: Mask = np.zeros(len(sizes) + 1, np.bool_)
+        """The records with a value that is none of its type; the last stands for no record."""
+        self._values_left: Ints = _VALUES_EVERYWHERE + _VALUES_PER_BYTE * sizes
+        self._blocks_left: Ints = _BLOCKS_EVERYWHERE + sizes // _BYTES_PER_BLOCK
+        self._varint_ends: Ints | None = None
+
+    def words(self, places: Ints, size: int) -> npt.NDArray[np.void]:
+        """Return `size` bytes (4 or 8) from each place on, which may be beyond the end."""
+        count = len(self.bytes) - size
+        every = np.lib.stride_tricks.as_strided(
+            self.bytes[:size].view(f"V{size}"), shape=(count + 1,), strides=(1,)
+        )
+        return every[np.minimum(places, count)]
+
+    def varint_ends(self) -> Ints:
+        """Return the place of each byte that is the last of a varint, if it is in one."""
+        if self._varint_ends is None:
+            self._varint_ends = np.flatnonzero(self.bytes < 0x80)
+        return self._varint_ends
+
+    def too_many_values(self, rows: Ints, counts: Ints) -> Mask:
+        """Count values of lists; return where a record has more than it may."""
+        np.subtract.at(self._values_left, rows, counts)
+        return self._values_left[rows] < 0
+
+    def too_many_blocks(self, rows: Ints) -> Mask:
+        """Count a block for each of `rows`; return where a record has more than it may."""
+        np.subtract.at(self._blocks_left, rows, 1)
+        return self._blocks_left[rows] < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows that are read together: each is a record, or a part of one."""
+
+    source: RecordBytes
+    ends: Ints
+    """The place behind the record of each row."""
+    records: Ints = field(repr=False)
+    """The number of the record of each row."""
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def some(self, rows: Ints) -> "Rows":
+        """Return these rows."""
+        return Rows(self.source, self.ends[rows], self.records[rows])
+
+    def repeated(self, counts: Ints) -> "Rows":
+        """Return each row as often as `counts` says."""
+        return Rows(self.source, np.repeat(self.ends, counts), np.repeat(self.records, counts))
+
+    def lost(self, places: Ints, wrong: Mask) -> Ints:
+        """Return the places with the zeros in place of those of damaged rows."""
+        return np.where(wrong, self.source.zeros, places)
+
+    def mark(self, wrong: Mask) -> None:
+        """Note the rows whose value is none of its type."""
+        if wrong.any():
+            self.source.broken[self.records[wrong]] = True
+
+    def bytes_at(self, places: Ints) -> Bytes:
+        return self.source.bytes.take(places, mode="clip")
+
+    def varints(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return the numbers, and the places behind them. A row with a varint of more than 64 bits
+        is marked."""
+        first = self.bytes_at(places)
+        if not len(first) or first.max() < 0x80:
+            small = first.view(np.int8)
+            return ((small >> 1) ^ -(small & 1)).astype(np.int64), places + 1
+        words = self.source.words(places, 8).view(np.uint64)
+        stops = ~words
+        stops &= _TOP
+        low = stops & (~stops + _ONE)
+        low -= _ONE
+        # All bits are set where no byte is the last one: its eight bytes are a part of the varint.
+        words &= low
+        words &= _LAST_7
+        low &= _ONES
+        low *= _ONES
+        low >>= np.uint64(56)
+        sizes = low.view(np.int64)
+        _join_groups(words)
+        long = stops == 0
+        if long.any():
+            self._read_ninth(places, np.flatnonzero(long), words, sizes)
+        signs = words & _ONE
+        words >>= _ONE
+        numbers = words.view(np.int64)
+        numbers ^= -signs.view(np.int64)
+        return numbers, places + sizes
+
+    def _read_ninth(self, places: Ints, rows: Ints, words: Words, sizes: Ints) -> None:
+        """Add the ninth and tenth bytes of `rows`."""
+        ninth = self.bytes_at(places[rows] + 8)
+        more = ninth >= 0x80
+        tenth = np.where(more, self.bytes_at(places[rows] + 9), 0)
+        words[rows] |= (ninth & 0x7F).astype(np.uint64) << np.uint64(56)
+        words[rows] |= (tenth & 1).astype(np.uint64) << np.uint64(63)
+        sizes[rows] = 9 + more
+        self.source.broken[self.records[rows[tenth > 1]]] = True
+
+    def lengths(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return the lengths of texts and the places of their first bytes. A row whose text is
+        longer than its record is lost."""
+        lengths, starts = self.varints(places)
+        wrong = lengths > np.maximum(self.ends - starts, 0)
+        wrong |= lengths < 0
+        if wrong.any():
+            return np.where(wrong, 0, lengths), self.lost(starts, wrong)
+        return lengths, starts
+
+    def gather(self, starts: Ints, lengths: Ints) -> tuple[pa.Buffer, pa.Buffer]:
+        """Return the buffers of an array of these bytes: offsets and data."""
+        count = len(starts)
+        # The texts and the gaps between them are the rows of one array; every other one is taken.
+        # It begins at 0, as Arrow estimates the size of the result by all rows.
+        bounds = np.empty(2 * count + 2, np.int32)
+        bounds[0] = 0
+        bounds[1:-1:2] = starts
+        np.add(starts, lengths, out=bounds[2:-1:2], casting="unsafe")
+        bounds[-1] = len(self.source.bytes)
+        every = pa.Array.from_buffers(
+            pa.binary(), 2 * count + 1, [None, pa.py_buffer(bounds), self.source.buffer]
+        )
+        rows = pa.py_buffer(np.arange(1, 2 * count + 1, 2, dtype=np.int32))
+        _, offsets, data = take(
+            every, pa.Array.from_buffers(pa.int32(), count, [None, rows])
+        ).buffers()
+        return offsets, data
+
+
+def _join_groups(words: Words) -> None:
+    """Join the lower seven bits of each byte."""
+    upper = words & _UPPER_7
+    words &= _LOWER_7
+    upper >>= _ONE
+    words |= upper
+    np.bitwise_and(words, _UPPER_14, out=upper)
+    words &= _LOWER_14
+    upper >>= _TWO
+    words |= upper
+    np.right_shift(words, np.uint64(32), out=upper)
+    words &= _LOWER_28
+    upper <<= np.uint64(28)
+    words |= upper

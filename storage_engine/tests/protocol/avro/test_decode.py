@@ -1,0 +1,139 @@
+"""Columns have the values that fastavro reads from the same bytes."""
+
+import datetime
+import decimal
+from io import BytesIO
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_engine.protocol.avro.decode import Decoder, decode
+from storage_engine.tests.protocol.avro.avro_samples import (
+    bodies,
+    encoded,
+    in_columns,
+    parsed,
+    plain_values,
+    read_by_fastavro,
+    record_schemas,
+    seeded,
+    values,
+)
+
+
+@given(data=st.data())
+def test_columns_have_the_values_that_fastavro_reads(data):
+    schema = data.draw(record_schemas())
+    tree = parsed(schema)
+    rows = data.draw(st.lists(values(tree), min_size=1, max_size=6))
+    random = seeded(data.draw(st.integers(0, 99)))
+    records = [encoded(tree, row, random) for row in rows]
+    found = decode(tree, bodies(records))
+    assert found.damaged == ()
+    found.batch.validate(full=True)
+    read = [in_columns(tree, read_by_fastavro(schema, record)) for record in records]
+    columns = {name: plain_values(found.batch.column(name)) for name in found.batch.schema.names}
+    assert columns == {name: [row[name] for row in read] for name in columns}
+    assert list(columns) == [field["name"] for field in schema["fields"]]
+
+
+@given(data=st.data())
+def test_wanted_columns_are_the_same_as_with_all(data):
+    tree = parsed(data.draw(record_schemas()))
+    rows = data.draw(st.lists(values(tree), min_size=1, max_size=4))
+    records = bodies([encoded(tree, row) for row in rows])
+    every = decode(tree, records).batch
+    wanted = data.draw(st.sets(st.sampled_from(every.schema.names)))
+    decoder = Decoder(tree, wanted)
+    found = decoder.decode(records)
+    assert found.damaged == ()
+    assert found.batch.schema == decoder.arrow_schema
+    assert found.batch.num_rows == len(rows)
+    assert found.batch.schema.names == [name for name in every.schema.names if name in wanted]
+    for name in wanted:
+        assert plain_values(found.batch.column(name)) == plain_values(every.column(name))
+
+
+_UTC = datetime.UTC
+
+
+@pytest.mark.parametrize(
+    ("kind", "logical", "value"),
+    [
+        ("int", {"logicalType": "date"}, datetime.date(1960, 2, 29)),
+        (
+            "long",
+            {"logicalType": "timestamp-millis"},
+            datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, _UTC),
+        ),
+        (
+            "long",
+            {"logicalType": "timestamp-micros"},
+            datetime.datetime(2026, 1, 2, 3, 4, 5, 123_456, _UTC),
+        ),
+        (
+            "long",
+            {"logicalType": "local-timestamp-micros"},
+            datetime.datetime(2026, 1, 2, 3, 4, 5, 123_456),
+        ),
+        (
+            "bytes",
+            {"logicalType": "decimal", "precision": 38, "scale": 2},
+            decimal.Decimal("-123456789012345678901234567890123456.78"),
+        ),
+        (
+            "bytes",
+            {"logicalType": "decimal", "precision": 4, "scale": 4},
+            decimal.Decimal("-0.0001"),
+        ),
+    ],
+)
+def test_logical_types_have_the_values_that_fastavro_writes(kind, logical, value):
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "f", "type": {"type": kind, **logical}}],
+    }
+    target = BytesIO()
+    fastavro.schemaless_writer(target, fastavro.parse_schema(schema), {"f": value})
+    found = decode(parsed(schema), bodies([target.getvalue()]))
+    assert found.batch.column("f").to_pylist() == [value]
+
+
+def test_many_rows_are_decoded_in_pieces_and_joined():
+    tree = parsed(
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [{"name": "n", "type": "long"}, {"name": "t", "type": "string"}],
+        }
+    )
+    rows = [{"n": number, "t": "x" * (number % 50)} for number in range(20_000)]
+    rows[100]["t"] = "y" * (3 << 20)
+    records = [encoded(tree, row) for row in rows]
+    records[19_999] += b"!"
+    found = decode(tree, bodies(records))
+    assert [each.row for each in found.damaged] == [19_999]
+    assert found.batch.slice(0, 19_999).to_pylist() == rows[:-1]
+
+
+def test_no_rows_are_no_rows():
+    tree = parsed(
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [{"name": "n", "type": ["null", "string", "int"]}],
+        }
+    )
+    found = decode(tree, bodies([]))
+    assert (found.batch.num_rows, found.damaged) == (0, ())
+    assert pa.types.is_struct(found.batch.schema.field("n").type)
+
+
+def test_a_key_that_is_no_record_is_one_column():
+    found = decode(parsed("string"), bodies([b"\x04ab", b"\x02"]))
+    assert found.batch.to_pydict() == {"value": ["ab", None]}
+    assert found.damaged == ((1, "it has 1 bytes, and 0 are left"),)
