@@ -21,7 +21,7 @@ MAX_KEPT_BYTES = 64 << 20
 """The most text of schemas that is kept; beyond it the oldest are fetched again when needed."""
 
 KEPT_OVERHEAD_BYTES = 1024
-"""What a kept schema counts beside its text, so that tiny ones are bounded in number, too."""
+"""The bytes that a kept schema counts beside its text: tiny ones are bounded in number, too."""
 
 MAX_UNKNOWN_IDS = 10_000
 UNKNOWN_ID_S = 30.0
@@ -33,6 +33,9 @@ after a producer has written by it."""
 
 PATIENT_IDS = 8
 """As many unknown ids are waited for; where there are more, records are damaged, not early."""
+
+MAX_REGISTERED = 1_000
+"""The most registrations that are remembered: a stream registers its schema at each micro-batch."""
 
 MAX_REFERENCES = 1_000
 """The most schemas that one refers to, directly or not."""
@@ -61,6 +64,7 @@ class SchemaRegistry:
         self._kept: dict[int, Schema] = {}
         self._kept_bytes = 0
         self._unknown: dict[int, float] = {}
+        self._registered: dict[tuple[str, Schema, bool], int] = {}
 
     def by_id(self, schema_id: int) -> Schema:
         """The schema of an id. UnknownSchemaIdError; SchemaRegistryError; DeadlineExceededError."""
@@ -80,10 +84,16 @@ class SchemaRegistry:
 
     def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
         """The id of the schema, which is a version of the subject from now on, as it perhaps was
-        before. SchemaRegistryError where the registry refuses it, as not compatible above all."""
-        path = f"/subjects{quoted_path(subject)}/versions"
-        answer = self._http.ask("POST", path + _normalized(normalize), _body(schema))
-        return _integer(_object(answer, path), "id", path)
+        before; asked for once. SchemaRegistryError where the registry refuses it, as not compatible
+        above all."""
+        wanted = (subject, schema, normalize)
+        if wanted not in self._registered:
+            path = f"/subjects{quoted_path(subject)}/versions"
+            answer = self._http.ask("POST", path + _normalized(normalize), _body(schema))
+            if len(self._registered) >= MAX_REGISTERED:
+                self._registered.clear()
+            self._registered[wanted] = _integer(_object(answer, path), "id", path)
+        return self._registered[wanted]
 
     def find(
         self, subject: str, schema: Schema, *, normalize: bool = False

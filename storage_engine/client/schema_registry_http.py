@@ -11,8 +11,6 @@ import http.client
 import json
 import logging
 import ssl
-import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -75,6 +73,14 @@ class RegistryAddress:
         return ", ".join(self.urls)
 
 
+def with_log_in(given: str | None, from_url: Secret | None) -> Secret | None:
+    """The `user:password` of the settings, or else that of the URLs. ConfigError."""
+    found = from_url if given is None else Secret(given)
+    if found is not None and ":" not in found.reveal():
+        raise ConfigError("it must be user:password")
+    return found
+
+
 def parse_registry_urls(text: str) -> tuple[tuple[str, ...], Secret | None]:
     """The URLs of `schema.registry.url`, and the `user:password` that stands in them, if any does.
     ConfigError says what is wrong, without the password."""
@@ -103,7 +109,7 @@ def parse_registry_urls(text: str) -> tuple[tuple[str, ...], Secret | None]:
 
 
 class RegistryHttp:
-    """Asks the instances of one registry. Thread-safe: one request at a time."""
+    """Asks the instances of one registry. Not thread-safe, like a `Cluster`."""
 
     def __init__(self, address: RegistryAddress) -> None:
         """ConfigError where the files of TLS can't be used."""
@@ -111,7 +117,6 @@ class RegistryHttp:
         uses_tls = any(url.startswith("https:") for url in address.urls)
         context = tls_context(address.tls) if uses_tls else None
         self._instances = [_Instance(url, address, context) for url in address.urls]
-        self._lock = threading.Lock()
         self._is_away = False
 
     def ask(self, method: str, path: str, body: JsonAnswer = None) -> JsonAnswer:
@@ -120,26 +125,25 @@ class RegistryHttp:
         content = None if body is None else json.dumps(body).encode()
         deadline = Deadline.after(self.address.patience_ms)
         attempt = 0
-        with self._lock:
-            while True:
-                try:
-                    answer = self._ask_each(method, path, content, deadline)
-                except _AwayError as error:
-                    self._note_away(error)
-                    pause = pause_ms(attempt)
-                    attempt += 1
-                    if deadline.left_ms <= pause:
-                        raise DeadlineExceededError(
-                            f"the schema registry at {self.address} gave no answer for "
-                            f"{deadline.timeout_ms / 1000:g} s: {error}; start it, or correct "
-                            "schema.registry.url"
-                        ) from None
-                    sleep_ms(pause)
-                    continue
-                if self._is_away:
-                    self._is_away = False
-                    logger.warning("the schema registry at %s answers again", self.address)
-                return answer
+        while True:
+            try:
+                answer = self._ask_each(method, path, content, deadline)
+            except _AwayError as error:
+                self._note_away(error)
+                pause = pause_ms(attempt)
+                attempt += 1
+                if deadline.left_ms <= pause:
+                    raise DeadlineExceededError(
+                        f"the schema registry at {self.address} gave no answer for "
+                        f"{deadline.timeout_ms / 1000:g} s: {error}; start it, or correct "
+                        "schema.registry.url"
+                    ) from None
+                sleep_ms(pause)
+                continue
+            if self._is_away:
+                self._is_away = False
+                logger.warning("the schema registry at %s answers again", self.address)
+            return answer
 
     def ask_every_instance(self, path: str) -> JsonAnswer:
         """As `ask`, for what one instance may know a moment before another: a 404 counts when all
@@ -150,8 +154,7 @@ class RegistryHttp:
             except SchemaRegistryError as error:
                 if error.status != http.client.NOT_FOUND:
                     raise
-                with self._lock:
-                    self._instances.append(self._instances.pop(0))
+                self._instances.append(self._instances.pop(0))
         return self.ask("GET", path)
 
     def _ask_each(
@@ -186,9 +189,8 @@ class RegistryHttp:
 
     def close(self) -> None:
         """Closes the connections; a later request opens new ones."""
-        with self._lock:
-            for instance in self._instances:
-                instance.close()
+        for instance in self._instances:
+            instance.close()
 
 
 class _Instance:
@@ -302,7 +304,7 @@ def _refusal(url: str, status: int, data: bytes) -> SchemaRegistryError:
 
 
 def _told(data: bytes) -> str:
-    """What the registry says, in one line of bounded length."""
+    """The registry's words, in one line of bounded length."""
     try:
         answer = json.loads(data)
         message = answer["message"]
@@ -320,7 +322,7 @@ def _reason(error: Exception) -> str:
     return " ".join(str(text).split())[:200]
 
 
-def quoted_path(*parts: Sequence[str] | str | int) -> str:
+def quoted_path(*parts: str | int) -> str:
     """The parts of a path, percent-encoded, also their slashes."""
     from urllib.parse import quote
 

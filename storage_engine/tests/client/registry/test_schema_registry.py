@@ -21,7 +21,7 @@ from storage_engine.client.security.client_security import ClientTls
 from storage_engine.core.errors import ConfigError, DeadlineExceededError
 from storage_engine.core.schemas.languages import Reference, Schema, SchemaType
 from storage_engine.core.security.security_protocol import Secret
-from storage_engine.tests.client.small_registry import server_context, small_registry
+from storage_engine.tests.client.registry.small_registry import server_context, small_registry
 
 TEXT = '{"type": "record", "name": "R", "fields": []}'
 AVRO = Schema(schema_type=SchemaType.AVRO, text=TEXT)
@@ -93,6 +93,15 @@ def test_versions_and_subjects_with_any_characters():
         with pytest.raises(SchemaRegistryError, match="40402"):
             client.version("a/b ü?-value", 3)
     assert quoted_path("a/b") == "/a%2Fb"
+
+
+def test_a_schema_is_registered_once():
+    with small_registry() as registry:
+        client = _client(registry)
+        assert client.register("t-value", AVRO) == client.register("t-value", AVRO)
+        assert len(registry.asked) == 1
+        client.register("t-key", AVRO)
+        assert list(registry.subjects) == ["t-value", "t-key"]
 
 
 def test_references_are_found_through_others():
