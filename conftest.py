@@ -58,6 +58,7 @@ MEASURED_S = {
     "examples/flights/tests/test_demo.py": 40,
     "integration_tests/groups/test_consumer_groups.py": 33,
     "integration_tests/groups/test_consumer_protocol.py": 32,
+    "integration_tests/registry/test_writers_that_die.py": 30,
     "integration_tests/command_line/test_machines_restart_broker_by_broker.py": 30,
     "integration_tests/requests/test_quotas_slow_clients_down.py": 25,
     "integration_tests/controller/test_an_ensemble_for_production.py": 25,

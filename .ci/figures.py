@@ -18,7 +18,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from pathlib import Path
 
-PRODUCT = ("storage_engine", "connector", "pyspark_headrace", "headrace_console", "simulation")
+PRODUCT = (
+    "storage_engine",
+    "connector",
+    "pyspark_headrace",
+    "headrace_console",
+    "headrace_registry",
+    "simulation",
+)
 BESIDE = ("benchmarks", "examples", ".ci")
 GENERATED = "storage_engine/protocol/messages"
 """Written by .ci/messages.py: its lines are counted apart."""

@@ -1,7 +1,6 @@
 """Runs the console: a socket, uvicorn, and an orderly end."""
 
 import contextlib
-import socket
 from collections.abc import Callable
 
 import uvicorn
@@ -9,11 +8,11 @@ import uvicorn
 from headrace_console.console_settings import ConsoleSettings
 from headrace_console.http.application import application
 from headrace_console.http.bounded_protocol import BoundedProtocol
+from headrace_console.http.listening import AnnouncingServer, bound
 from headrace_console.http.server_state import ServerState, allowed_hosts
 from headrace_console.screens.timeline import StateChangeSource
 from storage_engine.core.errors import ConfigError
 
-BACKLOG = 128
 MOST_CONNECTIONS = 200
 END_TIMEOUT_S = 5
 """After so many seconds open streams are cut when the console ends."""
@@ -32,7 +31,7 @@ class ConsoleServer:
         """`on_ready` gets the URL once requests are answered. ConfigError for unsafe settings, and
         for an address that can't be bound."""
         settings.check()
-        self._socket = _bound(settings.address, settings.port)
+        self._socket = bound(settings.address, settings.port, who="the console")
         self._port = int(self._socket.getsockname()[1])
         self.url = _url_of(settings, self._port)
         state = ServerState(settings, self._port, state_changes=state_changes)
@@ -60,7 +59,7 @@ class ConsoleServer:
                 f"--certificate {settings.certificate} and --key {settings.key} can't be used: "
                 f"{error.strerror or error}"
             ) from None
-        self._server = _Server(config, lambda: on_ready(self.url))
+        self._server = AnnouncingServer(config, lambda: on_ready(self.url))
 
     def run(self) -> None:
         """Serve until `stop` or a signal."""
@@ -70,41 +69,6 @@ class ConsoleServer:
     def stop(self) -> None:
         """Stop the server, from any thread."""
         self._server.should_exit = True
-
-
-class _Server(uvicorn.Server):
-    """Calls `on_ready` once it serves requests."""
-
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_ready = on_ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
-
-
-def _bound(address: str, port: int) -> socket.socket:
-    try:
-        infos = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise ConfigError(
-            f"--address {address}: {error.strerror}; give an address of this machine"
-        ) from None
-    family, kind, protocol, _, where = infos[0]
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(where)
-        sock.listen(BACKLOG)
-    except OSError as error:
-        sock.close()
-        remedy = "give another --port, or 0 for a free one" if port else "give another --address"
-        raise ConfigError(
-            f"the console can't listen on {address}:{port}: {error.strerror}; {remedy}"
-        ) from None
-    return sock
 
 
 def _url_of(settings: ConsoleSettings, port: int) -> str:

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("storage_engine", "connector", "pyspark_headrace", "headrace_console")
+SOURCES = (
+    "storage_engine",
+    "connector",
+    "pyspark_headrace",
+    "headrace_console",
+    "headrace_registry",
+)
 FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 PYTHON = os.environ.get("HEADRACE_PYTHON")
 """A version of Python, such as 3.12, instead of that of the tests."""

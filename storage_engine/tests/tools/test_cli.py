@@ -78,7 +78,7 @@ def test_a_command_of_the_repository_says_where_it_is(
     tmp_path: Path, command: str, package: str
 ) -> None:
     """Where the package alone is installed; by a link to it, without what stands beside it."""
-    for name in ("storage_engine", "headrace_console"):
+    for name in ("storage_engine", "headrace_console", "headrace_registry"):
         (tmp_path / name).symlink_to(ROOT / name)
     outside = [path for path in sys.path if path and Path(path).resolve() != ROOT]
     done = subprocess.run(

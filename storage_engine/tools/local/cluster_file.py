@@ -102,6 +102,14 @@ class ConsoleEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryEntry:
+    """The schema registry of the cluster; `pid` is None while it does not run."""
+
+    url: str
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFile:
     """The content of `cluster.json`.
 
@@ -115,6 +123,7 @@ class ClusterFile:
     brokers: tuple[BrokerEntry, ...]
     security: ClusterSecurity | None = None
     console: ConsoleEntry | None = None
+    registry: RegistryEntry | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -198,7 +207,13 @@ def _document(cluster: ClusterFile) -> Document:
         "brokers": [{**asdict(entry), "metrics": entry.metrics_url} for entry in cluster.brokers],
         **({} if cluster.security is None else {"security": asdict(cluster.security)}),
         **({} if cluster.console is None else {"console": asdict(cluster.console)}),
+        **_registry_fields(cluster.registry),
     }
+
+
+def _registry_fields(registry: RegistryEntry | None) -> Document:
+    """Other programs look for the URL under this name."""
+    return {} if registry is None else {"registry": registry.url, "registry_pid": registry.pid}
 
 
 def _parse(document: Json) -> ClusterFile:
@@ -216,6 +231,7 @@ def _parse(document: Json) -> ClusterFile:
             raise MalformedError(f"two brokers have the same {name}")
     fields = Fields(document, "")
     security, console = document.get("security"), document.get("console")
+    registry = fields.text_or_none("registry")
     return ClusterFile(
         zookeeper=fields.text("zookeeper"),
         zookeeper_pid=fields.pid("zookeeper_pid"),
@@ -223,6 +239,9 @@ def _parse(document: Json) -> ClusterFile:
         brokers=brokers,
         security=None if security is None else _parse_security(Fields(security, "security")),
         console=None if console is None else _parse_console(Fields(console, "console")),
+        registry=None
+        if registry is None
+        else RegistryEntry(url=registry, pid=fields.pid("registry_pid")),
     )
 
 

@@ -41,7 +41,7 @@ from storage_engine.tools.local.cluster_plan import (
     port_in_use,
 )
 from storage_engine.tools.local.cluster_recovery import recover_cluster
-from storage_engine.tools.local.console_process import ConsoleProcess
+from storage_engine.tools.local.cluster_web import ClusterWeb
 from storage_engine.tools.local.directory_lock import directory_lock
 from storage_engine.tools.local.free_ports import is_port_free
 from storage_engine.tools.local.metrics_ports import metrics_port_is_free, with_metrics
@@ -180,20 +180,31 @@ class LocalCluster:
 
     def open_console(self) -> str:
         """Start its console unless it runs; its address. CommandError when it does not start."""
+        console = self._with_web(self._web.with_console).console
+        assert console is not None
+        return console.url
+
+    def open_registry(self) -> str:
+        """Start its schema registry unless it runs; its address. CommandError when it does not
+        start."""
+        registry = self._with_web(self._web.with_registry).registry
+        assert registry is not None
+        return registry.url
+
+    def _with_web(self, start: Callable[[ClusterFile], ClusterFile]) -> ClusterFile:
         cluster_file.read(self.directory)
         with directory_lock(self.directory):
-            state = self.state
-            console = state.console
-            if console is None or console.pid is None:
-                console = self._console.start(state)
-                cluster_file.write(self.directory, replace(state, console=console))
-            return console.url
+            state = start(self.state)
+            cluster_file.write(self.directory, state)
+            return state
 
     def down(self, *, timeout_s: float = STOP_TIMEOUT_S) -> bool:
         """Stop the brokers one after the other, then ZooKeeper; False when nothing ran."""
         cluster_file.read(self.directory)
         with directory_lock(self.directory):
-            state = self._without_console(self.state)
+            # First, as they would only report brokers that go. It is written down with the first
+            # broker that stops, or at the end.
+            state = self._web.stopped(self.state, self._progress)
             ran = [entry.id for entry in state.brokers if entry.pid is not None]
             if state.zookeeper_pid is None and not ran:
                 cluster_file.write(self.directory, state)
@@ -288,16 +299,8 @@ class LocalCluster:
         return replace(state, brokers=brokers)
 
     @property
-    def _console(self) -> ConsoleProcess:
-        return ConsoleProcess(self.directory)
-
-    def _without_console(self, state: ClusterFile) -> ClusterFile:
-        """Stop the console first: it would only report brokers that go. Return the new state."""
-        if state.console is None or not self._console.stop(state.console):
-            return state
-        self._progress("console stopped")
-        # It is written down with the first broker that stops, or at the end.
-        return replace(state, console=replace(state.console, pid=None))
+    def _web(self) -> ClusterWeb:
+        return ClusterWeb(self.directory)
 
     def _existing(self) -> ClusterFile | None:
         """The cluster of the folder; None when there is none yet."""
@@ -309,12 +312,8 @@ class LocalCluster:
     def _true(self, recorded: ClusterFile) -> ClusterFile:
         """Return the cluster with the pids of the processes that really run."""
         server = self._zookeeper(recorded)
-        console = recorded.console
-        if console is not None:
-            console = replace(console, pid=self._console.find(console))
         return replace(
-            recorded,
-            console=console,
+            self._web.found(recorded),
             zookeeper_pid=None if server is None else server.pid,
             brokers=tuple(
                 replace(entry, pid=self._process(entry).find()) for entry in recorded.brokers

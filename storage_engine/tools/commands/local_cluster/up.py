@@ -8,6 +8,7 @@ examples:
   headrace up --dir ./cluster
   headrace up --dir ./cluster --brokers 1 --port 0 --detach
   headrace up --dir ./cluster --secure
+  headrace up --dir ./cluster --registry
   headrace up --dir ./cluster --set num.partitions=6 --set log.retention.hours=24
 """
 
@@ -21,6 +22,8 @@ from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.local.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
 from storage_engine.tools.local.console_process import HOW_TO_GET_IT, console_is_installed
 from storage_engine.tools.local.local_cluster import START_TIMEOUT_S, LocalCluster
+from storage_engine.tools.local.registry_process import HOW_TO_GET_IT as HOW_TO_GET_REGISTRY
+from storage_engine.tools.local.registry_process import registry_is_installed
 from storage_engine.tools.local.signals import signals_interrupt
 from storage_engine.tools.table import report_line, write_line
 
@@ -73,6 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not start the console, a web page that shows the cluster to this machine",
     )
+    parser.add_argument(
+        "--registry",
+        action="store_true",
+        help="start a schema registry, too, now and whenever this cluster is started; its address "
+        "is 'registry' in DIR/cluster.json",
+    )
     add_timeout(
         parser, START_TIMEOUT_S, "give up when the brokers do not answer after this many seconds"
     )
@@ -80,6 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace up`."""
+    if args.registry and not registry_is_installed():
+        raise CommandError(HOW_TO_GET_REGISTRY)
     request = UpRequest(
         brokers=args.brokers,
         port=args.port,
@@ -94,6 +105,8 @@ def run(args: argparse.Namespace) -> int:
         urls = [entry.metrics_url for entry in cluster.state.brokers if entry.metrics_url]
         if urls:
             write_line(f"metrics: {' '.join(urls)}")
+        if args.registry or cluster.state.registry is not None:
+            write_line(f"registry: {cluster.open_registry()}")
         if not args.no_console:
             _open_console(cluster)
         if args.detach:

@@ -1,0 +1,1 @@
+"""Log-ins, and the rights to see and change subjects."""

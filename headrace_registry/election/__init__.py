@@ -1,0 +1,1 @@
+"""Which of several registries writes: a group of the protocol type `sr`."""

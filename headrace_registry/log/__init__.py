@@ -1,0 +1,1 @@
+"""The topic `_schemas`: following it, and writing to it."""

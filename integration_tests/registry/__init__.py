@@ -1,0 +1,1 @@
+"""`headrace registry` with real brokers."""

@@ -1,0 +1,259 @@
+"""A client of a schema registry with Confluent's REST interface, whoever's registry that is.
+
+A schema of an id never changes, so it is fetched once and kept, within a bound; an id that the
+registry does not know is not asked for again for a while. What is latest is asked for each time.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from storage_engine.client.schema_registry_http import (
+    JsonAnswer,
+    RegistryAddress,
+    RegistryHttp,
+    SchemaRegistryError,
+    quoted_path,
+)
+from storage_engine.core.schemas.languages import Reference, Schema, SchemaType
+
+MAX_KEPT_BYTES = 64 << 20
+"""The most text of schemas that is kept; beyond it the oldest are fetched again when needed."""
+
+KEPT_OVERHEAD_BYTES = 1024
+"""The bytes that a kept schema counts beside its text: tiny ones are bounded in number, too."""
+
+MAX_UNKNOWN_IDS = 10_000
+UNKNOWN_ID_S = 30.0
+"""How long an id that no instance knows is not asked for again. Damaged records may have any id."""
+
+LAG_S = 1.0
+"""How long an id that was not known is asked for: an instance may learn of a new schema a moment
+after a producer has written by it."""
+
+PATIENT_IDS = 8
+"""As many unknown ids are waited for; where there are more, records are damaged, not early."""
+
+MAX_REGISTERED = 1_000
+"""The most registrations that are remembered: a stream registers its schema at each micro-batch."""
+
+MAX_REFERENCES = 1_000
+"""The most schemas that one refers to, directly or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredSchema:
+    """A version of a subject."""
+
+    subject: str
+    version: int
+    schema_id: int
+    schema: Schema
+
+
+class UnknownSchemaIdError(SchemaRegistryError):
+    """No instance of the registry knows the id."""
+
+
+class SchemaRegistry:
+    """Asks one registry, and keeps schemas by their ids."""
+
+    def __init__(self, address: RegistryAddress) -> None:
+        """ConfigError where the files of TLS can't be used. Nothing is connected to here."""
+        self._http = RegistryHttp(address)
+        self._kept: dict[int, Schema] = {}
+        self._kept_bytes = 0
+        self._unknown: dict[int, float] = {}
+        self._registered: dict[tuple[str, Schema, bool], int] = {}
+
+    def by_id(self, schema_id: int) -> Schema:
+        """The schema of an id. UnknownSchemaIdError; SchemaRegistryError; DeadlineExceededError."""
+        found = self._kept.get(schema_id)
+        if found is None:
+            found = self._fetched(schema_id)
+            self._keep(schema_id, found)
+        return found
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The latest version of a subject. SchemaRegistryError where there is none."""
+        return self._version(subject, "latest")
+
+    def version(self, subject: str, version: int) -> RegisteredSchema:
+        """A version of a subject. SchemaRegistryError where there is none."""
+        return self._version(subject, version)
+
+    def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
+        """The id of the schema, which is a version of the subject from now on, as it perhaps was
+        before; asked for once. SchemaRegistryError where the registry refuses it, as not compatible
+        above all."""
+        wanted = (subject, schema, normalize)
+        if wanted not in self._registered:
+            path = f"/subjects{quoted_path(subject)}/versions"
+            answer = self._http.ask("POST", path + _normalized(normalize), _body(schema))
+            if len(self._registered) >= MAX_REGISTERED:
+                self._registered.clear()
+            self._registered[wanted] = _integer(_object(answer, path), "id", path)
+        return self._registered[wanted]
+
+    def find(
+        self, subject: str, schema: Schema, *, normalize: bool = False
+    ) -> RegisteredSchema | None:
+        """The version of a subject that has this very schema; None where none has it."""
+        path = f"/subjects{quoted_path(subject)}"
+        try:
+            answer = self._http.ask("POST", path + _normalized(normalize), _body(schema))
+        except SchemaRegistryError as error:
+            if error.status != 404:
+                raise
+            return None
+        return _registered(_object(answer, path), path)
+
+    def references_of(self, schema: Schema) -> dict[str, Schema]:
+        """All schemas that `schema` refers to, directly or through others, by the names of the
+        references. SchemaRegistryError where there are too many, or one name means two."""
+        found: dict[str, Schema] = {}
+        versions: dict[str, tuple[str, int]] = {}
+        waiting = list(schema.references)
+        while waiting:
+            reference = waiting.pop()
+            place = (reference.subject, reference.version)
+            if versions.setdefault(reference.name, place) != place:
+                raise SchemaRegistryError(
+                    f"a schema refers to '{reference.name}' in two versions: {versions} and {place}"
+                )
+            if reference.name in found:
+                continue
+            if len(found) >= MAX_REFERENCES:
+                raise SchemaRegistryError(f"a schema refers to more than {MAX_REFERENCES} others")
+            known = self._version(reference.subject, reference.version).schema
+            found[reference.name] = known
+            waiting.extend(known.references)
+        return found
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def _fetched(self, schema_id: int) -> Schema:
+        now = time.monotonic()
+        if self._unknown.get(schema_id, now) > now:
+            raise _unknown(schema_id, self._http.address)
+        path = f"/schemas/ids{quoted_path(schema_id)}"
+        patience_s = LAG_S if len(self._unknown) < PATIENT_IDS else 0.0
+        while True:
+            try:
+                answer = self._http.ask_every_instance(path)
+                break
+            except SchemaRegistryError as error:
+                if error.status != 404:
+                    raise
+                if time.monotonic() >= now + patience_s:
+                    self._note_unknown(schema_id)
+                    raise _unknown(schema_id, self._http.address) from None
+                time.sleep(0.1)
+        self._unknown.pop(schema_id, None)
+        return _schema(_object(answer, path), path)
+
+    def _note_unknown(self, schema_id: int) -> None:
+        now = time.monotonic()
+        if len(self._unknown) >= MAX_UNKNOWN_IDS:
+            self._unknown.clear()
+        self._unknown = {each: until for each, until in self._unknown.items() if until > now}
+        self._unknown[schema_id] = now + UNKNOWN_ID_S
+
+    def _keep(self, schema_id: int, schema: Schema) -> None:
+        size = len(schema.text) + KEPT_OVERHEAD_BYTES
+        self._kept[schema_id] = schema
+        self._kept_bytes += size
+        while self._kept_bytes > MAX_KEPT_BYTES and len(self._kept) > 1:
+            oldest = self._kept.pop(next(iter(self._kept)))
+            self._kept_bytes -= len(oldest.text) + KEPT_OVERHEAD_BYTES
+
+    def _version(self, subject: str, version: int | str) -> RegisteredSchema:
+        path = f"/subjects{quoted_path(subject)}/versions{quoted_path(version)}"
+        return _registered(_object(self._http.ask_every_instance(path), path), path)
+
+
+def _unknown(schema_id: int, address: RegistryAddress) -> UnknownSchemaIdError:
+    return UnknownSchemaIdError(
+        f"the schema registry at {address} knows no schema of id {schema_id}",
+        status=404,
+        code=40403,
+    )
+
+
+def _normalized(normalize: bool) -> str:
+    return "?normalize=true" if normalize else ""
+
+
+def _body(schema: Schema) -> dict[str, JsonAnswer]:
+    body: dict[str, JsonAnswer] = {"schema": schema.text}
+    if schema.schema_type is not SchemaType.AVRO:
+        body["schemaType"] = schema.schema_type.value
+    if schema.references:
+        body["references"] = [
+            {"name": each.name, "subject": each.subject, "version": each.version}
+            for each in schema.references
+        ]
+    return body
+
+
+def _registered(answer: Mapping[str, JsonAnswer], path: str) -> RegisteredSchema:
+    return RegisteredSchema(
+        subject=_text(answer, "subject", path),
+        version=_integer(answer, "version", path),
+        schema_id=_integer(answer, "id", path),
+        schema=_schema(answer, path),
+    )
+
+
+def _schema(answer: Mapping[str, JsonAnswer], path: str) -> Schema:
+    kind = answer.get("schemaType", SchemaType.AVRO.value)
+    try:
+        schema_type = SchemaType(kind)
+    except ValueError:
+        raise SchemaRegistryError(
+            f"the schema registry answers {path} with a schema of the type {kind!r:.100}, which is "
+            "not known here"
+        ) from None
+    given = answer.get("references") or []
+    if not isinstance(given, list):
+        raise _malformed(path, "references")
+    references = tuple(
+        Reference(
+            name=_text(each, "name", path),
+            subject=_text(each, "subject", path),
+            version=_integer(each, "version", path),
+        )
+        for each in (_object(one, path) for one in given)
+    )
+    return Schema(
+        schema_type=schema_type, text=_text(answer, "schema", path), references=references
+    )
+
+
+def _object(answer: JsonAnswer, path: str) -> dict[str, JsonAnswer]:
+    if not isinstance(answer, dict):
+        raise _malformed(path, "object")
+    return answer
+
+
+def _text(answer: Mapping[str, JsonAnswer], name: str, path: str) -> str:
+    value = answer.get(name)
+    if not isinstance(value, str):
+        raise _malformed(path, name)
+    return value
+
+
+def _integer(answer: Mapping[str, JsonAnswer], name: str, path: str) -> int:
+    value = answer.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _malformed(path, name)
+    return value
+
+
+def _malformed(path: str, name: str) -> SchemaRegistryError:
+    return SchemaRegistryError(
+        f"the answer to {path} has no right '{name}': what answers is no schema registry; correct "
+        "schema.registry.url"
+    )
