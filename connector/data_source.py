@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from connector.sink.writers import HeadraceBatchWriter, HeadraceStreamWriter
     from connector.source.batch_reader import HeadraceBatchReader
+    from connector.source.reading import Reading
     from connector.source.stream_reader import HeadraceStreamReader
-    from connector.source.typed.reading import Reading
 
 
 class HeadraceDataSource(DataSource):
@@ -45,16 +45,15 @@ class HeadraceDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> "StructType":
-        """The columns of typed topics, or those of a record: those that `columns` names, or all.
-        The brokers are asked which topics are typed, and what is found goes with this object."""
-        from connector.source.typed.reading import find_reading
+        """The columns of typed topics, of records in Avro, or of a record: those that `columns`
+        names, or all. The brokers are asked which topics are typed, a registry for the schema of
+        Avro, and what is found goes with this object."""
+        from connector.source.reading import find_reading
 
         prepare_worker()
         self._reading = find_reading(self._source_options)
-        typed = self._reading.typed
-        return (
-            source_schema(self._source_options.columns) if typed is None else typed.spark_schema()
-        )
+        plan = self._reading.plan
+        return source_schema(self._source_options.columns) if plan is None else plan.spark_schema()
 
     @without_traceback
     def reader(self, schema: "StructType") -> "HeadraceBatchReader":
@@ -84,7 +83,7 @@ class HeadraceDataSource(DataSource):
     @without_traceback
     def writer(self, schema: "StructType", overwrite: bool) -> "HeadraceBatchWriter":
         """Serves `df.write`."""
-        from connector.sink.typed.rows_check import check_rows
+        from connector.sink.columns_sink import columns_sink
         from connector.sink.writers import HeadraceBatchWriter
 
         prepare_worker()
@@ -93,7 +92,7 @@ class HeadraceDataSource(DataSource):
                 "BAD_MODE", "a log can't be overwritten, only appended to: use .mode('append')"
             )
         options = parse_sink_options(self.options)
-        typed = check_rows(schema, options)
+        typed = columns_sink(schema, options)
         warn_once(options.notes)
         return HeadraceBatchWriter(options, typed)
 
@@ -101,23 +100,23 @@ class HeadraceDataSource(DataSource):
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "HeadraceStreamWriter":
         """Serves `df.writeStream`. `overwrite` stands for the output mode complete, in which each
         micro-batch appends the whole result, as in Spark's Kafka connector."""
-        from connector.sink.typed.rows_check import check_rows
+        from connector.sink.columns_sink import columns_sink
         from connector.sink.writers import HeadraceStreamWriter
 
         prepare_worker()
         options = parse_sink_options(self.options, is_stream=True)
-        typed = check_rows(schema, options)
+        typed = columns_sink(schema, options)
         warn_once(options.notes)
         return HeadraceStreamWriter(options, typed)
 
     def _checked_reading(self, schema: "StructType") -> "Reading":
         """The topics' schemas. Where the user has given a schema, Spark has not called `schema`,
         and brokers are asked now. OptionError where the user's schema does not fit the topics."""
-        from connector.source.typed.reading import find_reading
+        from connector.source.reading import find_reading
 
         options, known = self._source_options, self._reading
         reading = find_reading(options, schema) if known is None else known
-        if reading.typed is None:
+        if reading.plan is None:
             check_user_schema(schema, columns=options.columns)
         return reading
 

@@ -11,7 +11,8 @@ One query writes accepted and rejected records, so that each is written once, as
     rows.writeStream.format("headrace")…
 
 Rows of a typed topic become letters as JSON, as clients that know no schemas send it, for which
-they must be read with `_topic`, `_partition`, `_offset` and `_timestamp` among their columns.
+they must be read with `_topic`, `_partition`, `_offset` and `_timestamp` among their columns. Of
+records in Avro, read with `mode=dead-letter`, a letter has the bytes of the record, as they came.
 
 `headrace replay-dead-letters` sends them back.
 """
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from connector.errors import ConnectorError
 from connector.schema import HEADERS_DDL
-from connector.typed_columns import HEADERS, METADATA_COLUMNS
+from connector.typed_columns import HEADERS, METADATA_COLUMNS, RAW_KEY, RAW_VALUE
 from connector.typed_columns import TOPIC as TOPIC_COLUMN
 from storage_engine.protocol.dead_letter_headers import (
     OFFSET,
@@ -68,10 +69,13 @@ def with_dead_letters(
     from pyspark.sql import functions as F
 
     is_typed = TOPIC_COLUMN in frame.columns
-    _check(frame, accepted, _TYPED if is_typed else _RECORD)
-    key, value = (
-        (F.lit(None), _as_json(frame, columns)) if is_typed else (F.col("key"), F.col("value"))
-    )
+    _check(frame, accepted, _needed(frame))
+    if RAW_VALUE in frame.columns:
+        key, value = F.col(RAW_KEY), F.col(RAW_VALUE)
+    elif is_typed:
+        key, value = F.lit(None), _as_json(frame, columns)
+    else:
+        key, value = F.col("key"), F.col("value")
     why = _column(reason)
     is_rejected = why.isNotNull()
     letter = {
@@ -154,6 +158,12 @@ def _letter_headers(frame: "DataFrame", why: "Column", prefix: str) -> "Column":
         return ours
     own = F.filter(F.col(headers), lambda each: ~each["key"].startswith(PREFIX))
     return F.concat(F.coalesce(own, F.array().cast(HEADERS_DDL)), ours)
+
+
+def _needed(frame: "DataFrame") -> Sequence[str]:
+    if RAW_VALUE in frame.columns:
+        return (RAW_KEY, *_TYPED)
+    return _TYPED if TOPIC_COLUMN in frame.columns else _RECORD
 
 
 def _check(

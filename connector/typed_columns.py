@@ -24,6 +24,10 @@ TIMESTAMP = "_timestamp"
 HEADERS = "_headers"
 DELETED = "_deleted"
 
+KEY, ERROR = "_key", "_error"
+RAW_KEY, RAW_VALUE = "_raw_key", "_raw_value"
+"""Columns of records in Avro: `source/avro/avro_read.py`."""
+
 
 @cache
 def metadata_types() -> "Mapping[str, DataType]":

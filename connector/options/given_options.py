@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from connector.errors import OptionError
 from connector.options.option_table import Side, Status, lookup, without_table_properties
+from connector.options.registry_names import REGISTRY_SECRETS
 from storage_engine.client.security.security_rows import SECRET_KEYS
 
 INT32_MAX = 2**31 - 1
@@ -34,7 +35,7 @@ class GivenOptions:
             if entry.status is Status.NO_EFFECT:
                 notes.append(f"the option '{entry.name}' has no effect here: {entry.why}")
                 continue
-            if entry.name in SECRET_KEYS:
+            if entry.name in SECRET_KEYS | REGISTRY_SECRETS:
                 notes.append(
                     f"the option '{entry.name}' is a secret, and Spark stores and shows options: "
                     "put it into a file that each worker has, and name that with client.config.file"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connector.errors import OptionError
+from connector.options.registry_names import REGISTRY_KEYS
 from storage_engine.client.security.security_rows import JAVA_ONLY, KERBEROS, SECURITY_KEYS
 
 Side = Literal["source", "sink"]
@@ -73,6 +74,13 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SINK, "createTopic", "topic.key", "topic.partitions", "topic.replication.factor"),
     *_works(_SINK, "transaction.timeout.ms", client=True),
     *_works(_SINK, "acks", "compression.type", "batch.size", "delivery.timeout.ms", client=True),
+    *_works(_BOTH, "value.format", "key.format", "value.schema.version", "key.schema.version"),
+    *_works(_BOTH, *REGISTRY_KEYS),
+    *_works(_SOURCE, "value.schema.subject", "key.schema.subject", "value.schema.evolution"),
+    *_works(_SOURCE, "mode"),
+    *_works(_SINK, "value.schema", "key.schema", "use.latest.version", "auto.register.schemas"),
+    *_works(_SINK, "value.subject.name.strategy", "key.subject.name.strategy"),
+    *_works(_SINK, "normalize.schemas"),
     # Spark itself puts these two among the options of a streaming sink.
     *_works(_SINK, "checkpointLocation", "queryName"),
     *(

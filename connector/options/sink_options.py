@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connector.errors import OptionError
+from connector.options.avro_options import AvroSinkOptions, parse_avro_sink
 from connector.options.connection_options import ConnectionOptions, parse_connection
 from connector.options.given_options import (
     INT32_MAX,
@@ -90,6 +91,9 @@ class SinkOptions:
     """The size of record batches for a typed topic, before compression."""
 
     delivery_timeout_ms: int
+    avro: AvroSinkOptions | None
+    """How rows are written as Avro; None: keys and values are bytes, or typed."""
+
     notes: tuple[str, ...]
     """Warnings for options that were given and have no effect."""
 
@@ -143,6 +147,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -
         typed_batch_bytes=batch_bytes or DEFAULT_TYPED_BATCH_BYTES,
         delivery_timeout_ms=given.integer("delivery.timeout.ms", low=1, high=INT32_MAX)
         or DEFAULT_DELIVERY_TIMEOUT_MS,
+        avro=parse_avro_sink(given, topic=topic),
         notes=given.notes,
     )
 

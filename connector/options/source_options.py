@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connector.errors import OptionError
+from connector.options.avro_options import AvroSourceOptions, parse_avro_source
 from connector.options.connection_options import ConnectionOptions, parse_connection
 from connector.options.given_options import (
     INT32_MAX,
@@ -77,6 +78,9 @@ class SourceOptions:
 
     poll_timeout_ms: int
     fetch_bytes: int
+    avro: AvroSourceOptions | None
+    """How Avro is read; None: keys and values are bytes."""
+
     notes: tuple[str, ...]
     """Warnings for options that were given and have no effect."""
 
@@ -130,6 +134,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         or DEFAULT_POLL_TIMEOUT_MS,
         fetch_bytes=given.integer("max.partition.fetch.bytes", low=1024, high=INT32_MAX)
         or DEFAULT_FETCH_BYTES,
+        avro=parse_avro_source(given),
         notes=given.notes,
     )
 

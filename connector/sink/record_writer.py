@@ -16,16 +16,19 @@ from pyspark.sql.datasource import WriterCommitMessage
 from connector.connections import cluster_for
 from connector.errors import in_one_line
 from connector.options.sink_options import SinkOptions
+from connector.sink.null_check import NullCheck
 from connector.sink.row_routing import PartitionRows, Route, RoutedRows, Router
 from connector.sink.topic_limits import UNCHECKED_BYTES, assumed, check_size, max_message_bytes
+from connector.topic_schemas import TypedSink
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.producer.produce import BatchWriter
 from storage_engine.client.producer.produce_queue import OpenTransaction
 from storage_engine.protocol.records.record_encoder import EncodedBatch, iter_encoded
 
 if TYPE_CHECKING:
+    from connector.sink.avro.avro_rows import AvroEncoder
+    from connector.sink.columns_sink import ColumnsSink
     from connector.sink.typed.typed_rows import TypedEncoder
-    from connector.topic_schemas import TypedSink
 
 GATHER_ROWS = 50_000
 GATHER_BYTES = 8 * 1024 * 1024
@@ -43,10 +46,11 @@ class WrittenRows(WriterCommitMessage):
 
 
 def write_records(
-    options: SinkOptions, pieces: Iterable[pa.RecordBatch], typed: "TypedSink | None" = None
+    options: SinkOptions, pieces: Iterable[pa.RecordBatch], typed: "ColumnsSink | None" = None
 ) -> WrittenRows:
     """Writes rows at least once. ConnectorError for a row that can't be written, or when the
-    delivery timeout has passed. `typed`: the typed topic that they go to."""
+    delivery timeout has passed. `typed`: what their columns are written as; None: they are
+    records."""
     gathered = gather(pieces)
     first = next(gathered, None)
     if first is None:
@@ -62,7 +66,7 @@ def write_gathered(
     pieces: Iterable[pa.RecordBatch],
     *,
     transaction: OpenTransaction | None = None,
-    typed: "TypedSink | None" = None,
+    typed: "ColumnsSink | None" = None,
 ) -> WrittenRows:
     """Writes what `gather` yields, and raises the client's errors. After an error the caller may go
     on with `pieces`, unless they are a generator, which the error closes."""
@@ -87,15 +91,14 @@ def write_gathered(
 
 
 def checked(
-    options: SinkOptions, typed: "TypedSink | None", pieces: Iterator[pa.RecordBatch]
+    options: SinkOptions, typed: "ColumnsSink | None", pieces: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """`pieces`, which have the columns of their origin yet; RowError for a null where a typed topic
+    """`pieces`, which have the columns of their origin yet; RowError for a null where a schema
     allows none. It is no generator, so a failing write leaves it usable."""
     if typed is None:
         return pieces
-    from connector.sink.typed.typed_rows import NullCheck
-
-    return map(NullCheck(typed, options).checked, pieces)
+    required = [each.name for each in typed.required]
+    return map(NullCheck(typed.topic, required, options).checked, pieces)
 
 
 def gather(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -129,13 +132,17 @@ def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _encoder(
-    options: SinkOptions, cluster: Cluster, typed: "TypedSink | None"
-) -> "RecordEncoder | TypedEncoder":
+    options: SinkOptions, cluster: Cluster, typed: "ColumnsSink | None"
+) -> "RecordEncoder | TypedEncoder | AvroEncoder":
     if typed is None:
         return RecordEncoder(options, cluster)
-    from connector.sink.typed.typed_rows import TypedEncoder
+    if isinstance(typed, TypedSink):
+        from connector.sink.typed.typed_rows import TypedEncoder
 
-    return TypedEncoder(typed, options, cluster)
+        return TypedEncoder(typed, options, cluster)
+    from connector.sink.avro.avro_rows import AvroEncoder
+
+    return AvroEncoder(typed, RecordEncoder(options, cluster).route)
 
 
 class RecordEncoder:

@@ -41,7 +41,7 @@ from storage_engine.core.errors import (
 from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from connector.topic_schemas import TypedSink
+    from connector.sink.columns_sink import ColumnsSink
 
 logger = logging.getLogger(__name__)
 
@@ -89,11 +89,11 @@ def write_in_transaction(
     options: SinkOptions,
     batch: MicroBatchId,
     pieces: Iterable[pa.RecordBatch],
-    typed: "TypedSink | None" = None,
+    typed: "ColumnsSink | None" = None,
 ) -> TaskAttemptResult:
-    """Writes all rows and waits until they are acknowledged. `typed`: the typed topic that they go
-    to. ConnectorError for a row that can't be written, when the delivery timeout has passed, or
-    when the transaction was aborted and the batch is not committed."""
+    """Writes all rows and waits until they are acknowledged. `typed`: what their columns are
+    written as. ConnectorError for a row that can't be written, when the delivery timeout has
+    passed, or when the transaction was aborted and the batch is not committed."""
     gathered = gather(pieces)
     with in_one_line(), Heartbeats(options, batch):
         first = next(gathered, None)

@@ -30,14 +30,14 @@ from connector.spark_workers import prepare_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from connector.topic_schemas import TypedSink
+    from connector.sink.columns_sink import ColumnsSink
 
 
 class HeadraceStreamWriter(DataSourceStreamArrowWriter):
     """Serves `df.writeStream`."""
 
-    def __init__(self, options: SinkOptions, typed: "TypedSink | None" = None) -> None:
-        """`typed`: the topic's schema, and how rows fit it; None: rows are records."""
+    def __init__(self, options: SinkOptions, typed: "ColumnsSink | None" = None) -> None:
+        """`typed`: what the columns of rows are written as; None: rows are records."""
         self._options = options
         self._typed = typed
 
@@ -70,7 +70,7 @@ class HeadraceStreamWriter(DataSourceStreamArrowWriter):
 class HeadraceBatchWriter(DataSourceArrowWriter):
     """Serves `df.write`."""
 
-    def __init__(self, options: SinkOptions, typed: "TypedSink | None" = None) -> None:
+    def __init__(self, options: SinkOptions, typed: "ColumnsSink | None" = None) -> None:
         """`typed` is as for a stream."""
         self._options = options
         self._typed = typed
@@ -109,7 +109,7 @@ class HeadraceBatchWriter(DataSourceArrowWriter):
 def _write(
     options: SinkOptions,
     rows: "Iterator[pa.RecordBatch]",
-    typed: "TypedSink | None",
+    typed: "ColumnsSink | None",
     micro_batch: Callable[[], MicroBatchId],
 ) -> WriterCommitMessage:
     prepare_worker()

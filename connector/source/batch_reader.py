@@ -20,8 +20,8 @@ from connector.options.source_options import SourceOptions
 from connector.source.offset_range import OffsetRange
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
+from connector.source.reading import Reading, TopicCheck
 from connector.source.source_metadata import SourceMetadata
-from connector.source.typed.reading import Reading, TopicCheck
 from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class HeadraceBatchReader(DataSourceReader):
         warn_once(options.notes)
         if options.group_id is not None or options.group_id_prefix is not None:
             warn_once(["a batch read has no place in a log: it commits no offsets to a group"])
+        if options.avro is not None and options.avro.may_evolve:
+            warn_once(["'value.schema.evolution' has no effect in a batch read: it begins anew"])
         found = self._metadata.find_all(options.subscription)
         if self._reading is not None:
             TopicCheck(options, self._reading).check(found)
@@ -83,8 +85,8 @@ class HeadraceBatchReader(DataSourceReader):
         ranges = None if partition is None else partition.value
         if ranges is None:
             return iter(())
-        typed = None if self._reading is None else self._reading.typed
-        return read_records(self._options, ranges, typed=typed)
+        plan = None if self._reading is None else self._reading.plan
+        return read_records(self._options, ranges, plan=plan)
 
 
 def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:

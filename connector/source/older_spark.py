@@ -18,9 +18,9 @@ from pyspark.sql.datasource import InputPartition
 
 from connector.errors import OptionError, without_traceback
 from connector.options.source_options import SourceOptions
+from connector.source.reading import Reading
 from connector.source.stream_offset import OffsetJson, StreamOffset
 from connector.source.stream_reader import HeadraceStreamReader
-from connector.source.typed.reading import Reading
 from connector.spark_classes import ReadAllAvailable
 
 

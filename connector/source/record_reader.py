@@ -20,6 +20,7 @@ from connector.source.offset_range import OffsetRange
 from connector.source.record_decoding import RangeDecoding, RecordDecoding
 from connector.source.shared_reader import UnreadRange, fetch_ranges
 from connector.source.source_metadata import SourceMetadata
+from connector.source.typed.typed_read import TypedRead
 from storage_engine.core.errors import (
     DeadlineExceededError,
     ErrorCode,
@@ -32,19 +33,22 @@ from storage_engine.core.errors import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from connector.source.typed.typed_read import TypedRead
+    from connector.source.avro.avro_read import AvroRead
 
 
 def read_records(
-    options: SourceOptions, wanted: Sequence[OffsetRange], *, typed: "TypedRead | None" = None
+    options: SourceOptions,
+    wanted: Sequence[OffsetRange],
+    *,
+    plan: "TypedRead | AvroRead | None" = None,
 ) -> "Iterator[pa.RecordBatch]":
-    """The records of `wanted` as rows of the source's schema, or with the columns of typed topics.
+    """The records of `wanted` as rows of the source's schema, or with the columns of `plan`.
     Topics with an id are fetched by it, so that none of the records is of a topic that was created
     again under the name."""
     metadata = SourceMetadata(options.connection, isolation_level=options.isolation_level)
     failures: list[HeadraceError] = []
     with in_one_line():
-        decoding = _decoding(options, typed)
+        decoding = _decoding(options, plan)
         existing, doubtful = _by_existence(options, metadata, wanted)
         unread: list[UnreadRange] = []
         if len(existing) > 1:
@@ -64,12 +68,16 @@ def read_records(
             raise failures[0]
 
 
-def _decoding(options: SourceOptions, typed: "TypedRead | None") -> RangeDecoding:
-    if typed is None:
+def _decoding(options: SourceOptions, plan: "TypedRead | AvroRead | None") -> RangeDecoding:
+    if plan is None:
         return RecordDecoding(options)
-    from connector.source.typed.typed_decoding import TypedDecoding
+    if isinstance(plan, TypedRead):
+        from connector.source.typed.typed_decoding import TypedDecoding
 
-    return TypedDecoding(options, typed)
+        return TypedDecoding(options, plan)
+    from connector.source.avro.avro_decoding import AvroDecoding
+
+    return AvroDecoding(plan)
 
 
 def _by_existence(

@@ -8,7 +8,8 @@ was planned from, so that a micro-batch can be read again from the offset log al
 its offsets mean other records. With groupIdPrefix there is "@query" too, a name of the query that a
 restart finds again, because Spark does not tell a source the query's id. "@first" marks an end that
 was planned as the first of a new query while the source did not know whether it is one: see
-`older_spark.py`.
+`older_spark.py`. "@schemas" holds the version of the schema in which Avro was read, of values and
+perhaps keys.
 
 Spark asks for the initial offset in batch 0 and again after a restart, and never writes it down: it
 holds nothing, and the end of batch 0 says where that began. No topic's name has an `@`. Other keys
@@ -17,7 +18,7 @@ that begin with it are of later versions, and skipped.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from connector.errors import ConnectorError
@@ -28,10 +29,19 @@ FROM_KEY = "@from"
 IDS_KEY = "@ids"
 QUERY_KEY = "@query"
 FIRST_KEY = "@first"
+SCHEMAS_KEY = "@schemas"
 _OWN_KEY_PREFIX = "@"
 
 OffsetJson = dict[str, Any]
 """A position as Spark keeps it."""
+
+
+class SchemaMark(NamedTuple):
+    """A version of a subject, by which a query has read."""
+
+    subject: str
+    version: int
+    id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +62,9 @@ class StreamOffset:
     is_first: bool = False
     """Whether `begins` holds where a new query begins, and counts for a new query only."""
 
+    schemas: "Mapping[str, SchemaMark]" = field(default_factory=dict)
+    """The schemas of "value" and "key" where they are Avro."""
+
     @property
     def is_initial(self) -> bool:
         return self.begins is None
@@ -69,6 +82,10 @@ class StreamOffset:
             encoded[QUERY_KEY] = self.query
         if self.is_first:
             encoded[FIRST_KEY] = True
+        if self.schemas:
+            encoded[SCHEMAS_KEY] = {
+                part: mark._asdict() for part, mark in sorted(self.schemas.items())
+            }
         return encoded
 
     @classmethod
@@ -86,6 +103,7 @@ class StreamOffset:
             topic_ids=_ids_from_json(encoded.get(IDS_KEY, {})),
             query=encoded.get(QUERY_KEY),
             is_first=FIRST_KEY in encoded,
+            schemas=_schemas_from_json(encoded.get(SCHEMAS_KEY, {})),
         )
 
 
@@ -158,6 +176,18 @@ def _ids_from_json(encoded: OffsetJson) -> dict[str, UUID]:
         raise ConnectorError(
             "BAD_CHECKPOINT",
             f"the checkpoint has topic ids that are not valid: {encoded!r:.200}",
+        ) from None
+
+
+def _schemas_from_json(encoded: OffsetJson) -> dict[str, SchemaMark]:
+    try:
+        return {
+            part: SchemaMark(str(mark["subject"]), int(mark["version"]), int(mark["id"]))
+            for part, mark in encoded.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ConnectorError(
+            "BAD_CHECKPOINT", f"the checkpoint has schemas that are not valid: {encoded!r:.200}"
         ) from None
 
 

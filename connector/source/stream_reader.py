@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -22,22 +23,24 @@ from connector.errors import without_traceback
 from connector.log_once import warn_once
 from connector.options.offset_specs import EARLIEST, LATEST, Everywhere
 from connector.options.source_options import SourceOptions
+from connector.source.avro.avro_read import check_same_schemas
 from connector.source.data_loss import clip_to_logs, report_losses
 from connector.source.group_commits import GroupOffsetCommits
 from connector.source.lag import LAG_KEY, lag_to_json, offsets_behind
 from connector.source.micro_batch_planning import PlannedMicroBatch, plan_next, restarted_partitions
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
+from connector.source.reading import Reading, TopicCheck
 from connector.source.source_metadata import FoundPartitions, LogSurvey, SourceMetadata
 from connector.source.stream_offset import (
     INITIAL,
     OffsetJson,
+    SchemaMark,
     StreamOffset,
     positions_to_json,
     ranges_between,
     recreated_topics,
 )
-from connector.source.typed.reading import Reading, TopicCheck
 from connector.spark_classes import (
     ReadAllAvailable,
     ReadLimit,
@@ -118,6 +121,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next micro-batch, or `start` itself where there is nothing to read."""
         self._stop_on_sigterm()
         begin = StreamOffset.from_json(start)
+        self._check_schemas(begin)
         if begin.is_initial:
             begin = self._first_place()
         else:
@@ -147,7 +151,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned_at = time.monotonic()
         self._planned = planned.end.positions
         self._expects_rows = True
-        return planned.end.to_json()
+        return replace(planned.end, schemas=self._schemas).to_json()
 
     def reportLatestOffset(self) -> OffsetJson | None:
         """Shown as `latestOffset` in the progress of the query, with the lag. It is as of the last
@@ -162,8 +166,10 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of the micro-batch: small ranges share one, large ones may be cut."""
         strict = self._options.fail_on_data_loss
         survey = self._survey
+        begun, ended = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        self._check_schemas(ended)
         existing, losses = self._metadata.keep_existing(
-            ranges_between(StreamOffset.from_json(start), StreamOffset.from_json(end)),
+            ranges_between(begun, ended),
             max_age_ms=0 if survey is None else survey.metadata_age_ms,
         )
         report_losses(losses, fail_on_data_loss=strict)
@@ -175,8 +181,8 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from connector.source.record_reader import read_records
 
         prepare_worker()
-        typed = None if self._reading is None else self._reading.typed
-        return read_records(self._options, partition.value, typed=typed)
+        plan = None if self._reading is None else self._reading.plan
+        return read_records(self._options, partition.value, plan=plan)
 
     @without_traceback
     def commit(self, end: OffsetJson) -> None:
@@ -270,6 +276,17 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._topic_check is None:
             self._topic_check = TopicCheck(self._options, self._reading)
         self._topic_check.check(found)
+
+    @property
+    def _schemas(self) -> Mapping[str, SchemaMark]:
+        avro = None if self._reading is None else self._reading.avro
+        return {} if avro is None else avro.marks
+
+    def _check_schemas(self, known: StreamOffset) -> None:
+        """OptionError where the query has read by another schema, and may not change it."""
+        avro = self._options.avro
+        if avro is not None and not avro.may_evolve:
+            check_same_schemas(known.schemas, self._schemas)
 
     def _waits_for_more(self, planned: PlannedMicroBatch, limit: ReadLimit) -> bool:
         """Whether a small backlog waits (minOffsetsPerTrigger), up to maxTriggerDelay."""

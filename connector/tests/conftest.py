@@ -3,8 +3,8 @@
 import pytest
 
 from connector.sink.typed import rows_check
-from connector.source.typed import reading
-from connector.source.typed.reading import Reading
+from connector.source import reading
+from connector.source.reading import Reading
 
 
 @pytest.fixture(autouse=True)

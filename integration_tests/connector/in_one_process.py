@@ -33,6 +33,8 @@ class Read:
         ]
         found = pa.Table.from_batches(batches)
         places = [name for name in ("partition", "offset") if name in found.column_names]
+        if not places:
+            return found
         return found.sort_by([(name, "ascending") for name in places])
 
 

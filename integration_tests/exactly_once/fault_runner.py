@@ -7,12 +7,13 @@ its checkpoint, as whoever runs a query would, until it ends.
 """
 
 import contextlib
+import functools
 import json
 import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from integration_tests.exactly_once import typed_cells
+from integration_tests.exactly_once import avro_cells, typed_cells
 from integration_tests.exactly_once.committed_reader import CommittedReader, read_all, stable_ends
 from integration_tests.exactly_once.exactly_once import delays_s, judge, prompt
 from integration_tests.exactly_once.query_server import (
@@ -60,6 +61,7 @@ from integration_tests.support.spark_support import NO_WORKER, consume, produce
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.protocol.apis.commit_batch import API as COMMIT_BATCH
+from storage_engine.tests.client.registry.small_registry import SmallRegistry
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 STATE = "__transaction_state"
@@ -97,6 +99,12 @@ class Bench:
         self.folder = folder
         self._session = session
         self._servers: dict[str, QueryServer | SessionServer] = {}
+        self._stack = contextlib.ExitStack()
+
+    @functools.cached_property
+    def registry(self) -> SmallRegistry:
+        """For cases between topics of Avro."""
+        return self._stack.enter_context(avro_cells.registry_of_sources())
 
     def server(self, master: str = LOCAL) -> QueryServer | SessionServer:
         """A server that is alive and waits for a run."""
@@ -114,6 +122,10 @@ class Bench:
         for server in self._servers.values():
             server.kill()
         self._servers.clear()
+
+    def end(self) -> None:
+        self.close()
+        self._stack.close()
 
     def run(self, case: Case) -> None:
         """AssertionError when it was not exactly once."""
@@ -136,7 +148,7 @@ def bench(
         try:
             yield made
         finally:
-            made.close()
+            made.end()
 
 
 class _CaseRun:
@@ -154,7 +166,13 @@ class _CaseRun:
         if case.query in TWO_SOURCES:
             self._sources.append(f"{name}-other")
         self._master = SPECULATING if case.fault is Fault.SPECULATION else LOCAL
-        self._value_of = typed_cells.value_of if case.is_typed else bytes
+        self._value_of = (
+            avro_cells.value_of
+            if case.is_avro
+            else typed_cells.value_of
+            if case.is_typed
+            else bytes
+        )
         self._ids = 0
         self._stack = contextlib.ExitStack()
         self._proxies: dict[int, FaultProxy] = {}
@@ -181,6 +199,8 @@ class _CaseRun:
         for topic in self._sources:
             settings = typed_cells.SOURCE if is_typed else {}
             create_topic(self._cluster, topic, partitions=self._source_partitions, config=settings)
+            if self._case.is_avro:
+                avro_cells.register(self._bench.registry, topic)
         # Its first partition's leader is to be the one that writes no markers.
         settings = {"min.insync.replicas": "2", **(typed_cells.TARGET if is_typed else {})}
         create_topic(self._cluster, self._target, partitions=PARTITIONS, config=settings)
@@ -198,6 +218,7 @@ class _CaseRun:
             per_batch=PER_BATCH,
             min_partitions=2,
             is_typed=is_typed,
+            registry=self._bench.registry.url if self._case.is_avro else None,
             client_file=None if file is None else str(file),
         )
 
@@ -205,7 +226,11 @@ class _CaseRun:
         ids = [b"%d" % each for each in range(self._ids, self._ids + count)]
         self._ids += count
         partitions = self._source_partitions
-        value_of = typed_cells.as_record if self._case.is_typed else bytes
+        value_of: Callable[[bytes], bytes] = bytes
+        if self._case.is_avro:
+            value_of = avro_cells.as_record
+        elif self._case.is_typed:
+            value_of = typed_cells.as_record
         records = [
             {"value": value_of(each), "partition": number % partitions}
             for number, each in enumerate(ids)

@@ -64,6 +64,8 @@ class Run:
     """One of `broken_sinks`."""
     is_typed: bool = False
     """Between typed topics."""
+    registry: str | None = None
+    """The schema registry, between topics of Avro."""
     client_file: str | None = None
     """Settings by which to connect, of a secured cluster."""
 
@@ -137,11 +139,14 @@ def _run(spark: "SparkSession", run: Run) -> str:
 
 
 def _begin(spark: "SparkSession", run: Run) -> "StreamingQuery":
+    from integration_tests.exactly_once import avro_cells
     from integration_tests.exactly_once.sink_moments import BROKEN_OPTION, FOLDER_OPTION, FORMAT
     from integration_tests.exactly_once.sink_queries import QUERIES
     from integration_tests.exactly_once.typed_cells import ids_of, typed
 
     connecting = {} if run.client_file is None else {"client.config.file": run.client_file}
+    avro = {} if run.registry is None else avro_cells.options(run.registry)
+    has_columns = run.is_typed or run.registry is not None
 
     def source(topic: str) -> "DataFrame":
         reader = spark.readStream.format("headrace")
@@ -151,14 +156,14 @@ def _begin(spark: "SparkSession", run: Run) -> "StreamingQuery":
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", run.per_batch)
             .option("minPartitions", run.min_partitions)
-            .options(**connecting)
+            .options(**connecting, **avro)
             .load()
         )
-        return ids_of(records) if run.is_typed else records
+        return ids_of(records) if has_columns else records
 
     frames = [source(topic) for topic in run.sources]
     rows = QUERIES[run.query](frames[0], frames[-1])
-    if run.is_typed:
+    if has_columns:
         rows = typed(rows)
     writer = (
         rows.writeStream.format(FORMAT)
@@ -169,7 +174,9 @@ def _begin(spark: "SparkSession", run: Run) -> "StreamingQuery":
         .option("sinkId", run.sink_id)
         .option("checkpointLocation", str(Path(run.folder) / "checkpoint"))
     )
-    writer = writer.options(**connecting)
+    writer = writer.options(**connecting, **avro)
+    if run.registry is not None:
+        writer = writer.option("value.schema", avro_cells.TARGET)
     if run.broken is not None:
         writer = writer.option(BROKEN_OPTION, run.broken)
     if not run.endless:

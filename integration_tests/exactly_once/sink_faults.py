@@ -55,9 +55,11 @@ class Case:
     query: str
     is_typed: bool = False
     """Between typed topics."""
+    is_avro: bool = False
+    """Between topics of Avro."""
 
     def __str__(self) -> str:
-        kind = ", typed" * self.is_typed
+        kind = ", typed" * self.is_typed + ", Avro" * self.is_avro
         return f"{self.fault.value}, {self.stage.value}, {self.query}{kind}".replace(" ", "-")
 
     @property
@@ -91,6 +93,13 @@ def typed_cases() -> list[Case]:
     """What is killed, and when, between typed topics, for a query with state and one without."""
     made = itertools.product(KILLS, Stage, ("random", "windows"))
     cases = [Case(fault, stage, query, is_typed=True) for fault, stage, query in made]
+    return [case for case in cases if why_not(case) is None]
+
+
+def avro_cases() -> list[Case]:
+    """The same in the midst of a write, and before the commit, between topics of Avro."""
+    made = itertools.product(KILLS, (Stage.SOME_ROWS, Stage.BEFORE_COMMIT), ("random",))
+    cases = [Case(fault, stage, query, is_avro=True) for fault, stage, query in made]
     return [case for case in cases if why_not(case) is None]
 
 

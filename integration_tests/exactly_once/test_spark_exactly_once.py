@@ -1,8 +1,9 @@
 """The exactly-once sink with a real Spark: each fault at each stage, for queries with and without
 state and for one that is not deterministic. Source: R-SPARK2; docs/sink-protocol.md.
 
-All of them with HEADRACE_FAULTS=full. Else the hardest, and one between typed topics: brokers and
-drivers that die under a query with state are in the demo's test and in `test_spark_stream.py`, too.
+All of them with HEADRACE_FAULTS=full. Else the hardest, and one each between typed topics and
+topics of Avro: brokers and drivers that die under a query with state are in the demo's test and in
+`test_spark_stream.py`, too.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from integration_tests.exactly_once.sink_faults import (
     Fault,
     Stage,
     all_cases,
+    avro_cases,
     typed_cases,
 )
 from integration_tests.support.spark_support import needs_limits
@@ -29,11 +31,17 @@ HARDEST = Case(Fault.PARALLELISM, Stage.BEFORE_COMMIT, "random")
 TYPED = Case(Fault.OUTPUT_LEADER, Stage.SOME_ROWS, "random", is_typed=True)
 """Typed batches are sent again to the next leader, which has them as a follower already."""
 
+AVRO = Case(Fault.WORKER, Stage.SOME_ROWS, "random", is_avro=True)
+"""The attempt after it encodes other rows, and the first one's are never read."""
+
 CASES = (
     # Those that need a Spark of their own come last.
-    sorted([*typed_cases(), *all_cases()], key=lambda case: case.fault is Fault.SPECULATION)
+    sorted(
+        [*typed_cases(), *avro_cases(), *all_cases()],
+        key=lambda case: case.fault is Fault.SPECULATION,
+    )
     if ALL_FAULTS
-    else [TYPED, HARDEST]
+    else [TYPED, AVRO, HARDEST]
 )
 
 

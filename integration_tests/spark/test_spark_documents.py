@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import struct
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from integration_tests.documents.blocks import TYPED_CONFIG, blocks
 from integration_tests.support.cluster_support import create_topic
 from integration_tests.support.spark_support import produce
 from storage_engine.client import Producer
+from storage_engine.tests.client.registry.small_registry import small_registry
 
 ORDERS = [
     {"value": json.dumps({"item": "tea"}), "partition": 0},
@@ -81,7 +83,7 @@ def reader(spark, spark_cluster, topic, tmp_path, monkeypatch):
 
 def test_the_code_for_spark_runs(reader, topic):
     python = blocks("docs/spark.md", "python")
-    copy, threads, from_file, lag, console, several, typed, keyed, letters = python
+    copy, threads, from_file, lag, console, several, typed, _, _, keyed, letters = python
     reader.run(copy)
     assert reader.count(f"{topic}-orders-copy") == len(ORDERS)
 
@@ -120,6 +122,36 @@ def test_the_code_for_spark_runs(reader, topic):
     reader.run(f'{writer}.option("checkpointLocation", folder + "-letters").start()')
     assert reader.count(f"{topic}-orders-checked") == 1
     assert reader.count(f"{topic}-orders-rejected") == 2
+
+
+def test_the_code_for_avro_runs(reader, spark_cluster, topic):
+    copy, letters = blocks("docs/spark.md", "python")[7:9]
+    for name in ("rides", "dear-rides", "rides-checked", "rides-rejected"):
+        create_topic(spark_cluster, f"{topic}-{name}")
+    schema = """{"type": "record", "name": "Ride", "fields": [
+        {"name": "id", "type": "int"}, {"name": "fare", "type": "float"}]}"""
+    with small_registry() as registry:
+        assert registry.register(f"{topic}-rides-value", schema) == 1
+        rides = [b"\0\0\0\0\1\2" + struct.pack("<f", fare) for fare in (20.0, -1.0)]
+        records = [{"value": value} for value in (*rides, b"damaged")]
+
+        def own(block):
+            return (
+                block.replace('"rides', f'"{topic}-rides')
+                .replace('"dear', f'"{topic}-dear')
+                .replace("http://127.0.0.1:8081", registry.url)
+                .replace('"subscribe"', '"startingOffsets", "earliest").option("subscribe"')
+            )
+
+        produce(reader.names["servers"], f"{topic}-rides", records[:2])
+        reader.run(own(copy))
+        assert reader.count(f"{topic}-dear-rides") == 1
+        produce(reader.names["servers"], f"{topic}-rides", records[2:])
+        reader.run(own(letters))
+        writer = 'checked.writeStream.format("headrace").option("bootstrap.servers", servers)'
+        reader.run(f'{writer}.option("checkpointLocation", folder + "-avro").start()')
+    assert reader.count(f"{topic}-rides-checked") == 1
+    assert reader.count(f"{topic}-rides-rejected") == 2
 
 
 def test_the_code_for_typed_topics_runs(reader, topic):

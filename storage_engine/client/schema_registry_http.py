@@ -161,7 +161,7 @@ class RegistryHttp:
         self, method: str, path: str, content: bytes | None, deadline: Deadline
     ) -> JsonAnswer:
         """One round over the instances, of which the first is the one that answered last."""
-        reasons = []
+        reasons: list[str] = []
         for instance in tuple(self._instances):
             limit = deadline.no_later_than(self.address.request_timeout_ms)
             if not limit.left_ms and reasons:

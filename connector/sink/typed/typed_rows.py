@@ -135,33 +135,3 @@ class TypedEncoder:
                 "it again",
             )
         return len(found.partitions)
-
-
-class NullCheck:
-    """Finds nulls where the topic allows none, while rows still have the columns of their origin,
-    and names the row by them."""
-
-    def __init__(self, sink: TypedSink, options: SinkOptions) -> None:
-        self._sink = sink
-        self._required = {each.name.lower(): each.name for each in sink.required}
-        self._origin = () if options.origin is None else options.origin.columns
-
-    def checked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The same rows. RowError for the first null."""
-        for place, field in enumerate(rows.schema):
-            name = self._required.get(field.name.lower())
-            if name is not None and rows.column(place).null_count:
-                row = rows.column(place).is_null().index(True).as_py()
-                raise RowError(
-                    "ROW_DOES_NOT_FIT",
-                    f"the column '{name}' of the topic '{self._sink.topic}' is NOT NULL, and a row "
-                    f"has null{self._from(rows, row)}: leave such rows out, or fill it",
-                )
-        return rows
-
-    def _from(self, rows: pa.RecordBatch, row: int) -> str:
-        named = {field.name.lower(): place for place, field in enumerate(rows.schema)}
-        if not self._origin:
-            return ""
-        topic, partition, offset = (rows.column(named[each])[row].as_py() for each in self._origin)
-        return f", which comes from {topic}-{partition} at offset {offset}"

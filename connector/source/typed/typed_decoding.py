@@ -167,6 +167,7 @@ def arrow_schema(read: TypedRead) -> pa.Schema:
         TOPIC: pa.string(),
         PARTITION: pa.int32(),
         HEADERS: headers_arrow_type(),
+        **{name: arrow_type(each) for name, each in read.others.items()},
     }
     return pa.schema(
         [

@@ -6,7 +6,7 @@ the same in all of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from connector.errors import OptionError
@@ -19,7 +19,7 @@ from storage_engine.core.typed.topic_schema import SchemaColumn, SchemaVersion
 from storage_engine.core.typed.where import parse_where
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,9 @@ class TypedRead:
     schemas: Mapping[str, KnownSchema]
     """The schema of each topic when the query began."""
 
+    others: Mapping[str, ColumnType] = field(default_factory=dict)
+    """Columns beside METADATA_COLUMNS that are not of a topic's schema."""
+
     @property
     def topic_columns(self) -> tuple[ReadColumn, ...]:
         return tuple(each for each in self.columns if each.type is not None)
@@ -64,7 +67,9 @@ class TypedRead:
             [
                 StructField(
                     each.name,
-                    metadata_types()[each.column] if each.type is None else spark_type(each.type),
+                    _metadata_type(each.column, self.others)
+                    if each.type is None
+                    else spark_type(each.type),
                 )
                 for each in self.columns
             ]
@@ -77,10 +82,14 @@ def plan_read(
     chosen: Sequence[str] | None,
     where: str | None,
     user_schema: "StructType | None",
+    others: Mapping[str, ColumnType] | None = None,
+    appended: Sequence[str] = (),
 ) -> TypedRead:
     """The columns and rows to read of the topics of `schemas`. `chosen`: the option `columns`;
-    `user_schema`: the argument of `.schema(…)`. OptionError where they name a missing column or
-    contradict each other, and where the topics have different columns."""
+    `user_schema`: the argument of `.schema(…)`; `others`: see `TypedRead`; `appended`: those of
+    them, and of METADATA_COLUMNS, that follow unless they are named. OptionError where names are of
+    no column or contradict each other, and where the topics have different columns."""
+    others = others or {}
     topics = sorted(schemas)
     first = schemas[topics[0]].schema.latest
     if user_schema is not None and chosen is not None:
@@ -89,11 +98,20 @@ def plan_read(
     if names is None:
         columns = [_topic_column(each, each.name) for each in first.visible]
     else:
-        columns = [_named(name, topics[0], first) for name in names]
+        columns = [_named(name, topics[0], first, others) for name in names]
     if user_schema is not None:
-        columns = _as_user_wants(user_schema, columns, topics[0])
+        columns = _as_user_wants(user_schema, columns, topics[0], others)
+    else:
+        named = {each.column for each in columns}
+        columns += [
+            ReadColumn(name=name, column=name, type=None) for name in appended if name not in named
+        ]
     read = TypedRead(
-        columns=tuple(columns), is_whole=names is None, where=where, schemas=dict(schemas)
+        columns=tuple(columns),
+        is_whole=names is None,
+        where=where,
+        schemas=dict(schemas),
+        others=others,
     )
     for topic in topics:
         check_fits(read, topic, schemas[topic].schema.latest, beside=topics[0])
@@ -139,26 +157,36 @@ def _topic_column(column: SchemaColumn, name: str) -> ReadColumn:
     return ReadColumn(name=name, column=column.name, type=nullable_form(column.type))
 
 
-def _named(name: str, topic: str, version: SchemaVersion) -> ReadColumn:
-    if name.lower() in METADATA_COLUMNS:
+def _metadata_type(column: str, others: Mapping[str, ColumnType]) -> "DataType":
+    return spark_type(others[column]) if column in others else metadata_types()[column]
+
+
+def _named(
+    name: str, topic: str, version: SchemaVersion, others: Mapping[str, ColumnType]
+) -> ReadColumn:
+    if name.lower() in METADATA_COLUMNS or name.lower() in others:
         return ReadColumn(name=name.lower(), column=name.lower(), type=None)
     try:
         column = version.column(name)
     except ConfigError as error:
-        text = f"the topic '{topic}': {error}; besides, {', '.join(METADATA_COLUMNS)} can be named"
+        besides = ", ".join((*METADATA_COLUMNS, *others))
+        text = f"the topic '{topic}': {error}; besides, {besides} can be named"
         raise OptionError("BAD_COLUMN", text) from None
     return _topic_column(column, column.name)
 
 
 def _as_user_wants(
-    schema: "StructType", columns: Iterable[ReadColumn], topic: str
+    schema: "StructType",
+    columns: Iterable[ReadColumn],
+    topic: str,
+    others: Mapping[str, ColumnType],
 ) -> list[ReadColumn]:
     """The columns under the names that the user gave them. Their types must be the topic's."""
     wanted = []
     for given, each in zip(schema.fields, columns, strict=True):
         if each.type is None:
-            is_right = given.dataType.simpleString() == metadata_types()[each.column].simpleString()
-            right = metadata_types()[each.column].simpleString()
+            right = _metadata_type(each.column, others).simpleString()
+            is_right = given.dataType.simpleString() == right
         else:
             is_right = nullable_form(column_type_of(given.name, given.dataType)) == each.type
             right = ddl_of(each.type)

@@ -12,8 +12,9 @@ import pytest
 from connector.errors import ConnectorError, RowError
 from connector.options.sink_options import parse_sink_options
 from connector.sink import topic_limits
+from connector.sink.null_check import NullCheck
 from connector.sink.typed import typed_rows
-from connector.sink.typed.typed_rows import NullCheck, TypedEncoder
+from connector.sink.typed.typed_rows import TypedEncoder
 from connector.topic_schemas import TypedSink
 from storage_engine.client.producer.partitioner import partitions_for_keys
 from storage_engine.core.typed.ddl import parse_ddl
@@ -162,6 +163,11 @@ def test_a_null_inside_a_value_is_one_line(cluster):
     assert "who" in str(raised.value)
 
 
+def _null_check(schema, options):
+    sink = _sink(schema)
+    return NullCheck(sink.topic, [each.name for each in sink.required], options)
+
+
 def test_a_null_is_named_with_the_row_it_is_in():
     rows = pa.record_batch(
         {
@@ -173,8 +179,8 @@ def test_a_null_is_named_with_the_row_it_is_in():
     )
     keyed = _options(sinkId="s", idempotentKey="t,p,o")
     with pytest.raises(RowError) as raised:
-        NullCheck(_sink(SCHEMA), keyed).checked(rows)
+        _null_check(SCHEMA, keyed).checked(rows)
     assert "which comes from b-3 at offset 11: leave such rows out" in str(raised.value)
     with pytest.raises(RowError, match="and a row has null: leave such rows out, or fill it"):
-        NullCheck(_sink(SCHEMA), _options()).checked(rows)
-    assert NullCheck(_sink(NO_KEY), _options()).checked(rows) is rows
+        _null_check(SCHEMA, _options()).checked(rows)
+    assert _null_check(NO_KEY, _options()).checked(rows) is rows

@@ -8,7 +8,7 @@ import pytest
 from connector.errors import ConnectorError
 from connector.source.micro_batch_planning import plan_next
 from connector.source.offset_range import OffsetRange
-from connector.source.stream_offset import StreamOffset, ranges_between
+from connector.source.stream_offset import SchemaMark, StreamOffset, ranges_between
 from storage_engine.core.ids import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -115,3 +115,17 @@ def test_a_range_knows_its_size_and_shows_itself():
     offset_range = OffsetRange(topic_partition=T0, start_offset=3, end_offset=5)
     assert len(offset_range) == 2
     assert str(offset_range) == "t-0 [3, 5)"
+
+
+def test_the_schemas_of_avro_stay_with_the_offset():
+    marks = {"key": SchemaMark("t-key", 1, 3), "value": SchemaMark("t-value", 2, 5)}
+    offset = StreamOffset(positions={}, begins={}, schemas=marks)
+    encoded = offset.to_json()
+    assert encoded["@schemas"]["value"] == {"subject": "t-value", "version": 2, "id": 5}
+    assert StreamOffset.from_json(encoded) == offset
+
+
+@pytest.mark.parametrize("wrong", [7, {"value": 1}, {"value": {"subject": "s", "version": "x"}}])
+def test_schemas_that_are_not_valid_are_one_line(wrong):
+    with pytest.raises(ConnectorError, match=r"\[BAD_CHECKPOINT\] the checkpoint has schemas"):
+        StreamOffset.from_json({"@from": {}, "@schemas": wrong})

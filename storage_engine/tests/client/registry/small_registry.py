@@ -32,7 +32,8 @@ class SmallRegistry:
             scheme = "https"
         self.port = self._server.server_address[1]
         self.url = f"{scheme}://localhost:{self.port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        serve = self._server.serve_forever
+        threading.Thread(target=serve, args=(0.02,), daemon=True).start()
 
     def close(self):
         self._server.shutdown()

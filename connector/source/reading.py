@@ -10,6 +10,7 @@ from uuid import UUID
 
 from connector.errors import OptionError, in_one_line
 from connector.options.source_options import SourceOptions
+from connector.source.avro.avro_read import AvroRead, plan_avro
 from connector.source.source_metadata import FoundPartitions, SourceMetadata
 from connector.source.typed.typed_read import (
     TypedRead,
@@ -35,6 +36,14 @@ class Reading:
     topics: Mapping[str, UUID | None] = field(default_factory=dict)
     """The topics that were checked, with their ids."""
 
+    avro: AvroRead | None = None
+    """The reading of records in Avro; None: values are bytes, or the topics have a schema."""
+
+    @property
+    def plan(self) -> TypedRead | AvroRead | None:
+        """The columns and rows to read; None: records are read."""
+        return self.typed or self.avro
+
 
 def find_reading(options: SourceOptions, user_schema: "StructType | None" = None) -> Reading:
     """Asks the brokers which topics the options mean and which schemas they have. OptionError where
@@ -46,6 +55,10 @@ def find_reading(options: SourceOptions, user_schema: "StructType | None" = None
     ids = {name: found.topic_ids.get(name) for name in topics}
     check_typed_alike(schemas)
     typed = {name: known for name, known in schemas.items() if known is not None}
+    if options.avro is not None:
+        _check_untyped(typed)
+        avro = plan_avro(options, topics, user_schema=user_schema)
+        return Reading(typed=None, topics=ids, avro=avro)
     if not typed:
         _check_without_schema(options, topics)
         return Reading(typed=None, topics=ids)
@@ -59,6 +72,15 @@ def find_reading(options: SourceOptions, user_schema: "StructType | None" = None
         typed, chosen=options.chosen_columns, where=options.where, user_schema=user_schema
     )
     return Reading(typed=read, topics=ids | {name: each.topic_id for name, each in typed.items()})
+
+
+def _check_untyped(typed: "Mapping[str, KnownSchema]") -> None:
+    if typed:
+        raise OptionError(
+            "BAD_OPTION",
+            f"'value.format=avro' is for topics whose values are Avro, and '{min(typed)}' is a "
+            "typed topic, which is read as columns by itself: leave the option out",
+        )
 
 
 def _check_without_schema(options: SourceOptions, topics: list[str]) -> None:

@@ -9,9 +9,9 @@ import pytest
 from connector.data_source import HeadraceDataSource
 from connector.errors import OptionError
 from connector.options.source_options import parse_source_options
+from connector.source import reading
+from connector.source.reading import Reading, TopicCheck
 from connector.source.source_metadata import FoundPartitions, SourceMetadata
-from connector.source.typed import reading
-from connector.source.typed.reading import Reading, TopicCheck
 from connector.tests.options.parsed import one_line
 from connector.typed_columns import spark_type
 from storage_engine.client.topic_schemas import KnownSchema

@@ -1,0 +1,1 @@
+"""Writes rows as records in Avro, whose schemas are in a registry."""

@@ -1,0 +1,1 @@
+"""The parts of encoded records, for all rows at once."""
