@@ -160,7 +160,9 @@ def watermarks(servers: str, tp: TopicPartition) -> tuple[int, int]:
                     return None
                 raise
 
-        return wait_until(ask, f"the offsets of {tp} are told")
+        found = wait_until(ask, f"the offsets of {tp} are told")
+        assert found is not None
+        return found
 
 
 def is_shortened(servers: str, topic: str) -> bool:
