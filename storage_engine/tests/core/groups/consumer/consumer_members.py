@@ -206,9 +206,13 @@ class Member:
 
     @property
     def may_commit(self) -> frozenset[Part]:
-        """The partitions that it holds, while the coordinator takes it for a member."""
-        is_member = self.alive and self.world.epoch_of(self.member_id) == self.epoch
-        return self.held if is_member else frozenset()
+        """The partitions that it holds, while the coordinator takes it for a member, and has not
+        given them to another since."""
+        if not self.alive:
+            return frozenset()
+        if self.world.epoch_of(self.member_id) == self.epoch:
+            return self.held
+        return self.held & self.world.held_since(self.member_id, self.epoch)
 
 
 class ClassicMember(Member):
