@@ -10,16 +10,19 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** A member of a consumer group, until its standard input ends: it prints partition and offset of each record, once it
- *  has committed it. A refused commit, as by an epoch that has just gone on, is tried again after the next poll, but
- *  for partitions that are another's by then. Arguments: bootstrap servers, group, topic, and for who does not try
- *  again, but prints "refused" and goes on, settings as key=value. */
+/** A member of a consumer group, until its standard input ends: it prints "assigned" when it gets partitions, and
+ *  partition and offset of each record, once it has committed it. A refused commit, as by an epoch that has just gone
+ *  on, is tried again after the next poll, but for partitions that are another's by then. Arguments: bootstrap servers,
+ *  group, topic, and for who does not try again, but prints "refused" and goes on, settings as key=value. */
 public class JavaMember {
     private static volatile boolean ends = false;
     private static final List<ConsumerRecord<String, String>> read = new ArrayList<>();
 
     private static class Forgetting implements ConsumerRebalanceListener {
-        public void onPartitionsAssigned(Collection<TopicPartition> assigned) { }
+        public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+            System.out.println("assigned");
+            System.out.flush();
+        }
 
         public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
             read.removeIf(each -> revoked.contains(new TopicPartition(each.topic(), each.partition())));

@@ -102,6 +102,9 @@ class JavaMember:
                 stderr=errors,
             )
 
+    def has_joined(self) -> bool:
+        return self._output.stat().st_size > 0
+
     def close(self) -> list[Place]:
         """Leave the group; return what was read."""
         assert self._process.stdin is not None

@@ -75,7 +75,9 @@ class Group:
         possible += [self.join] * (len(self.members) < MOST_OURS)
         possible += [self.leave] * (len(self.members) > 1)
         possible += [self.join_java] * (len(self._javas) < MOST_JAVA)
-        possible += [self.leave_java] * (len(self._javas) > 1)
+        # One member of the consumer protocol stays: a group of classic members alone whose assignor
+        # has user data is not converted again.
+        possible += [self.leave_java] * (len(self._javas) > 1 and self._javas[-1].has_joined())
         self._chance.choice(possible)()
 
     def read(self) -> None:
