@@ -83,7 +83,7 @@ class Member:
         self.life += 1
         self.alive = True
         self.member_id = f"{self.name}-{self.life}"
-        self.epoch = 0
+        self.epoch = self.epoch_before = 0
         self.held: frozenset[Part] = frozenset()
         self.told: frozenset[Part] = frozenset()
         self.is_full = True
@@ -147,7 +147,10 @@ class Member:
         self.is_full = False
 
     def commit(self) -> None:
-        caller = RequestingMember(member_id=self.member_id, generation=self.epoch)
+        """Commit all that it holds, sometimes as if it had not heard of its epoch yet."""
+        is_late = self.epoch_before > 0 and self.world.random.random() < 0.3
+        epoch = self.epoch_before if is_late else self.epoch
+        caller = RequestingMember(member_id=self.member_id, generation=epoch)
         self.world.commit(self, caller)
 
     def leave(self, epoch: int) -> None:
@@ -173,7 +176,7 @@ class Member:
 
     def give_up_all(self) -> None:
         self.held = self.told = frozenset()
-        self.epoch = 0
+        self.epoch = self.epoch_before = 0
         self.is_full = True
 
     def hear(self, asked: Asked, answer: Any) -> None:
@@ -182,7 +185,8 @@ class Member:
         self.asked_ms = None
         match answer.error:
             case ErrorCode.NONE:
-                self.epoch = answer.member_epoch
+                if answer.member_epoch != self.epoch:
+                    self.epoch_before, self.epoch = self.epoch, answer.member_epoch
                 if answer.assignment is not None:
                     before = self.told
                     self.told = frozenset(

@@ -62,10 +62,10 @@ def test_the_same_holds_while_the_group_migrates_in_pieces(seed):
 
 
 def test_much_happens_in_spite_of_the_faults():
-    worlds = [live(seed) for seed in range(6)]
+    worlds = [live(seed) for seed in range(4)]
     assert sum(world.moves for world in worlds) > 50
     assert sum(world.commits for world in worlds) > 30
-    assert sum(world.late_commits for world in worlds) > 0
+    assert sum(world.late_commits for world in worlds) > 10
     assert sum(world.elections for world in worlds) > 15
 
 
