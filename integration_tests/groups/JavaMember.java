@@ -1,16 +1,33 @@
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 import java.util.Properties;
-import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** A member of a consumer group, until its standard input ends: it prints partition and offset of each record, once it
- *  has committed it. Arguments: bootstrap servers, group, topic, and for who does not end when a commit is refused, but
- *  prints "refused" and goes on, settings as key=value. */
+/** A member of a consumer group, until its standard input ends: it prints "assigned" when it gets partitions, and
+ *  partition and offset of each record, once it has committed it. A refused commit, as by an epoch that has just gone
+ *  on, is tried again after the next poll, but for partitions that are another's by then. Arguments: bootstrap servers,
+ *  group, topic, and for who does not try again, but prints "refused" and goes on, settings as key=value. */
 public class JavaMember {
     private static volatile boolean ends = false;
+    private static final List<ConsumerRecord<String, String>> read = new ArrayList<>();
+
+    private static class Forgetting implements ConsumerRebalanceListener {
+        public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+            System.out.println("assigned");
+            System.out.flush();
+        }
+
+        public void onPartitionsRevoked(Collection<TopicPartition> revoked) {
+            read.removeIf(each -> revoked.contains(new TopicPartition(each.topic(), each.partition())));
+        }
+    }
 
     public static void main(String[] args) throws Exception {
         Properties settings = new Properties();
@@ -36,21 +53,22 @@ public class JavaMember {
         waiting.setDaemon(true);
         waiting.start();
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings)) {
-            consumer.subscribe(List.of(args[2]));
+            consumer.subscribe(List.of(args[2]), new Forgetting());
             while (!ends) {
-                ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(100));
-                if (records.isEmpty()) {
+                consumer.poll(Duration.ofMillis(100)).forEach(read::add);
+                if (read.isEmpty()) {
                     continue;
                 }
                 try {
                     consumer.commitSync();
                 } catch (KafkaException refusal) {
                     if (args.length == 3) {
-                        throw refusal;
+                        continue;
                     }
                     System.out.println("refused");
                 }
-                records.forEach(each -> System.out.println("read " + each.partition() + " " + each.offset()));
+                read.forEach(each -> System.out.println("read " + each.partition() + " " + each.offset()));
+                read.clear();
                 System.out.flush();
             }
         }

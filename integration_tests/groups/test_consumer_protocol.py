@@ -3,6 +3,7 @@ partitions, come, go and follow patterns, and read each record once, whoever is 
 
 import contextlib
 import subprocess
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -90,25 +91,35 @@ class JavaMember:
 
     def __init__(self, cluster: LocalCluster, topic: str, classes: str) -> None:
         command = ["java", *SHORT_LIVED, QUIET, "-Xmx128m", "-cp", classes, "JavaMember"]
-        self._process = subprocess.Popen(
-            [*command, cluster.bootstrap_servers, topic, topic],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        # Files: a pipe that nobody empties would halt it after some thousand records.
+        self._folder = tempfile.TemporaryDirectory()
+        self._output, self._errors = (Path(self._folder.name, name) for name in ("out", "err"))
+        with self._output.open("w") as output, self._errors.open("w") as errors:
+            self._process = subprocess.Popen(
+                [*command, cluster.bootstrap_servers, topic, topic],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+            )
+
+    def has_joined(self) -> bool:
+        return self._output.stat().st_size > 0
 
     def close(self) -> list[Place]:
         """Leave the group; return what was read."""
-        output, _ = self._process.communicate(timeout=LINES_LIMIT_S)
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(LINES_LIMIT_S)
         # Beside what it says itself there may be lines of its log.
-        lines = [line.split() for line in output.splitlines()]
-        assert ["closed"] in lines, output[-1_000:]
+        lines = [line.split() for line in self._output.read_text().splitlines()]
+        assert ["closed"] in lines, self._errors.read_text()[-4_000:]
+        self._folder.cleanup()
         return [(int(line[1]), int(line[2])) for line in lines if line[:1] == ["read"]]
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+        self._folder.cleanup()
 
 
 @pytest.fixture(scope="module")

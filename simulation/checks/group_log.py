@@ -2,7 +2,8 @@
 
 A failover may come after any batch, so that each rule holds after every one. The coordinator checks
 a commit and appends it in one step, and its log has the state before that step: what the log says
-of the committing member is what the coordinator knew. There is no guarantee once all replicas of
+of the committing member is what the coordinator knew. A member commits what it has held since an
+earlier epoch with that one, too (KIP-1251). There is no guarantee once all replicas of
 the log lost their power. Source: KIP-848.
 """
 
@@ -88,6 +89,8 @@ class GroupLog:
         self._commits: set[int] = set()
         self.epochs: dict[str, int] = {}
         """The newest epoch of each member of a consumer group."""
+        self._since: dict[str, dict[tuple[UUID, int], int]] = {}
+        """The epoch in which each member got the partitions that it has had ever since."""
         self.conversions = 0
         self.accepted = 0
         """How many commits the log has."""
@@ -135,8 +138,11 @@ class GroupLog:
                 self._check_commit(key.partition, record)
             case CurrentAssignmentKey(), CurrentAssignmentRecord():
                 self._check_epoch(key.member_id, record)
+                self._note_held(key.member_id, record)
                 assigned = _frozen(record.assigned)
                 self._said.setdefault(key.member_id, set()).add((record.member_epoch, assigned))
+            case CurrentAssignmentKey(), None:
+                self._since.pop(key.member_id, None)
             case ConsumerMemberKey(), None:
                 self._gone.add(key.member_id)
                 self.epochs.pop(key.member_id, None)
@@ -194,13 +200,32 @@ class GroupLog:
         if self._is_void():
             return
         epoch, owned = self._of_committer(name.member_id)
-        if epoch != name.epoch:
+        if epoch != name.epoch and not self._has_held(name, tp):
             raise InvariantViolation(
                 STALE, f"{tp}: {name} is accepted while the member's epoch is {epoch}"
             )
         before = self.offset(tp)
         if owned is not None and record.offset < before and tp not in owned:
             raise InvariantViolation(BACK, f"{tp}: from {before} to {record.offset} by {name}")
+
+    def _note_held(self, member_id: str, record: CurrentAssignmentRecord) -> None:
+        before = self._since.get(member_id, {})
+        self._since[member_id] = {
+            (topic_id, number): before.get((topic_id, number), record.member_epoch)
+            for part in (record.assigned, record.pending_revocation)
+            for topic_id, numbers in part.items()
+            for number in numbers
+        }
+
+    def _has_held(self, name: CommitName, tp: TopicPartition) -> bool:
+        """Return True when the member has had the partition ever since it sent the commit. One of
+        a topic that may go counts by its number."""
+        return any(
+            number == tp.partition
+            and self._names(topic_id) in (tp.topic, None)
+            and 0 <= since <= name.epoch <= self.epochs.get(name.member_id, 0)
+            for (topic_id, number), since in self._since.get(name.member_id, {}).items()
+        )
 
     def _of_committer(self, member_id: str) -> tuple[int | None, set[TopicPartition] | None]:
         """Return the epoch and the partitions of a member. Those of topics that may go are left

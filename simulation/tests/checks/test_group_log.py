@@ -119,11 +119,22 @@ def test_a_member_epoch_goes_back_only_behind_a_tombstone(log):
         log.write(current("b", 1))
 
 
-def test_a_commit_has_the_epoch_of_its_member(log):
+def test_a_commit_has_the_epoch_of_its_member_or_one_since_which_it_has_the_partition(log):
     log.commit("a", 2, 5)
     log.write(current("a", 3, ZERO))
+    log.commit("a", 2, 6)
+    log.write(current("a", 4, {}, ZERO))
+    log.commit("a", 2, 7)
+    for epoch in (1, 5):
+        with pytest.raises(InvariantViolation, match="stale epoch"):
+            log.commit("a", epoch, 8)
+    log.write(current("a", 5))
     with pytest.raises(InvariantViolation, match="stale epoch"):
-        log.commit("a", 2, 6)
+        log.commit("a", 4, 8)
+    log.write(current("a", 6, ZERO))
+    log.commit("a", 6, 8)
+    with pytest.raises(InvariantViolation, match="stale epoch"):
+        log.commit("a", 5, 9)
 
 
 def test_a_commit_of_a_classic_member_has_the_generation_of_its_group():

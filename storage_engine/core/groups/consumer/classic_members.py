@@ -228,6 +228,7 @@ class ClassicMembers:
             self._log.refuse(event.request, found)
             return
         self._membership.touch(group, found.member_id, event.at)
+        self._targets.advance(group)
         code = ErrorCode.NONE
         if self._has_to_join(group, found.member_id):
             self._await_join(group, found, event.at)

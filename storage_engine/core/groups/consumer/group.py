@@ -18,6 +18,7 @@ from uuid import UUID
 
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.assignors.assignment import Assignment
+from storage_engine.core.groups.consumer.held_since import HeldSince
 from storage_engine.core.groups.consumer.reconciliation import NEW_MEMBER
 from storage_engine.core.groups.consumer.records import (
     ConsumerGroupContent,
@@ -141,6 +142,7 @@ class ConsumerGroup(Group):
     """The members that have their target of the newest target epoch."""
     sessions: dict[str, MemberSession] = field(default_factory=dict)
     """By member id, of all members."""
+    held_since: HeldSince = field(default_factory=HeldSince)
     asked: dict[str, AskedPattern] = field(default_factory=dict)
     """The patterns that were asked for, by pattern; no others than those of members."""
     computing: int | None = None
@@ -205,7 +207,9 @@ class ConsumerGroup(Group):
             self._count_member(key.member_id, content.members.get(key.member_id), record)
         elif isinstance(key, CurrentAssignmentKey):
             assert record is None or isinstance(record, CurrentAssignmentRecord)
-            self._count_current(key.member_id, content.current.get(key.member_id), record)
+            current = content.current.get(key.member_id)
+            self._count_current(key.member_id, current, record)
+            self.held_since.note(key.member_id, current, record)
         elif isinstance(key, PatternKey):
             assert record is None or isinstance(record, PatternRecord)
             before = content.patterns.get(key.pattern)
@@ -342,9 +346,25 @@ class ConsumerGroup(Group):
         if member.classic is None and not is_transactional and not event.knows_epochs:
             return ErrorCode.UNSUPPORTED_VERSION
         code = self._check_epoch(member, caller)
-        if code is ErrorCode.STALE_MEMBER_EPOCH and is_transactional:
-            return ErrorCode.ILLEGAL_GENERATION
+        if code is ErrorCode.STALE_MEMBER_EPOCH:
+            if self._is_late(event):
+                return ErrorCode.NONE
+            if is_transactional:
+                return ErrorCode.ILLEGAL_GENERATION
         return code
+
+    def _is_late(self, event: CommitOffsets) -> bool:
+        """Return True for a commit of partitions that the member has held ever since it sent it: it
+        had not heard of its newest epoch yet."""
+        member_id, epoch = event.caller.member_id, event.caller.generation
+        if not 0 < epoch < self.current(member_id).member_epoch:
+            return False
+        shapes = self.topics.of({tp.topic for tp in event.offsets})
+        return all(
+            tp.topic in shapes
+            and self.held_since.has_held(member_id, shapes[tp.topic].topic_id, tp.partition, epoch)
+            for tp in event.offsets
+        )
 
     def check_read(self, caller: RequestingMember) -> ErrorCode:
         if not caller.member_id and caller.generation < 0:

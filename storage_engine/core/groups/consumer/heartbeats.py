@@ -240,7 +240,7 @@ class ConsumerHeartbeats:
 
         def removed() -> None:
             if self._groups.get(group.group_id) is group:
-                self._targets.advance(group)
+                self._targets.advance(group, may_wait=True)
             then()
 
         if self._migration.downgrades_without(group, member_ids):

@@ -1,7 +1,10 @@
 """The target assignments of consumer groups. A group whose epoch is above that of its targets gets
 others; short computations are done in the step, long ones beside the event loop while the members
-go on, one for each group at a time, so that members that come meanwhile share the next one. Source:
-KIP-848."""
+go on, one for each group at a time, so that members that come meanwhile share the next one.
+
+Who leaves may be back at once, as a program that is restarted. Members hear of targets with their
+heartbeats only, so that those for who is left can wait for the next one: a member that comes before
+gets what is free, and nobody else has to give anything up. Source: KIP-848."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -58,9 +61,9 @@ class Targets:
         self._deadlines = deadlines
         self._work = work
 
-    def advance(self, group: ConsumerGroup) -> None:
+    def advance(self, group: ConsumerGroup, *, may_wait: bool = False) -> None:
         """Raise the epoch of a group whose topics have changed, and have its targets computed where
-        they are old."""
+        they are old. With `may_wait` short computations are left to the next heartbeat."""
         if group.topics.shapes is None or not group.members:
             return
         seen = group.topics_seen()
@@ -69,6 +72,8 @@ class Targets:
         if group.epoch <= group.target_epoch or group.computing is not None:
             return
         if seen.partitions + group.size * (1 + seen.topics) <= SHORT_WORK:
+            if may_wait:
+                return
             epoch = group.epoch
             self._put(group, list(group.members), self._computation(group)())
             self._end(group, epoch)

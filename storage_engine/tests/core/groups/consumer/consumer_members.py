@@ -55,6 +55,7 @@ class Surroundings(Protocol):
     def parts_of(self, partitions: Any) -> "frozenset[Part]": ...
     def shared_out(self, member_ids: list[str]) -> dict[str, bytes]: ...
     def epoch_of(self, member_id: str) -> int | None: ...
+    def held_since(self, member_id: str, epoch: int) -> "frozenset[Part]": ...
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ class Member:
         self.life += 1
         self.alive = True
         self.member_id = f"{self.name}-{self.life}"
-        self.epoch = 0
+        self.epoch = self.epoch_before = 0
         self.held: frozenset[Part] = frozenset()
         self.told: frozenset[Part] = frozenset()
         self.is_full = True
@@ -146,7 +147,10 @@ class Member:
         self.is_full = False
 
     def commit(self) -> None:
-        caller = RequestingMember(member_id=self.member_id, generation=self.epoch)
+        """Commit all that it holds, sometimes as if it had not heard of its epoch yet."""
+        is_late = self.epoch_before > 0 and self.world.random.random() < 0.3
+        epoch = self.epoch_before if is_late else self.epoch
+        caller = RequestingMember(member_id=self.member_id, generation=epoch)
         self.world.commit(self, caller)
 
     def leave(self, epoch: int) -> None:
@@ -172,7 +176,7 @@ class Member:
 
     def give_up_all(self) -> None:
         self.held = self.told = frozenset()
-        self.epoch = 0
+        self.epoch = self.epoch_before = 0
         self.is_full = True
 
     def hear(self, asked: Asked, answer: Any) -> None:
@@ -181,7 +185,8 @@ class Member:
         self.asked_ms = None
         match answer.error:
             case ErrorCode.NONE:
-                self.epoch = answer.member_epoch
+                if answer.member_epoch != self.epoch:
+                    self.epoch_before, self.epoch = self.epoch, answer.member_epoch
                 if answer.assignment is not None:
                     before = self.told
                     self.told = frozenset(
@@ -206,9 +211,13 @@ class Member:
 
     @property
     def may_commit(self) -> frozenset[Part]:
-        """The partitions that it holds, while the coordinator takes it for a member."""
-        is_member = self.alive and self.world.epoch_of(self.member_id) == self.epoch
-        return self.held if is_member else frozenset()
+        """The partitions that it holds, while the coordinator takes it for a member, and has not
+        given them to another since."""
+        if not self.alive:
+            return frozenset()
+        if self.world.epoch_of(self.member_id) == self.epoch:
+            return self.held
+        return self.held & self.world.held_since(self.member_id, self.epoch)
 
 
 class ClassicMember(Member):

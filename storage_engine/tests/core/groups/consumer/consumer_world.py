@@ -94,7 +94,8 @@ class World:
         """By the offset that was committed."""
         self.asked: dict[int, Asked] = {}
         self.letters: list[Callable[[], None]] = []
-        self.commits = self.moves = self.elections = self.conversions = 0
+        self.commits = self.late_commits = 0
+        self.moves = self.elections = self.conversions = 0
         self.was_consumer = False
         self.migrates = classic > 0
         self.members: list[Member] = []
@@ -214,7 +215,7 @@ class World:
         key, record = effect.entry
         if isinstance(key, OffsetKey):
             assert isinstance(record, OffsetRecord)
-            self.check_commit(self.callers[record.offset])
+            self.check_commit(key.partition, self.callers[record.offset])
         self.check_epoch(key, record)
         self.log.append((key, record, None, begins))
         self.mirror.put(key, record, None)
@@ -387,14 +388,36 @@ class World:
             if other is not client and other.may_commit & client.may_commit:
                 raise Violation(f"{client.name} and {other.name} hold the same partition")
 
-    def check_commit(self, caller: RequestingMember) -> None:
+    def check_commit(self, tp: TopicPartition, caller: RequestingMember) -> None:
         self.commits += 1
         records = self.mirror.consumer_groups.get(G)
         if records is None:
             return
         current = records.current.get(caller.member_id)
-        if current is None or current.member_epoch != caller.generation:
-            raise Violation(f"a commit of {caller} was stored for {current}")
+        if current is not None and current.member_epoch == caller.generation:
+            return
+        self.late_commits += 1
+        shape = self.topics.get(tp.topic)
+        held = self.held_since(caller.member_id, caller.generation)
+        if shape is None or (shape.topic_id, tp.partition) not in held:
+            raise Violation(f"a commit of {caller} for {tp} was stored for {current}")
+
+    def held_since(self, member_id: str, epoch: int) -> frozenset[Part]:
+        """Return what the member has by each record of the log, from its last of this epoch or an
+        earlier one on."""
+        held: frozenset[Part] = frozenset()
+        for key, record, *_ in self.log:
+            if key != CurrentAssignmentKey(G, member_id):
+                continue
+            parts = (
+                set()
+                if record is None
+                else {*record.assigned.items(), *record.pending_revocation.items()}
+            )
+            has = frozenset((topic, number) for topic, numbers in parts for number in numbers)
+            is_early = record is not None and 0 < record.member_epoch <= epoch
+            held = has if is_early else held & has
+        return held
 
     def check_answer(self, answer: Any) -> None:
         """Check that the epoch that is told can't be lost."""

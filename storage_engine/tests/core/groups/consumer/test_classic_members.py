@@ -38,6 +38,21 @@ def test_a_classic_member_joins_a_consumer_group_with_the_id_that_it_is_given():
     assert bench.heartbeat(member_id, joined.generation) is ErrorCode.NONE
 
 
+def test_a_classic_member_hears_by_its_own_heartbeat_that_another_has_left():
+    bench, client = with_consumer()
+    other = Client(bench, "other")
+    bench.settle([client, other])
+    member_id, request = bench.enter()
+    bench.synced(bench.sync(bench.joined(request)))
+    for each in (client, other) * 3:
+        each.turn()
+    joined = bench.joined(bench.join(member_id))
+    assert len(parts(bench, joined)) == 1
+    assert bench.heartbeat(member_id, joined.generation) is ErrorCode.NONE
+    other.leave()
+    assert bench.heartbeat(member_id, joined.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 @pytest.mark.parametrize(
     ("how", "code"),
     [

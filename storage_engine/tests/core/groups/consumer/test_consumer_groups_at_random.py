@@ -65,6 +65,7 @@ def test_much_happens_in_spite_of_the_faults():
     worlds = [live(seed) for seed in range(4)]
     assert sum(world.moves for world in worlds) > 50
     assert sum(world.commits for world in worlds) > 30
+    assert sum(world.late_commits for world in worlds) > 10
     assert sum(world.elections for world in worlds) > 15
 
 

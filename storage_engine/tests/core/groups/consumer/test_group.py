@@ -26,19 +26,23 @@ from storage_engine.core.groups.events import (
 )
 from storage_engine.core.groups.records import OffsetRecord
 from storage_engine.core.ids import TopicPartition
-from storage_engine.tests.core.groups.consumer.consumer_bench import ConsumerBench
+from storage_engine.tests.core.groups.consumer.consumer_bench import (
+    Client,
+    ConsumerBench,
+    numbers,
+)
 from storage_engine.tests.core.groups.group_bench import G, content_of
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 
 
-def commit(bench, member_id="", epoch=-1, *, knows=True, producer=None):
+def commit(bench, member_id="", epoch=-1, *, tps=(T0,), knows=True, producer=None):
     request = bench.ask(
         lambda request: CommitOffsets(
             request=request,
             group_id=G,
             caller=RequestingMember(member_id=member_id, generation=epoch),
-            offsets={T0: OffsetRecord(offset=1, commit_ms=bench.at.wall_ms)},
+            offsets={tp: OffsetRecord(offset=1, commit_ms=bench.at.wall_ms) for tp in tps},
             knows_epochs=knows,
             producer=producer,
             at=bench.at,
@@ -79,6 +83,73 @@ def test_only_members_of_their_present_epoch_commit():
         assert commit(bench, "a", epoch) is ErrorCode.STALE_MEMBER_EPOCH
     assert commit(bench, "b", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(bench) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class Shared(ConsumerBench):
+    """A group in which a, alone in epoch 1, now shares with b."""
+
+    def __init__(self) -> None:
+        super().__init__({"t": 4, "u": 1})
+        self.a, self.b = Client(self, "a"), Client(self, "b")
+        self.settle([self.a])
+        self.settle([self.a, self.b])
+        assert self.a.epoch > 1
+        self.kept = [TopicPartition("t", number) for number in numbers(self.a.owned)]
+        self.gone = [TopicPartition("t", number) for number in numbers(self.b.owned)]
+
+
+@pytest.mark.parametrize("producer", [None, (7, 0)])
+def test_a_commit_from_an_earlier_epoch_is_taken_for_what_its_sender_has_held_since(producer):
+    bench = Shared()
+    assert commit(bench, "a", 1, tps=bench.kept, producer=producer) is ErrorCode.NONE
+    refusal = ErrorCode.ILLEGAL_GENERATION if producer else ErrorCode.STALE_MEMBER_EPOCH
+    gone = bench.gone[0]
+    for tps in ([gone], [*bench.kept, gone], [U0], [TopicPartition("no", 0)], [T0, U0]):
+        assert commit(bench, "a", 1, tps=tps, producer=producer) is refusal
+
+
+def test_what_a_member_has_again_is_not_what_it_had():
+    bench = Shared()
+    bench.b.leave()
+    bench.settle([bench.a])
+    assert numbers(bench.a.owned) == [0, 1, 2, 3]
+    assert commit(bench, "a", 1, tps=bench.kept) is ErrorCode.NONE
+    assert commit(bench, "a", 1, tps=bench.gone) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_a_member_that_is_on_its_way_to_give_a_partition_up_may_still_commit_it():
+    bench = ConsumerBench()
+    (a,) = bench.members("a")
+    for name in ("b", "c"):
+        bench.enter_group(name)
+        bench.compute()
+    assert bench.beat("a", a.epoch).error is ErrorCode.NONE
+    group = bench.consumer_group()
+    assert group.current("a").pending_revocation
+    every = [TopicPartition("t", n) for n in range(4)]
+    assert commit(bench, "a", a.epoch, tps=every) is ErrorCode.NONE
+
+
+def test_an_older_life_of_a_member_commits_nothing():
+    bench = ConsumerBench()
+    (a,) = bench.members("a")
+    a.leave()
+    (b,) = bench.members("a")
+    assert b.epoch > a.epoch
+    assert commit(bench, "a", a.epoch) is ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(bench, "a", b.epoch) is ErrorCode.NONE
+
+
+def test_after_a_failover_members_hold_what_they_have_since_their_newest_record():
+    bench = Shared()
+    bench.fail_over()
+    assert commit(bench, "a", 1, tps=bench.kept) is ErrorCode.STALE_MEMBER_EPOCH
+    assert commit(bench, "a", bench.a.epoch, tps=bench.kept) is ErrorCode.NONE
+    before = bench.a.epoch
+    bench.settle([bench.a, bench.b, Client(bench, "c")])
+    assert bench.a.epoch > before
+    held = [TopicPartition("t", number) for number in numbers(bench.a.owned)]
+    assert commit(bench, "a", before, tps=held) is ErrorCode.NONE
 
 
 def test_anybody_commits_while_the_group_has_no_members():

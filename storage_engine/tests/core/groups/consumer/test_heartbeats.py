@@ -73,6 +73,18 @@ def test_a_member_that_still_holds_what_it_has_to_give_up_keeps_its_epoch():
         assert bench.beat("b", 2).assignment is None
 
 
+def test_who_comes_right_after_another_has_left_gets_its_partitions_and_nobody_else_hears_of_it():
+    bench = ConsumerBench()
+    first, second = Client(bench, "a"), Client(bench, "b")
+    for clients in ([first], [first, second]):
+        bench.settle(clients)
+    first.leave()
+    third = Client(bench, "c")
+    assert third.turn().assignment == first.owned
+    assert second.turn().assignment is None
+    assert bench.state() == "Stable"
+
+
 def test_a_member_that_leaves_gives_its_partitions_to_the_others_at_once():
     bench = ConsumerBench()
     first, second = bench.members("a", "b")
