@@ -54,6 +54,9 @@ PARTITIONS_PER_TURN = 256
 """The most partitions of an answer for one turn of the loop, however few bytes they have: some 10
 ms. After a failover an answer names thousands whose leader does not know yet that it leads."""
 
+UNTOLD_WAIT_MS = 500
+"""The longest wait of a fetch without a session: a leader tells it nothing but records."""
+
 REQUEST_SLACK_MS = 30_000
 """A fetch counts as lost this long after its longest wait at the leader
 (replica.socket.timeout.ms)."""
@@ -73,6 +76,7 @@ class FetcherSettings:
     response_max_bytes: int
     min_bytes: int
     wait_max_ms: int
+    """Of a fetch in a session: the leader ends its wait early for whatever it has to tell."""
     backoff_ms: int
 
 
@@ -369,7 +373,8 @@ class PeerFetcher:
     def _longest_wait(self, now_ms: int) -> int:
         """The longest wait of a fetch: it ends when the next paused partition is due."""
         if not self._paused:
-            return self._settings.wait_max_ms
+            wait_max_ms = self._settings.wait_max_ms
+            return min(wait_max_ms, UNTOLD_WAIT_MS) if self._session.is_new else wait_max_ms
         pauses = [f.resume_ms - now_ms for f in self._paused.values()]
         return min(pauses)
 
