@@ -65,6 +65,11 @@ ELECTIONS_PER_TURN = 128
 follow some 15 ms of processor time. Those of a broker with 10,000 partitions took 0.5 s in one
 turn, on a busy machine so much longer that the broker lost its session."""
 
+NEWS_HELD_MAX = 2_000
+"""The most news of partitions that are held back while elections are left for the next turns: some
+0.2 s of them. Each broker hears of every partition, and fetches anew from each leader that an order
+names: what is sent together costs a broker once what it would cost for each message."""
+
 
 class Controller:
     """State of the acting controller. Every change goes through `step`."""
@@ -104,7 +109,8 @@ class Controller:
         effects.extend(self._shutdowns.progress())
         effects.extend(self._awaited.take_ready())
         effects.extend(self._deletions.finished())
-        effects.extend(self._deliveries.next_effects())
+        if not (self._awaits_turn and self._deliveries.news < NEWS_HELD_MAX):
+            effects.extend(self._deliveries.next_effects())
         return effects
 
     def _hold_elections(self) -> Iterator[Effect]:
