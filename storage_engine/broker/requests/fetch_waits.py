@@ -30,7 +30,6 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.apis.topic_ids import id_of_text
 
-
 NEWS_MS = 500
 """How often waiting fetches of followers are looked at. As long as a fetch of Kafka's waits."""
 

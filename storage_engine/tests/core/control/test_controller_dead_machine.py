@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from storage_engine.core.assignment import NewPartitions, assign_replicas
-from storage_engine.core.control.controller import ELECTIONS_PER_TURN
+from storage_engine.core.control.controller import ELECTIONS_PER_TURN, NEWS_HELD_MAX
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
     ContinueElections,
@@ -97,6 +97,33 @@ def test_sessions_that_end_one_after_another_hold_no_election_twice(step):
         TopicPartition("t", p): 1 for p in range(PARTITIONS)
     }
     assert not any(write.state.leader in DEAD for write in writes)
+
+
+def test_brokers_hear_of_a_burst_of_elections_together():
+    driven = cluster()
+    driven.step(BrokersChanged(brokers=brokers(*BROKERS[16:])))
+    assert Counter(effect.broker for effect in driven.deliveries) == dict.fromkeys(BROKERS[16:], 1)
+    driven.all_effects.clear()
+    driven.answer_last()
+    driven.deliver_all()
+    told = Counter(effect.broker for effect in driven.of_all_deliveries())
+    assert told == dict.fromkeys(BROKERS[16:], 1)
+    contents = {id(effect.delivery.metadata) for effect in driven.of_all_deliveries()}
+    assert len(contents) == 1, "it is made once for all of them"
+
+
+def test_news_wait_for_no_more_than_the_next_turn_once_there_are_many():
+    driven = cluster()
+    core = driven.core
+    effects = core.step(BrokersChanged(brokers=brokers(*BROKERS[16:])))
+    assert [effect for effect in effects if isinstance(effect, ContinueElections)]
+    assert not [effect for effect in effects if isinstance(effect, Deliver)]
+    (writes,) = [effect.writes for effect in effects if isinstance(effect, WriteStates)]
+    accepted = {each.partition: (WriteOutcome.ACCEPTED, each.state) for each in writes}
+    core._deliveries.news = NEWS_HELD_MAX - len(accepted)
+    effects = core.step(StatesWritten(outcomes=accepted))
+    told = {effect.broker for effect in effects if isinstance(effect, Deliver)}
+    assert told == set(BROKERS[16:]), "though elections are left"
 
 
 def test_the_living_brokers_lead_alike_afterwards():
