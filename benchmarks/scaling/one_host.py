@@ -44,10 +44,11 @@ _SETTINGS = {
 
 
 class _Spent(NamedTuple):
-    """Processor seconds of all brokers for each GB."""
+    """Processor seconds of all brokers for each GB, and how often their threads slept for it."""
 
     written: float
     read: float
+    sleeps: float
 
     @property
     def both(self) -> float:
@@ -83,7 +84,7 @@ class _Host(NamedTuple):
 
 
 def measure(folder: Path, sizes: Sequence[int], size: int, rounds: int) -> Iterator[Figure]:
-    """Yield the figures of all sizes. `size`: the bytes that are written in a round."""
+    """Yield the figures of all sizes. `size`: the bytes that a broker gets in a round."""
     check_proc()
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(Worker())
@@ -139,11 +140,12 @@ def _round(client: Worker, side: _Side, size: int) -> _Spent:
     brokers = len(host.ports)
     partitions = PARTITIONS_PER_BROKER * brokers
     topics = [f"load-{number}" for number in range(partitions)]
-    answers = max(1, size // partitions // _FETCH_BYTES)
+    answers = max(1, size // PARTITIONS_PER_BROKER // _FETCH_BYTES)
     batches = answers * (_FETCH_BYTES // _BATCH_BYTES)
     moved_gb = partitions * answers * _FETCH_BYTES / 1e9
     client.run(wire_load.touch_memory, host.folder, partitions * answers * _FETCH_BYTES)
     written = read = 0.0
+    slept = 0
     with _topics(host, topics, side.replicas):
         for first in range(0, brokers, side.at_once):
             led = [n for n in range(partitions) if first <= n % brokers < first + side.at_once]
@@ -151,11 +153,24 @@ def _round(client: Worker, side: _Side, size: int) -> _Spent:
             frames = [_frames(topics[number]) for number in led]
             targets = list(zip(endpoints, frames, strict=True))
             _until_writable(client, targets)
+            slept -= _sleeps(host.pids)
             written += _written(client, host, targets, batches)
             read_from = list(zip(endpoints, [topics[number] for number in led], strict=True))
             step = _FETCH_BYTES // _BATCH_BYTES * frames[0].records_per_batch
             read += _read(client, host, read_from, step, answers)
-    return _Spent(written / moved_gb, read / moved_gb)
+            slept += _sleeps(host.pids)
+    return _Spent(written / moved_gb, read / moved_gb, slept / moved_gb)
+
+
+def _sleeps(pids: Sequence[int]) -> int:
+    """Return how often the threads of these processes have waited for something."""
+    found = 0
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                status = (thread / "status").read_text()
+                found += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return found
 
 
 def _until_writable(client: Worker, targets: Sequence[tuple[Endpoint, ProduceFrames]]) -> None:
@@ -223,11 +238,12 @@ def _figures(side: _Side, spent: Sequence[_Spent], least: Sequence[_Spent]) -> I
         **judged(GOAL if is_goal else None, ratio),
     )
     for name, values in (
-        ("written", [each.written for each in spent]),
-        ("read", [each.read for each in spent]),
+        ("processor s/GB written", [each.written for each in spent]),
+        ("processor s/GB read", [each.read for each in spent]),
+        ("waits of the brokers' threads for each GB", [each.sleeps for each in spent]),
     ):
         yield Figure(
-            what=f"{side.name}: processor s/GB {name}",
+            what=f"{side.name}: {name}",
             measured=rounded(statistics.median(values)),
             spread=plain_spread(values),
         )
