@@ -76,7 +76,7 @@ class FetcherSettings:
     response_max_bytes: int
     min_bytes: int
     wait_max_ms: int
-    """Of a fetch in a session: the leader ends its wait early for whatever it has to tell."""
+    """The longest wait of a fetch in a session: the leader ends it for whatever it has to tell."""
     backoff_ms: int
 
 
