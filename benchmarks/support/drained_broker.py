@@ -5,12 +5,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.support.kill_rounds import NONE, producer_name, producer_of
 from benchmarks.support.rounds import Goal, Result, alone, percentile, rounded
-from benchmarks.support.steady_producers import lost_and_doubled
+from benchmarks.support.steady_producers import SteadyProducer, lost_and_doubled
 from storage_engine.client import Producer
 from storage_engine.client.admin.topics import create_topic
 from storage_engine.client.cluster import Cluster
@@ -24,6 +24,10 @@ _TOPIC = "drained"
 _BROKERS = (1, 2, 3, 4)
 _RECORD_BYTES = 10_000
 _WARM_UP_S = 3.0
+_AFTER_S = 2.0
+_PHASES = ("leaders moved", "replicas moved")
+"""As the command reports their ends."""
+_END, _AFTER = "throttles removed", "after the drain"
 
 
 def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
@@ -38,13 +42,13 @@ def measure(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
             began_s = time.time()
             time.sleep(args.seconds)
             drained_s = time.time()
-            _drain(servers, folder, args)
-            ended_s = time.time()
-            time.sleep(1.0)
+            ends_s = _drain(servers, folder, args)
+            time.sleep(_AFTER_S)
         before = producer.latencies_ms(began_s, drained_s)
-        during = producer.latencies_ms(drained_s, ended_s)
+        during = producer.latencies_ms(drained_s, ends_s[_END])
         yield from _compared(args, before, during)
-        yield alone("drain, s", ended_s - drained_s)
+        yield from _phases(producer, drained_s, ends_s)
+        yield alone("drain, s", ends_s[_END] - drained_s)
         yield alone("replicas left on the broker", _left(servers), goal=NONE)
         acknowledged = producer.numbers()
         lost, doubled = lost_and_doubled(servers, _TOPIC, acknowledged)
@@ -71,6 +75,18 @@ def _compared(
         )
 
 
+def _phases(
+    producer: SteadyProducer, began_s: float, ends_s: Mapping[str, float]
+) -> Iterator[Result]:
+    """Yield the waits of each phase. The first includes the start of the command."""
+    for phase, ended_s in [*ends_s.items(), (_AFTER, ends_s[_END] + _AFTER_S)]:
+        waits = producer.latencies_ms(began_s, ended_s)
+        for percent in (50, 99, 100) if waits else ():
+            what = f"{phase}, {ended_s - began_s:.1f} s: wait of {percent} % of {len(waits)}, ms"
+            yield alone(what, percentile(waits, percent))
+        began_s = ended_s
+
+
 def _fill(servers: str, args: argparse.Namespace) -> None:
     """Every broker leads, and has replicas, and broker 1 leads the producer's partition."""
     count = len(_BROKERS)
@@ -87,18 +103,28 @@ def _fill(servers: str, args: argparse.Namespace) -> None:
         producer.flush()
 
 
-def _drain(servers: str, folder: Path, args: argparse.Namespace) -> None:
-    """In a process of its own: the producer is to be measured, and not our interpreter."""
+def _drain(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, float]:
+    """Return when each phase ended, in seconds since 1970. In a process of its own: the producer is
+    to be measured, and not our interpreter."""
     command = [
         *(sys.executable, "-m", "storage_engine.tools.cli", "drain", "1"),
         *("--bootstrap-server", servers, "--state", str(folder / "drain.json")),
         *("--throttle", str(args.throttle), "--wave-partitions", str(args.wave_partitions)),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    for line in done.stderr.splitlines():
-        report_line(line)
-    if done.returncode:
-        raise CommandError(f"headrace drain ended with {done.returncode}")
+    ends_s: dict[str, float] = {}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None, "it is a pipe"
+        for line in process.stderr:
+            report_line(line.rstrip())
+            phase = line.partition(":")[0]
+            if phase in _PHASES and line.rstrip().endswith(": done"):
+                ends_s[phase] = time.time()
+    ends_s[_END] = time.time()
+    if process.returncode:
+        raise CommandError(f"headrace drain ended with {process.returncode}")
+    return ends_s
 
 
 def _left(servers: str) -> int:

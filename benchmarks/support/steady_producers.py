@@ -4,10 +4,11 @@ One is librdkafka's, which Headrace does not install; the other is Headrace's ow
 idempotent, with acks=all, linger.ms=0 and otherwise their defaults, unless settings are given.
 """
 
+import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from itertools import pairwise
@@ -98,6 +99,19 @@ class SteadyProducer(Closing):
             else:
                 self._acknowledged.append((time.time(), number))
 
+    def _paced(self, wait: Callable[[float], int | None]) -> Iterator[int]:
+        """Yield the number of each record when it is due, until the producer is closed. `wait` may
+        return early. What was due while the machine had no time for us is due at once."""
+        due_s = time.monotonic()
+        for number in itertools.count():
+            while (left_s := due_s - time.monotonic()) > 0:
+                wait(left_s)
+            if self._stop.is_set():
+                return
+            self._sent_s.append(time.time())
+            yield number
+            due_s += SEND_INTERVAL_S
+
     def _run(self) -> None:
         raise NotImplementedError
 
@@ -116,17 +130,13 @@ class RdkafkaProducer(SteadyProducer):
 
         common = {"acks": "all", "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
         producer = Rdkafka({"bootstrap.servers": self._servers, **common, **self._settings})
-        number = 0
-        while not self._stop.is_set():
-            self._sent_s.append(time.time())
+        for number in self._paced(producer.poll):
             producer.produce(
                 self._topic,
                 record_of(number),
                 partition=0,
                 on_delivery=partial(self._delivered, number),
             )
-            number += 1
-            producer.poll(SEND_INTERVAL_S)
         producer.flush(FLUSH_S)
 
     def _delivered(self, number: int, error: "KafkaError | None", _: "Message") -> None:
@@ -138,13 +148,9 @@ class OwnProducer(SteadyProducer):
 
     def _run(self) -> None:
         with Producer({"bootstrap.servers": self._servers, "linger.ms": 0}) as producer:
-            number = 0
-            while not self._stop.is_set():
-                self._sent_s.append(time.time())
+            for number in self._paced(time.sleep):
                 future = producer.send(self._topic, record_of(number), partition=0)
                 future.add_done_callback(partial(self._done, number))
-                number += 1
-                time.sleep(SEND_INTERVAL_S)
 
     def _done(self, number: int, future: "Future[RecordMetadata]") -> None:
         self._note(number, failed=future.exception() is not None)

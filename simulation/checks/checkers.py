@@ -6,7 +6,7 @@ checked when it is made. `check_everything` reads all logs again, at intervals a
 sure that nothing changed unnoticed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from simulation.checks.closed_sessions import ClosedSessions
@@ -414,13 +414,19 @@ class Checker:
         record.note_isr(new.isr)
         if new.leader != -1:
             record.lead(new.leader_epoch, new.leader)
-        for member in record.cut.intersection(new.isr):
-            since = self._registered_since.get(member)
-            if since is not None and new.joined_epochs.get(BrokerId(member), 0) >= since:
-                record.vouch(member, old, new)
+        record.vouch(self._joined_since(record.cut.intersection(new.isr), new), old, new)
         if old is not None:
             self._check_transition(tp, record, old, new)
         record.check_in_sync()
+
+    def _joined_since(self, members: Iterable[int], state: PartitionStateZNode) -> list[int]:
+        """Return the members that joined the ISR after they had lost their power."""
+        since = self._registered_since
+        return [
+            each
+            for each in members
+            if each in since and state.joined_epochs.get(BrokerId(each), 0) >= since[each]
+        ]
 
     def _check_transition(
         self,

@@ -6,7 +6,7 @@ election off it stays so for ever, and every member of the true ISR holds it (St
 R-REP5, R-REP7.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -219,20 +219,23 @@ class PartitionRecord:
                     f" {self.copy(broker).end_offset} or differs",
                 )
 
-    def vouch(self, broker: int, old: PartitionStateZNode | None, new: PartitionStateZNode) -> None:
-        """Record a state that names a member of its ISR as holding all committed batches, though it
-        had lost its power: it has joined since, or it leads from now on."""
-        if broker == new.leader and old is not None and not self.unclean:
+    def vouch(
+        self, members: Collection[int], old: PartitionStateZNode | None, new: PartitionStateZNode
+    ) -> None:
+        """Record a state in which members of the ISR count as whole, though they had lost their
+        power: they have joined since, or one leads from now on."""
+        if new.leader in members and old is not None and not self.unclean:
             better = set(old.isr) - self.cut
             if better:
                 raise InvariantViolation(
                     "who lost its power leads only when all of the ISR did",
-                    f"{self.partition}: broker {broker} is elected in epoch {new.leader_epoch},"
+                    f"{self.partition}: broker {new.leader} is elected in epoch {new.leader_epoch},"
                     f" after the ISR {list(old.isr)} of which {sorted(better)} lost nothing",
                 )
             self.unclean = True
-        self.cut.discard(broker)
-        self.before_cut.pop(broker, None)
+        for member in members:
+            self.cut.discard(member)
+            self.before_cut.pop(member, None)
 
     def _check_sequence(self, note: BatchNote, leader: NotedLog) -> None:
         """Check that no batch of an idempotent producer is committed twice or out of order

@@ -80,9 +80,9 @@ class FinalizedFeatures(NamedTuple):
 
     def level(self, name: str) -> int:
         """Return the level of a feature; 0 for one that is not known."""
-        feature = FEATURES.get(name)
-        lowest = feature.supported.lowest if feature is not None else 0
-        return max(lowest, self.levels.get(name, 0))
+        level, feature = self.levels.get(name, 0), FEATURES.get(name)
+        lowest = 0 if feature is None else feature.supported.lowest
+        return level if level > lowest else lowest
 
 
 NEWEST_LEVELS: Mapping[str, int] = MappingProxyType(

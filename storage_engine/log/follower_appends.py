@@ -77,10 +77,12 @@ class FollowerAppends:
         all that a leader sends; None: each has to be checked."""
         log = self._log
         segment = log.segments.active
-        if log.is_closed or not segment.size or not _are_several(records):
+        if log.is_closed or not _are_several(records):
             return None
-        run = stored_run(records, end_offset, log.leader_epochs.latest_epoch)
-        if run is None:
+        run = stored_run(records, end_offset)
+        if run is None or (
+            not segment.size and run.size > log.append_rules.roll_rule.segment_bytes
+        ):
             return None
         max_timestamps = run.columns.max_timestamps
         try:
@@ -96,6 +98,7 @@ class FollowerAppends:
     def _store_run(self, records: memoryview, run: StoredRun) -> AppendResult:
         log = self._log
         log.room.take(len(records))
+        log.epoch_checkpoint.note_batch(run.leader_epoch, run.offsets[0])
         now_ms = log.clock.wall_ms()
         segment = log.segments.active
         segment.write(records[: run.size])

@@ -276,18 +276,19 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         self.active = True
         if self._life is not _OPEN:
             return
-        self._start_run()
-        if self._large is None and self._server.turn_is_over:
+        is_over = self._start_run()
+        if is_over and self._large is None:
             self._halted = True
-        super().buffer_updated(nbytes)
+        FrameCutter.buffer_updated(self, nbytes)
         self._responses.in_run = False
 
-    def _start_run(self) -> None:
+    def _start_run(self) -> bool:
+        """Return whether this turn of the loop has taken enough requests already."""
         self._responses.in_run = True
         server = self._server
-        server.begin_turn()
         left = server.limits.queued_max_requests - server.pending + self._counted
         self._budget = min(server.limits.pending_per_connection, max(1, left)) - 1
+        return server.begin_turn()
 
     def _may_receive(self, size: int) -> bool:
         self._short_of_memory = not self._server.may_receive(size, self.listener)
@@ -315,7 +316,8 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
     def _run_ended(self) -> None:
         if self._responses.writer.pieces:
             self._flush()
-        self._count()
+        if len(self._responses.exchanges) != self._counted:
+            self._count()
         if self._halted:
             self._steer_reading()
 
@@ -361,10 +363,10 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
         self._halted = False
         late, self._late = self._late, None
         if late is not None or self._rest:
-            self._start_run()
+            is_over = self._start_run()
             if late is not None:
                 self._deliver_large(late)
-            elif self._server.turn_is_over:
+            elif is_over:
                 self._halted = True
                 self._run_ended()
             else:
@@ -443,7 +445,7 @@ class Connection(FrameCutter, asyncio.BufferedProtocol):
             log.error(self.peer_host, "answer not sent connection=%s", self.name, exc_info=error)
             self._give_up_sending()
             return
-        if writer.has_more:
+        if writer.pieces and writer.has_more:
             # A long answer goes on in the next turn, and no further request is read before.
             self._stop_reading()
             if not self._responses.is_flush_due:

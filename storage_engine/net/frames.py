@@ -145,7 +145,7 @@ class ResponseWriter:
         already, so no more may be sent.
         """
         pieces = self.pieces
-        if not pieces or not self._may_write():
+        if not pieces or self.is_paused or self._transport.is_closing():
             return
         if sum(map(len, pieces)) <= SMALL_WRITE_BYTES:
             first = pieces[0]

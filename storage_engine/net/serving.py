@@ -135,12 +135,14 @@ class Serving(Generic[ServedT]):
         for connection in waiting:
             connection.resume()
 
-    def begin_turn(self) -> None:
-        """Open the budget of this turn of the loop; called for each run of requests."""
-        if not self._in_turn:
-            self._in_turn = True
-            self.turn_end_ns = time.perf_counter_ns() + TURN_NS
-            self.loop.call_soon(self._end_turn)
+    def begin_turn(self) -> bool:
+        """Open the budget of this turn, for each run of requests; return whether it is used up."""
+        if self._in_turn:
+            return self.turn_is_over
+        self._in_turn = True
+        self.turn_end_ns = time.perf_counter_ns() + TURN_NS
+        self.loop.call_soon(self._end_turn)
+        return False
 
     def _end_turn(self) -> None:
         self._in_turn = False

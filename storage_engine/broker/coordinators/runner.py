@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, ParamSpec
+from typing import Generic
 
 from storage_engine.broker.coordinators.state_load import ContentT, StateCodec
 from storage_engine.broker.coordinators.state_machine import (
@@ -40,7 +40,7 @@ from storage_engine.broker.coordinators.state_machine import (
 )
 from storage_engine.broker.coordinators.state_restore import StateRestore
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
-from storage_engine.broker.unexpected import FAILED, guarded
+from storage_engine.broker.unexpected import FAILED, guarded, report
 from storage_engine.core.coordinator_log import (
     Answer,
     AnswerEach,
@@ -75,8 +75,6 @@ NEEDS_REPLICAS = -1
 NEEDS_LEADERSHIP = 1
 """The `acks` of a step that needs no other replica."""
 
-
-Given = ParamSpec("Given")
 
 EventOf = Callable[[int], EventT | ErrorCode]
 """Makes the event of a request, given the request's number, or returns an ErrorCode when the
@@ -186,14 +184,15 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         if self._news:
             self._drain()
         number = self._requests + 1
-        event = self._possible(_made(event_of, number))
+        make = partial(event_of, number)
+        event = self._possible(_made(make))
         if isinstance(event, ErrorCode):
             guarded("an answer", on_answer, self._kind.refusal(0, event))
             return
         self._requests = number
         self._pending.expect(number, on_answer)
         if self._stepping or (self._events and self._kind.writes(event)):
-            self._events.append(_Due(number, partial(event_of, number)))
+            self._events.append(_Due(number, make))
         else:
             self._stepping = True
             self._step(number, event)
@@ -342,8 +341,10 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
 
     def _step(self, number: int, event: EventT | Replicated) -> None:
         """Step a possible event."""
-        step = f"{self._kind.name}: {type(event).__name__}"
-        if guarded(step, self._take_step, number, event) is FAILED:
+        try:
+            self._take_step(number, event)
+        except Exception as failure:  # noqa: BLE001 - reported; the runner ends
+            report(f"{self._kind.name}: {type(event).__name__}", failure)
             # The core's state may be half changed by now; the log is not.
             self._refuse(number, ErrorCode.UNKNOWN_SERVER_ERROR)
             self._end_by_itself()
@@ -354,7 +355,7 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         effects = coordinator.step(event)
         records = [effect for effect in effects if isinstance(effect, AppendRecord)]
         if not records:
-            self._finish_step(number, effects, records, [])
+            self._carry_out(effects, records, [])
         elif len(records) > INLINE_RECORDS or any(
             self._codec.is_long(each.entry) for each in records
         ):
@@ -494,10 +495,9 @@ class CoordinatorRunner(Generic[EventT, AnswerT, EffectT, EntryT, ContentT]):
         self._on_end(self)
 
 
-def _made(
-    make: Callable[Given, EventT | Replicated | ErrorCode],
-    *given: Given.args,
-    **named: Given.kwargs,
-) -> EventT | Replicated | ErrorCode:
-    event = guarded("a request to a coordinator", make, *given, **named)
-    return ErrorCode.UNKNOWN_SERVER_ERROR if event is FAILED else event
+def _made(make: Callable[[], EventT | Replicated | ErrorCode]) -> EventT | Replicated | ErrorCode:
+    try:
+        return make()
+    except Exception as failure:  # noqa: BLE001 - reported; the request is refused
+        report("a request to a coordinator", failure)
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from storage_engine.broker.unexpected import guarded
+from storage_engine.broker.unexpected import report
 from storage_engine.core.coordinator_log import (
     Answer,
     AnswerEach,
@@ -48,7 +48,11 @@ class PendingAnswers(Generic[AnswerT]):
         self._waiting[number] = on_answer
 
     def give(self, number: int, answer: AnswerT) -> None:
-        guarded("an answer", self._waiting.pop(number), answer)
+        on_answer = self._waiting.pop(number)
+        try:
+            on_answer(answer)
+        except Exception as failure:  # noqa: BLE001 - reported; the other requests go on
+            report("an answer", failure)
 
     def give_each(self, answers: Iterator[AnswerT]) -> None:
         """Give some of the answers now, and the rest in later turns."""

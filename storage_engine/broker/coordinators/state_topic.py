@@ -66,25 +66,27 @@ class StateTopic:
         self._metadata_store = metadata_store
         self._topic_admin = topic_admin
         self._metadata = metadata
-        self._partitions: int | None = None
+        self._known: tuple[TopicPartition, ...] | None = None
+        """All partitions; None while they are looked up. Their number never changes."""
         self._busy = False
         self._complaint = ""
 
     def partition_of(self, name: str) -> TopicPartition | None:
         """The partition that keeps the state of a name; None while the topic is being looked up:
         ask again."""
-        if self._partitions is None:
+        known = self._known
+        if known is None:
             self.learn()
             return None
-        number = self._plan.number_of(name, self._partitions)
-        return TopicPartition(self._plan.topic, number)
+        return known[self._plan.number_of(name, len(known))]
 
     @property
     def partitions(self) -> int | None:
         """The number of partitions; None while it is being looked up, or there is no such topic."""
-        if self._partitions is None:
+        if self._known is None:
             self.learn()
-        return self._partitions
+            return None
+        return len(self._known)
 
     def coordinator_of(self, name: str) -> BrokerInfo | None:
         """The live broker that leads the name's partition, as far as this broker knows."""
@@ -97,7 +99,7 @@ class StateTopic:
     def learn(self, *, create: bool = False) -> None:
         """Looks up the number of partitions; with `create`, creates the topic if it does not
         exist."""
-        if self._busy or self._partitions is not None:
+        if self._busy or self._known is not None:
             return
         self._busy = True
         path = TopicZNode.path(self._plan.topic)
@@ -111,7 +113,8 @@ class StateTopic:
             except ZnodeFormatError as failure:
                 self._complain(str(failure))
                 return
-            self._partitions = len(node.assignment)
+            topic = self._plan.topic
+            self._known = tuple(TopicPartition(topic, each) for each in range(len(node.assignment)))
         elif reply.status is ZkStatus.NO_NODE and create:
             self._create()
 

@@ -7,7 +7,7 @@ Source: Kafka's classic group protocol; KIP-211 (expiry).
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.topic_lookup import FoundTopic, TopicLookup
@@ -150,7 +150,7 @@ def group_coordinators(
         # Replicated only answers the requests that wait for it.
         writes=lambda event: not isinstance(event, Replicated) and event.writes,
         without_append=lambda event: (
-            replace(event, may_append=False) if isinstance(event, ConsumerHeartbeat) else None
+            event._replace(writes=False) if isinstance(event, ConsumerHeartbeat) else None
         ),
         answer_type=Answer,
         refusal=refusal,

@@ -20,7 +20,6 @@ from functools import lru_cache, partial
 import re2
 
 from storage_engine.broker.access.access_control import AccessControl
-from storage_engine.core.errors import ConfigError
 from storage_engine.core.groups.consumer.events import RequestingClient, ResolvePattern
 from storage_engine.core.ports import Background, Clock, Scheduler
 from storage_engine.core.printable import printable
@@ -128,11 +127,9 @@ class DescribableTopics:
     def among(self, client: RequestingClient, names: Sequence[str]) -> list[str]:
         if self._access is None:
             return list(names)
-        try:
-            principal = Principal.parse(client.principal, key="principal")
-        except ConfigError:
+        if client.principal is None:
             return []
-        asking = _Client(principal, client.host.removeprefix("/"))
+        asking = _Client(client.principal, client.host.removeprefix("/"))
         operation, kind = AclOperation.DESCRIBE, ResourceType.TOPIC
         return [name for name in names if self._access.allows(asking, operation, kind, name)]
 

@@ -237,6 +237,8 @@ class HandlerTable:
 
     def __init__(self) -> None:
         self._served: dict[int, ServedApi] = {}
+        self.get = self._served.get
+        """Return the API with a key; None where it is not served."""
 
     def add(self, spec: ApiSpec[Req, Resp], handler: Handler[Resp, Req]) -> None:
         """Add a handler for an API. Each API is added once."""
@@ -248,27 +250,24 @@ class HandlerTable:
         for name, handler in handlers.items():
             self.add(spec_for(_KEYS[name]), handler)
 
-    def get(self, key: int) -> ServedApi | None:
-        return self._served.get(key)
-
     def __iter__(self) -> Iterator[int]:
         return iter(self._served)
 
     def wrap(self, wrapped: Callable[[AnyApi, AnyHandler], AnyHandler]) -> None:
         """Replace each handler by what `wrapped` makes of it."""
-        self._served = {
+        self._served |= {
             key: each._replace(handler=wrapped(each.spec, each.handler))
             for key, each in self._served.items()
         }
 
     def reserve(self, refusals: Mapping[int, AnyRefusal]) -> None:
         """Make these APIs for brokers alone; other clients get the refusals."""
-        self._served = {
+        self._served |= {
             key: each._replace(refusal=refusals.get(key)) for key, each in self._served.items()
         }
 
     def count(self, figures_of: Callable[[AnyApi], RequestFigures | None]) -> None:
         """Have the dispatcher count each API's requests in its figures."""
-        self._served = {
+        self._served |= {
             key: each._replace(figures=figures_of(each.spec)) for key, each in self._served.items()
         }

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.leader_doubts import LeaderDoubts
+from storage_engine.broker.replicas.answer_turns import FollowerTurn, TakenAnswer, split
 from storage_engine.broker.replicas.followed_partition import (
     CHANNEL,
     DURABLE_CHANNEL,
@@ -49,10 +50,6 @@ LOOK_AT_ALL_MS = 30_000
 LOST_RETRY_MS = 20
 """First pause after a lost connection: perhaps only the connection broke, or another broker leads
 by then. It doubles up to replica.fetch.backoff.ms."""
-
-PARTITIONS_PER_TURN = 256
-"""The most partitions of an answer for one turn of the loop, however few bytes they have: some 10
-ms. After a failover an answer names thousands whose leader does not know yet that it leads."""
 
 UNTOLD_WAIT_MS = 500
 """The longest wait of a fetch without a session: a leader tells it nothing but records."""
@@ -91,30 +88,6 @@ class FetcherPorts:
     keep_log_starts: Callable[[list[HostedPartition]], bool]
     throttle: ReplicationThrottle
     doubts: LeaderDoubts
-
-
-class _Answer:
-    """A leader's answer that is being processed."""
-
-    __slots__ = ("left", "taken")
-
-    def __init__(self, partitions: Sequence[FetchPartitionResponse]) -> None:
-        self.left = iter(partitions)
-        self.taken: set[TopicPartition] = set()
-
-
-class _Turn:
-    """The work that one turn of the loop has done."""
-
-    __slots__ = ("brought", "leaving", "room", "room_bytes", "shortened", "watched")
-
-    def __init__(self, room_bytes: int) -> None:
-        self.room_bytes = room_bytes
-        self.room = PARTITIONS_PER_TURN
-        self.brought: list[Followed] = []
-        self.leaving: list[Followed] = []
-        self.shortened: list[HostedPartition] = []
-        self.watched: list[HostedPartition] = []
 
 
 class PeerFetcher:
@@ -157,7 +130,7 @@ class PeerFetcher:
         self.heard_ms: int | None = None
         """The monotonic time of the leader's last answer in ms; None before the first."""
         self._in_flight = False
-        self._answer: _Answer | None = None
+        self._answer: TakenAnswer | None = None
         """The answer to the last fetch, until all of it is applied."""
         self._losses = 0
         """Fetches in a row that were not answered."""
@@ -405,7 +378,7 @@ class PeerFetcher:
             self._schedule(self._settings.backoff_ms)
             return
         self.heard_ms = self._ports.clock.monotonic_ms()
-        self._answer = _Answer(reply.partitions)
+        self._answer = TakenAnswer(reply.partitions)
         self._process_responses()
 
     def _process_responses(self) -> None:
@@ -429,11 +402,12 @@ class PeerFetcher:
             else:
                 self._ports.scheduler.call_soon(self._process_responses)
 
-    def _process_partitions(self, answer: _Answer) -> bool:
+    def _process_partitions(self, answer: TakenAnswer) -> bool:
         """Apply a part of the answer; True when it was the rest."""
-        turn = _Turn(self._settings.max_bytes)
+        turn = FollowerTurn(self._settings.max_bytes)
         is_over = True
-        for each in answer.left:
+        while answer.left:
+            each = answer.left.popleft()
             tp = TopicPartition(each.topic, each.partition)
             # Each once, and none that was added anew since the request, under another epoch or as
             # another topic of that name.
@@ -442,12 +416,14 @@ class PeerFetcher:
                 answer.taken.add(tp)
                 self._due[tp] = followed
                 try:
-                    self._append(followed, each, turn)
+                    rest = self._append(followed, each, turn)
+                    if rest is not None:
+                        answer.put_back(tp, rest)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are taken
                     backoff_ms = self._settings.backoff_ms
                     followed.resume_ms = self._ports.clock.monotonic_ms() + backoff_ms
                     unexpected.report(f"{tp} not replicated", error)
-            if turn.room_bytes <= 0 or turn.room <= 0:
+            if turn.is_over:
                 is_over = False
                 break
         for partition in turn.watched:
@@ -464,23 +440,31 @@ class PeerFetcher:
             self._hand_over(turn.leaving)
         return is_over
 
-    def _append(self, followed: Followed, each: FetchPartitionResponse, turn: _Turn) -> None:
+    def _append(
+        self, followed: Followed, each: FetchPartitionResponse, turn: FollowerTurn
+    ) -> FetchPartitionResponse | None:
+        """Apply a partition's answer, and return the part of it for which this turn has no room."""
         partition = followed.partition
         turn.room -= 1
         if partition.role is not Role.FOLLOWER:
-            return
+            return None
         start_offset = partition.log.log_start_offset
         if len(partition.data_waiters):
             turn.watched.append(partition)
+        each, rest, batches = split(each, turn.room_batches)
+        turn.room_batches -= batches
         size = self._answers.take(followed, each)
         partition.note_change()
         turn.room_bytes -= size
         if partition.log.log_start_offset > start_offset:
             turn.shortened.append(partition)
+        if size and rest is not None:
+            return rest
         if followed.channel != self.channel:
             turn.leaving.append(followed)
         elif size:
             turn.brought.append(followed)
+        return None
 
     def _hand_over(self, leaving: list[Followed]) -> None:
         gone = [f for f in leaving if self._followed.get(f.topic_partition) is f]

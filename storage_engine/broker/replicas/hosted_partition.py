@@ -131,7 +131,8 @@ class HostedPartition:
     @property
     def min_in_sync_count(self) -> int:
         """`min.insync.replicas`, but never more than the partition has replicas (as Kafka does)."""
-        return min(self.config.min_insync_replicas, len(self.assigned_replicas))
+        least, replicas = self.config.min_insync_replicas, len(self.assigned_replicas)
+        return least if least < replicas else replicas
 
     def check_in_service(self) -> None:
         """Raises KafkaError KAFKA_STORAGE_ERROR when the replica has failed."""
@@ -164,7 +165,7 @@ class HostedPartition:
 
     def check_writable(self, acks: int, leader_epoch: int = -1) -> None:
         """Raises KafkaError when the log can't be appended to now."""
-        if self.leader is None or leader_epoch != -1:
+        if self.leader is None or leader_epoch not in (-1, self.leader_epoch):
             self.check_leads(leader_epoch)
         self.ports.lease.check()
         if acks == -1 and self.in_sync_count < self.min_in_sync_count:

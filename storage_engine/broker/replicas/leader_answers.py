@@ -105,7 +105,7 @@ class LeaderAnswers:
         replica_log = partition.log
         size = 0
         if answer.records:
-            records = _as_view(answer.records)
+            records = as_view(answer.records)
             size = len(records)
             self._throttle.took(partition, size, in_sync=followed.is_caught_up)
             replica_log.follower_appends.append(records)
@@ -193,5 +193,5 @@ class LeaderAnswers:
         followed.resume_ms = self._clock.monotonic_ms() + pause_ms
 
 
-def _as_view(records: object) -> memoryview:
+def as_view(records: object) -> memoryview:
     return records if isinstance(records, memoryview) else memoryview(records)  # type: ignore[arg-type]

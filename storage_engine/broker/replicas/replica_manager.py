@@ -417,6 +417,10 @@ class ReplicaManager:
             partition.become_follower(-1)
             partition.wake_all()
 
+    def has_log(self, tp: TopicPartition) -> bool:
+        """Whether the partition has files here, hosted or not."""
+        return self._logs.get(tp) is not None
+
     def logs_here(self) -> dict[TopicPartition, PartitionLog]:
         """The logs of all partitions with files here, hosted or not."""
         return dict(self._logs.logs)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from storage_engine.broker.metrics.coordinator_figures import GroupFigures, TransactionFigures
 from storage_engine.broker.metrics.end_offsets import EndOffsets
 from storage_engine.broker.metrics.exposition import media_type_for, prepare
 from storage_engine.broker.metrics.process_figures import (
@@ -12,9 +13,7 @@ from storage_engine.broker.metrics.process_figures import (
 from storage_engine.broker.metrics.replica_figures import (
     ClusterFigures,
     ControllerFigures,
-    GroupFigures,
     ReplicaFigures,
-    TransactionFigures,
 )
 from storage_engine.broker.metrics.request_figures import RequestCounts, ServerFigures
 from storage_engine.broker.metrics.scrapes import Scrapes

@@ -51,20 +51,18 @@ class BusyGroups:
         self._log = log
         self._work = work
         self._step = step
-        self._waiting: dict[str, deque[GroupRequest]] = {}
+        self.waiting: dict[str, deque[GroupRequest]] = {}
+        """The events that wait, by busy group; for reading only."""
         self._conversions: dict[str, deque[Iterator[None]]] = {}
 
     def __contains__(self, group_id: str) -> bool:
-        return group_id in self._waiting
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return group_id in self.waiting
 
     def convert(self, group_id: str, steps: Iterator[None]) -> None:
         """Have the steps done in pieces; the group is busy until its last conversion is
         complete."""
-        if group_id not in self._waiting:
-            self._waiting[group_id] = deque()
+        if group_id not in self.waiting:
+            self.waiting[group_id] = deque()
             self._conversions[group_id] = deque()
             self._work(self._go_on(group_id))
         self._conversions[group_id].append(steps)
@@ -75,9 +73,9 @@ class BusyGroups:
         does not expect COORDINATOR_LOAD_IN_PROGRESS of each request."""
         match event:
             case PatternResolved() | AssignmentComputed() | Leave():
-                self._waiting[event.group_id].append(event)
+                self.waiting[event.group_id].append(event)
             case ConsumerHeartbeat() if event.member_epoch < 0:
-                self._waiting[event.group_id].append(event)
+                self.waiting[event.group_id].append(event)
             case MemberHeartbeat():
                 self._log.refuse(event.request, ErrorCode.NONE)
             case Sync():
@@ -87,10 +85,10 @@ class BusyGroups:
 
     def put_first(self, event: GroupRequest) -> None:
         """Step the event of a busy group before those that wait."""
-        self._waiting[event.group_id].appendleft(event)
+        self.waiting[event.group_id].appendleft(event)
 
     def _go_on(self, group_id: str) -> Iterator[None]:
-        waiting, conversions = self._waiting[group_id], self._conversions[group_id]
+        waiting, conversions = self.waiting[group_id], self._conversions[group_id]
         while waiting or conversions:
             while conversions:
                 yield from conversions.popleft()
@@ -99,4 +97,4 @@ class BusyGroups:
                 if conversions:
                     break
             yield
-        del self._waiting[group_id], self._conversions[group_id]
+        del self.waiting[group_id], self._conversions[group_id]

@@ -127,7 +127,7 @@ class GroupCoordinator:
 
     def step(self, event: Event) -> list[Effect]:
         busy = self._consumer.busy
-        if busy and isinstance(event, GroupRequest) and event.group_id in busy:
+        if busy.waiting and isinstance(event, GroupRequest) and event.group_id in busy:
             busy.receive(event)
         else:
             self._step(event)

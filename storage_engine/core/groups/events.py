@@ -227,7 +227,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Joined(Answer):
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -239,21 +239,21 @@ class Joined(Answer):
     """All members; only the leader gets them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Synced(Answer):
     protocol_type: str | None = None
     protocol: str | None = None
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Left(Answer):
     """The answer to Leave: an error code for each member, in the order of the request."""
 
     codes: tuple[ErrorCode, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OffsetsRead(Answer):
     offsets: Mapping[TopicPartition, OffsetRecord] = field(default_factory=dict)
     unstable: frozenset[TopicPartition] = frozenset()
@@ -263,7 +263,7 @@ class OffsetsRead(Answer):
     """Partitions whose record this version can't read, until another offset is committed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OffsetsDeleted(Answer):
     refused: frozenset[TopicPartition] = frozenset()
     """Partitions of topics that a member subscribes to."""

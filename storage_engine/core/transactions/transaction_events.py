@@ -251,7 +251,7 @@ class CommittedMicroBatch:
     claim: NumberClaim | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TransactionAnswer(Answer):
     """The answer to any request of a transaction coordinator."""
 

@@ -35,6 +35,7 @@ import enum
 import struct
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from uuid import UUID
 
 from storage_engine.core.coordinator_log import UnreadableRecord, pieces
@@ -254,21 +255,32 @@ def is_too_long(transactional_id: str) -> bool:
 
 
 _UTF_16_UNIT = struct.Struct(">H")
+_HASHES_KEPT = 4096
+_HASH_KEPT_MOST_CHARACTERS = 249
+"""Names come again with each request: those of so many short ones are kept, in 5 MB at most."""
 
 
 def state_partition(name: str, partitions: int) -> int:
-    """Return the partition of the state log for a transactional id or a sink id.
+    """Return the partition of the state log for a transactional id, a sink id or a group id.
 
     The hash is that of a Java string, made positive as Kafka does, so that both place an id
     equally.
     """
+    is_short = len(name) <= _HASH_KEPT_MOST_CHARACTERS
+    return (_kept_hash(name) if is_short else _hash(name)) % partitions
+
+
+def _hash(name: str) -> int:
     code = 0
     encoded = name.encode("utf-16-be", "surrogatepass")
     for (unit,) in _UTF_16_UNIT.iter_unpack(encoded):
         code = (31 * code + unit) & 0xFFFFFFFF
     if code == 0x80000000:
         return 0  # it has no positive counterpart in 32 bits
-    return min(code, 0x1_0000_0000 - code) % partitions
+    return min(code, 0x1_0000_0000 - code)
+
+
+_kept_hash = lru_cache(_HASHES_KEPT)(_hash)
 
 
 def ending_ids(record: StateRecord | UnreadableRecord) -> list[int]:

@@ -222,11 +222,13 @@ class LeaderEpochCheckpoint:
 
     def note_batches(self, batches: list[tuple[int, BatchHeader]]) -> None:
         """Records batches that a follower is about to append, with the epochs of their leaders."""
-        cache = self.cache
         for _, header in batches:
-            epoch = header.partition_leader_epoch
-            if epoch >= 0 and epoch != cache.latest_epoch:
-                self.unsaved |= cache.assign(epoch, header.base_offset)
+            self.note_batch(header.partition_leader_epoch, header.base_offset)
+
+    def note_batch(self, epoch: int, base_offset: int) -> None:
+        """Records the first of batches that a follower is about to append, all of this epoch."""
+        if epoch >= 0 and epoch != self.cache.latest_epoch:
+            self.unsaved |= self.cache.assign(epoch, base_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
         if self.cache.truncate_from_end(end_offset):

@@ -38,6 +38,8 @@ class Kind(NamedTuple, Generic[Value]):
     """The fewest bytes that it takes."""
     packed: str = ""
     """The format with which `struct` packs it among its neighbours, if it does."""
+    null: bytes = b""
+    """How null is written; empty where the value is never null."""
 
 
 AnyKind = Kind[Any]

@@ -64,7 +64,7 @@ def api(
 
 
 def reader_of(message_class: type[Req]) -> Callable[[Reader, int], Req]:
-    return lambda reader, version: read_struct(message_class, version, reader)
+    return lambda reader, version: _codec(message_class, version, reader.flexible).read(reader)
 
 
 def encoder_of(message_class: type[Req], first_flexible: int | None) -> Encode[Req]:
@@ -88,6 +88,7 @@ def _codec(struct_class: type[Record], version: int, flexible: bool) -> "_Struct
 
 
 _NO_TAGGED_FIELDS = b"\x00"
+_NOT_ONE_BYTE = -1
 
 
 class _StructCodec(Generic[Record]):
@@ -104,10 +105,11 @@ class _StructCodec(Generic[Record]):
             for name, each in named.items()
             if layout and not each.metadata[WIRE].first <= version <= each.metadata[WIRE].last
         }
-        self._reads: list[tuple[str, tuple[str, ...] | None, Callable[[Reader], Any]]] = []
+        self._reads: list[tuple[str, tuple[str, ...] | None, int, Callable[[Reader], Any]]] = []
         """A field's name, or the names of a run of fields of fixed size, whose values are a tuple;
-        and what reads it."""
-        self._writes: list[tuple[attrgetter[Any], Callable[[Writer, Any], None]]] = []
+        the byte that says that it is null, if one byte does; and what reads a value."""
+        self._writes: list[tuple[attrgetter[Any], bytes, Callable[[Writer, Any], None]]] = []
+        """The getter of a field or of a run, the bytes of null, and the writer of a value."""
         self._tagged: dict[int, tuple[str, Field[Any], AnyKind]] = {}
         self.least_bytes = 1 if flexible else 0
         run: list[tuple[str, AnyKind]] = []
@@ -132,17 +134,32 @@ class _StructCodec(Generic[Record]):
         kind = run[0][1]
         if len(run) > 1:
             kind = _packed("".join(kind.packed for _, kind in run))
-        self._reads.append((names[0], names if len(run) > 1 else None, kind.read))
-        self._writes.append((attrgetter(*names), kind.write))
+        null = kind.null[0] if len(kind.null) == 1 else _NOT_ONE_BYTE
+        self._reads.append((names[0], names if len(run) > 1 else None, null, kind.read))
+        self._writes.append((attrgetter(*names), kind.null, kind.write))
 
     def read(self, reader: Reader, **known: str) -> Record:
         """`known`: what the wire has elsewhere."""
         values = {**self._absent, **known}
-        for name, names, read in self._reads:
-            if names is None:
+        data = reader.data
+        for name, names, null, read in self._reads:
+            # Here and not in a function: most fields that may be null are.
+            if null >= 0 and data[reader.position] == null:
+                reader.position += 1
+                values[name] = None
+            elif names is None:
                 values[name] = read(reader)
             else:
                 values.update(zip(names, read(reader), strict=True))
+        if reader.flexible:
+            # Here and not in a function: nearly all have none.
+            if data[reader.position] == 0:
+                reader.position += 1
+            else:
+                self._read_tagged(reader, values)
+        return self._make(**values)
+
+    def _read_tagged(self, reader: Reader, values: dict[str, Any]) -> None:
         for tag, data in reader.tags().items():
             if tag in self._tagged:
                 name, _, kind = self._tagged[tag]
@@ -150,11 +167,14 @@ class _StructCodec(Generic[Record]):
                 values[name] = kind.read(tagged)
                 tagged.finish()
                 reader.items_left = tagged.items_left
-        return self._make(**values)
 
     def write(self, writer: Writer, message: Record) -> None:
-        for get, write in self._writes:
-            write(writer, get(message))
+        for get, null, write in self._writes:
+            value = get(message)
+            if value is None and null:
+                writer.data += null
+            else:
+                write(writer, value)
         if self._tagged:
             writer.tags(self._tags(message))
         elif writer.flexible:
@@ -211,12 +231,14 @@ def struct_kind(struct_class: type[Record], version: int, flexible: bool) -> Kin
 
 
 def _sized(kind: str, nullable: bool, flexible: bool) -> AnyKind:
+    null = b"" if not nullable else b"\x00" if flexible else b"\xff\xff"
     if kind == "string":
         read = Reader.nullable_string if nullable else Reader.string
-        return Kind(read, _write_string, 1 if flexible else 2)
+        return Kind(read, _write_string, 1 if flexible else 2, null=null)
     if kind == "name":
         if nullable:
-            return Kind(Reader.nullable_name, Writer.nullable_string, 1 if flexible else 2)
+            write = Writer.nullable_string
+            return Kind(Reader.nullable_name, write, 1 if flexible else 2, null=null)
         return Kind(Reader.name, _write_name, 1 if flexible else 2)
     assert kind == "bytes"
     return Kind(_read_bytes, _write_bytes, 1 if flexible else 4)
@@ -225,7 +247,8 @@ def _sized(kind: str, nullable: bool, flexible: bool) -> AnyKind:
 def _array(kind: Kind[Value], nullable: bool, flexible: bool) -> AnyKind:
     if kind.packed == "i" and not nullable:
         return Kind(Reader.int32s, Writer.int32s, 1 if flexible else 4)
-    read_item, write_item, item_bytes, _packed = kind
+    read_item, write_item, item_bytes = kind.read, kind.write, kind.least_bytes
+    null = b"" if not nullable else b"\x00" if flexible else b"\xff\xff\xff\xff"
 
     def read(reader: Reader) -> list[Value] | None:
         count = reader.count(item_bytes, -1 if nullable else 0)
@@ -239,7 +262,7 @@ def _array(kind: Kind[Value], nullable: bool, flexible: bool) -> AnyKind:
         for item in items:
             write_item(writer, item)
 
-    return Kind(read, write, 1 if flexible else 4)
+    return Kind(read, write, 1 if flexible else 4, null=null)
 
 
 def _rows_by_topic(row: _StructCodec[OfTopic], flexible: bool) -> Kind[Sequence[OfTopic]]:
@@ -279,7 +302,7 @@ def _nullable_struct(kind: Kind[Value]) -> Kind[Value | None]:
         if value is not None:
             kind.write(writer, value)
 
-    return Kind(read, write, 1)
+    return Kind(read, write, 1, null=b"\xff")
 
 
 def _write_name(writer: Writer, value: str | None) -> None:

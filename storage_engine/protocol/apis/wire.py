@@ -162,6 +162,13 @@ class Reader:
         return value
 
     def string(self) -> str:
+        # Here and not in a function: nearly all are short.
+        start = self.position + 1
+        if self.flexible and 0 < (size := self.data[start - 1]) <= _ONE_BYTE:
+            end = start + size - 1
+            if end <= self.end:
+                self.position = end
+                return str(self.data[start:end], "utf-8")
         raw = self._string_bytes()
         if raw is None:
             raise InvalidRequestError("a string is null where none may be")

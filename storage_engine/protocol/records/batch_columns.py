@@ -93,6 +93,9 @@ class BatchColumns:
 class StoredRun(NamedTuple):
     """Batches of a leader's log, which go on where another log ends."""
 
+    leader_epoch: int
+    """The epoch of all of them."""
+
     columns: BatchColumns
     offsets: list[int]
     """The base offset of each batch, and the offset after the last one."""
@@ -105,14 +108,29 @@ class StoredRun(NamedTuple):
         return list(map(and_, self.columns.attributes, repeat(TRANSACTIONAL_BIT)))
 
 
-def stored_run(records: memoryview, next_offset: int, leader_epoch: int) -> StoredRun | None:
-    """Return the whole batches of `records` if they are good data of this epoch, without a gap from
-    `next_offset` on; else None, and each has to be checked by itself."""
+def end_of_batches(records: memoryview, most: int) -> tuple[int, int]:
+    """Return where the first `most` batches end, and how many these are, by their length fields
+    alone. All of `records` belongs to them where fewer are whole, or where a length is wrong."""
+    size, position, count = len(records), 0, 0
+    unpack = _HEAD.unpack_from
+    while count < most and size - position >= HEADER_BYTES:
+        length = unpack(records, position)[1]
+        count += 1
+        position += LENGTH_END + length
+        if length < MIN_BATCH_LENGTH or position >= size:
+            return size, count
+    return (position if count == most else size), count
+
+
+def stored_run(records: memoryview, next_offset: int) -> StoredRun | None:
+    """Return the whole batches of `records` if they are good data of one leader epoch, without a
+    gap from `next_offset` on; else None, and each has to be checked by itself."""
     crcs: list[int] = []
     sealed: list[BytesLike] = []
     bases: list[int] = []
     position, end = 0, len(records)
     unpack = _HEAD.unpack_from
+    leader_epoch: int = unpack(records)[2] if end >= HEADER_BYTES else -1
     while end - position >= HEADER_BYTES:
         base_offset, length, epoch, magic, crc = unpack(records, position)
         following = position + LENGTH_END + length
@@ -138,4 +156,4 @@ def stored_run(records: memoryview, next_offset: int, leader_epoch: int) -> Stor
         or not columns.crcs_match
     ):
         return None
-    return StoredRun(columns, offsets, position)
+    return StoredRun(leader_epoch, columns, offsets, position)

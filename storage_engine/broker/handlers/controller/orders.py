@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from storage_engine.broker import unexpected
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
-from storage_engine.broker.cluster.order_gate import NamedReplicas, OrderGate, Orders
+from storage_engine.broker.cluster.order_gate import FILES_STEPS, NamedReplicas, OrderGate, Orders
 from storage_engine.broker.controller.acting_controller import ActingController
 from storage_engine.broker.controller.runner import ControllerRunner
 from storage_engine.broker.coordinators.coordinators import GroupCoordinators
@@ -79,7 +79,7 @@ class StopReplicaHandler:
         def refuse(code: ErrorCode) -> None:
             call.respond(StopReplicaResponse(error_code=int(code)))
 
-        def apply() -> Iterator[None]:
+        def apply() -> Iterator[int]:
             outcomes = []
             for item in request.partitions:
                 refusal = call.refusal() or self.order_gate.refusal(request, call.connection)
@@ -91,7 +91,7 @@ class StopReplicaHandler:
                 outcomes.append(
                     PartitionOutcome(topic=item.topic, partition=item.partition, error_code=code)
                 )
-                yield None
+                yield FILES_STEPS if item.delete else 1
             for topic in {item.topic for item in request.partitions if item.delete}:
                 self.topic_configs.forget(topic)
             call.respond(StopReplicaResponse(partitions=outcomes))
@@ -187,7 +187,7 @@ class LeaderAndIsrHandler:
             refuse(refusal)
             return True
 
-        def apply() -> Iterator[None]:
+        def apply() -> Iterator[int]:
             endpoints: dict[int, Endpoint] = {
                 leader.broker_id: self._endpoint(leader) for leader in request.live_leaders
             }
@@ -200,6 +200,7 @@ class LeaderAndIsrHandler:
                     # A session, or a controller, may have ended since the turn before.
                     if refused():
                         return
+                    is_new = not self.replicas.has_log(TopicPartition(item.topic, item.partition))
                     outcomes.append(
                         PartitionOutcome(
                             topic=item.topic,
@@ -207,7 +208,7 @@ class LeaderAndIsrHandler:
                             error_code=int(self._apply(item, endpoints)),
                         )
                     )
-                    yield None
+                    yield FILES_STEPS if is_new else 1
             finally:
                 self.replicas.roles_taken()
             if refused():

@@ -87,10 +87,11 @@ class ConsumerGroupHandlers:
             return ErrorCode.UNSUPPORTED_VERSION, NOT_ENABLED
         if not request.group_id.strip():
             return ErrorCode.INVALID_REQUEST, "the id of a group must not be empty"
-        if are_too_long([request.group_id]):
-            return ErrorCode.INVALID_GROUP_ID, "the id of the group is too long"
-        given = request.member_id, request.instance_id, request.rack_id, request.server_assignor
-        if are_too_long([*given, call.client_id]):
+        member_id, instance_id = request.member_id, request.instance_id
+        given = member_id, instance_id, request.rack_id, request.server_assignor, call.client_id
+        if are_too_long((request.group_id, *given)):
+            if are_too_long((request.group_id,)):
+                return ErrorCode.INVALID_GROUP_ID, "the id of the group is too long"
             return ErrorCode.INVALID_REQUEST, "an id or name of the member is too long"
         names = request.subscribed_topic_names or ()
         if len(names) > TOPICS_MAX:
@@ -149,7 +150,7 @@ class ConsumerGroupHandlers:
                 client=RequestingClient(
                     client_id=call.client_id,
                     host=f"/{call.connection.peer_host}",
-                    principal=str(call.connection.principal),
+                    principal=call.connection.principal,
                 ),
                 at=at,
             )

@@ -21,6 +21,7 @@ from storage_engine.core.groups.assignors.assignment import Assignment
 from storage_engine.core.groups.consumer.reconciliation import NEW_MEMBER
 from storage_engine.core.groups.consumer.records import (
     ConsumerGroupContent,
+    ConsumerGroupKey,
     ConsumerMemberKey,
     ConsumerMemberRecord,
     ConsumerRecord,
@@ -110,6 +111,11 @@ class ConsumerGroup(Group):
     protocol_type: ClassVar[str] = CONSUMER
     topics: Topics
     content: ConsumerGroupContent = field(default_factory=ConsumerGroupContent)
+    members: dict[str, ConsumerMemberRecord] = field(init=False)
+    """The members in `content`."""
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
     instances: dict[str, str] = field(default_factory=dict)
     """The member id of each static member, by instance id."""
     owners: dict[UUID, dict[int, str]] = field(default_factory=dict)
@@ -142,23 +148,10 @@ class ConsumerGroup(Group):
     _topics_seen: SeenTopics | None = None
     """None: they have to be looked up."""
 
+    def __post_init__(self) -> None:
+        self.members = self.content.members
+
     # --- what the records say ---
-
-    @property
-    def epoch(self) -> int:
-        return 0 if self.content.group is None else self.content.group.epoch
-
-    @property
-    def target_epoch(self) -> int:
-        return 0 if self.content.target is None else self.content.target.epoch
-
-    @property
-    def metadata_hash(self) -> int:
-        return 0 if self.content.group is None else self.content.group.metadata_hash
-
-    @property
-    def members(self) -> dict[str, ConsumerMemberRecord]:
-        return self.content.members
 
     def current(self, member_id: str) -> CurrentAssignmentRecord:
         return self.content.current.get(member_id, NEW_MEMBER)
@@ -177,9 +170,8 @@ class ConsumerGroup(Group):
             return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
 
-    def is_reconciled(self, member_id: str) -> bool:
-        """Return True when the member has its target of the newest target epoch."""
-        current = self.current(member_id)
+    def is_reconciled(self, current: CurrentAssignmentRecord) -> bool:
+        """Return True when this is a member's target of the newest target epoch."""
         return current.state is MemberState.STABLE and current.member_epoch == self.target_epoch
 
     def is_free_for(self, member_id: str, topic_id: UUID, partition: int) -> bool:
@@ -220,7 +212,12 @@ class ConsumerGroup(Group):
             self._count_names(frozenset() if record is None else record.topics, 1)
             self._count_names(frozenset() if before is None else before.topics, -1)
         content.put(key, record)
-        if isinstance(key, TargetKey):
+        if isinstance(key, ConsumerGroupKey):
+            group = content.group
+            self.epoch = 0 if group is None else group.epoch
+            self.metadata_hash = 0 if group is None else group.metadata_hash
+        elif isinstance(key, TargetKey):
+            self.target_epoch = 0 if content.target is None else content.target.epoch
             # No member can have the new epoch yet.
             self.reconciled_count = 0
 
@@ -295,7 +292,7 @@ class ConsumerGroup(Group):
         for each, sign in ((before, -1), (record, 1)):
             if each is None or (sign > 0 and member_id not in self.members):
                 continue
-            if each.state is MemberState.STABLE and each.member_epoch == self.target_epoch:
+            if self.is_reconciled(each):
                 self.reconciled_count += sign
             for partitions in (each.assigned, each.pending_revocation):
                 for topic_id, numbers in partitions.items():

@@ -16,7 +16,11 @@ from storage_engine.core.groups.consumer.events import (
 from storage_engine.core.groups.consumer.group import ConsumerGroup
 from storage_engine.core.groups.consumer.patterns import PATTERNS_MAX
 from storage_engine.core.groups.consumer.reconciliation import NONE
-from storage_engine.core.groups.consumer.records import ConsumerMemberRecord, MemberState
+from storage_engine.core.groups.consumer.records import (
+    ConsumerMemberRecord,
+    CurrentAssignmentRecord,
+    MemberState,
+)
 
 TOPICS_MAX = 10_000
 """Topics that a member may subscribe to by name: each is looked up when the member comes or
@@ -70,7 +74,9 @@ def check_request(event: ConsumerHeartbeat, assignors: Collection[str]) -> Refus
         return _invalid(f"a member that joins must {missing}")
     if event.rebalance_timeout_ms < NO_TIMEOUT:
         return _invalid(f"a rebalance timeout of {event.rebalance_timeout_ms} ms is not possible")
-    return _check_names(event, assignors)
+    if event.topics is not None or event.assignor is not None:
+        return _check_names(event, assignors)
+    return None
 
 
 def _missing_to_join(event: ConsumerHeartbeat) -> str | None:
@@ -120,13 +126,14 @@ def check_member(group: ConsumerGroup, event: ConsumerHeartbeat) -> Refusal | No
     return None
 
 
-def check_epoch(group: ConsumerGroup, member_id: str, event: ConsumerHeartbeat) -> Refusal | None:
+def check_epoch(
+    member_id: str, current: CurrentAssignmentRecord, event: ConsumerHeartbeat
+) -> Refusal | None:
     """Check that the member has seen the last answer, or the one before."""
-    current = group.current(member_id)
     if current.state is MemberState.UNKNOWN and (event.owned is None or event.owned):
         return _fenced(member_id, "is in a state that this version does not know")
     known = current.member_epoch
-    if event.member_epoch == known or is_lost_answer(group, member_id, event):
+    if event.member_epoch == known or is_lost_answer(current, event):
         return None
     return _fenced(member_id, f"has epoch {known}, and not {event.member_epoch}")
 
@@ -138,10 +145,10 @@ def _fenced(member_id: str, reason: str) -> Refusal:
     )
 
 
-def is_lost_answer(group: ConsumerGroup, member_id: str, event: ConsumerHeartbeat) -> bool:
+def is_lost_answer(current: CurrentAssignmentRecord, event: ConsumerHeartbeat) -> bool:
     """Return True when the member has not seen the answer with its present epoch, and holds nothing
     that it may not."""
-    current, owned = group.current(member_id), event.owned
+    owned = event.owned
     if owned is None or event.member_epoch != current.previous_epoch:
         return False
     if event.member_epoch >= current.member_epoch:
@@ -152,12 +159,8 @@ def is_lost_answer(group: ConsumerGroup, member_id: str, event: ConsumerHeartbea
     )
 
 
-def check_bounds(
-    group: ConsumerGroup | None, member_id: str, event: ConsumerHeartbeat
-) -> Refusal | None:
+def check_bounds(group: ConsumerGroup, member_id: str, event: ConsumerHeartbeat) -> Refusal | None:
     """Check that the group keeps its bounds with what the member says."""
-    if group is None:
-        return None
     pattern, topics = event.pattern, event.topics
     if pattern and pattern not in group.with_pattern and len(group.with_pattern) >= PATTERNS_MAX:
         return _invalid(
@@ -188,7 +191,9 @@ def check_place(group: ConsumerGroup, member_id: str, event: ConsumerHeartbeat) 
     """Check that the place of a member that joins is free, or its own."""
     replaced = replaced_by(group, member_id, event)
     if replaced is None:
-        return check_epoch(group, member_id, event) if member_id in group.members else None
+        if member_id not in group.members:
+            return None
+        return check_epoch(member_id, group.current(member_id), event)
     if member_id in group.members:
         return _fenced(member_id, "is a member with another instance id")
     is_away = group.current(replaced).member_epoch == LEAVING_FOR_A_MOMENT_EPOCH

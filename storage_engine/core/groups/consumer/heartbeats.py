@@ -73,7 +73,7 @@ class ConsumerHeartbeats:
     def heartbeat(self, event: ConsumerHeartbeat) -> None:
         refusal = check_request(event, self._settings.assignors)
         if refusal is None:
-            if not event.may_append:
+            if not event.writes:
                 refusal = self._stay(event)
             elif event.member_epoch == JOINING_EPOCH:
                 refusal = self._join(event)
@@ -91,14 +91,16 @@ class ConsumerHeartbeats:
         if not isinstance(group, ConsumerGroup):
             return no_consumer_group(event.group_id)
         member_id = event.member_id
-        refusal = check_member(group, event) or check_epoch(group, member_id, event)
+        current = group.current(member_id)
+        refusal = (
+            check_member(group, event)
+            or check_epoch(member_id, current, event)
+            or check_bounds(group, member_id, event)
+        )
         if refusal is None:
-            refusal = check_bounds(group, member_id, event)
-        if refusal is not None:
-            return refusal
-        is_lost = event.member_epoch != group.current(member_id).member_epoch
-        self._beat(group, member_id, event, is_lost=is_lost)
-        return None
+            is_lost = event.member_epoch != current.member_epoch
+            self._beat(group, member_id, event, is_lost=is_lost)
+        return refusal
 
     def _beat(
         self, group: ConsumerGroup, member_id: str, event: ConsumerHeartbeat, *, is_lost: bool
@@ -109,17 +111,17 @@ class ConsumerHeartbeats:
         membership = self._membership
         self._take_up(group, member_id, event)
         self._targets.advance(group)
-        before = group.content.current.get(member_id)
-        if not is_lost:
+        current = before = group.current(member_id)
+        if not is_lost and not group.is_reconciled(before):
             membership.reconcile(group, member_id, event.owned, event.at)
+            current = group.current(member_id)
         membership.touch(group, member_id, event.at)
-        current = group.current(member_id)
         is_full = event.member_epoch == JOINING_EPOCH or (
             event.rebalance_timeout_ms != NO_TIMEOUT
             and (event.topics is not None or event.pattern is not None)
             and event.owned is not None
         )
-        is_other = before is None or before.assigned != current.assigned
+        is_other = current is not before and before.assigned != current.assigned
         answer = HeartbeatAnswer(
             request=event.request,
             member_id=member_id,
@@ -132,7 +134,7 @@ class ConsumerHeartbeats:
     def _take_up(self, group: ConsumerGroup, member_id: str, event: ConsumerHeartbeat) -> None:
         before = group.members.get(member_id)
         record = updated(before, event)
-        if record != before:
+        if record is not before and record != before:
             self._membership.put(group, member_id, record, event.at)
             if before is None or (before.topics, before.pattern) != (record.topics, record.pattern):
                 self._membership.raise_epoch(group)
@@ -152,7 +154,7 @@ class ConsumerHeartbeats:
         is_present = event.member_epoch == current.member_epoch
         if is_present:
             self._membership.touch(group, member_id, event.at)
-        if not (is_present and group.is_reconciled(member_id) and updated(known, event) == known):
+        if not (is_present and group.is_reconciled(current) and updated(known, event) == known):
             return Refusal(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas are in sync: ask again"
             )
@@ -196,7 +198,7 @@ class ConsumerHeartbeats:
         replaced = replaced_by(joined, member_id, event)
         if replaced is not None:
             self._membership.replace(joined, replaced, member_id, event.at)
-        is_lost = member_id in joined.members and is_lost_answer(joined, member_id, event)
+        is_lost = member_id in joined.members and is_lost_answer(joined.current(member_id), event)
         self._beat(joined, member_id, event, is_lost=is_lost)
         return None
 

@@ -142,8 +142,6 @@ class GroupMembership:
         self, group: ConsumerGroup, member_id: str, owned: Assignment | None, at: Moment
     ) -> None:
         """Take the member one step further to its target."""
-        if group.is_reconciled(member_id):
-            return
         step = next_assignment(
             group.current(member_id),
             group.target_epoch,

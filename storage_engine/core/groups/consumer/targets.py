@@ -61,7 +61,7 @@ class Targets:
     def advance(self, group: ConsumerGroup) -> None:
         """Raise the epoch of a group whose topics have changed, and have its targets computed where
         they are old."""
-        if group.topics.shapes is None or group.is_empty:
+        if group.topics.shapes is None or not group.members:
             return
         seen = group.topics_seen()
         if seen.hash != group.metadata_hash:

@@ -8,6 +8,7 @@ import pytest
 from simulation.world.clock import SimulatedLoop
 from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.cluster.order_gate import (
+    FILES_STEPS,
     STEPS_PER_TURN,
     NamedReplicas,
     OrderGate,
@@ -44,11 +45,11 @@ def never(code: ErrorCode) -> None:
     raise AssertionError(code)
 
 
-def order(done: list[Any], what: object, steps: int = 1):
+def order(done: list[Any], what: object, steps: int = 1, *, weight: int = 1):
     def apply():
         for _ in range(steps):
             done.append(what)
-            yield
+            yield weight
 
     return apply
 
@@ -74,7 +75,7 @@ def test_an_order_that_fails_does_not_hold_up_the_next(loop):
     orders = Orders(KnownConfigs(), loop)  # type: ignore[arg-type]
 
     def fail():
-        yield
+        yield 1
         raise ValueError("broken order")
 
     refused: list[Any] = []
@@ -98,6 +99,22 @@ def test_a_long_order_lets_the_loop_serve_others_and_the_next_order_wait(loop):
     assert done[-1] == "next"
 
 
+def test_a_log_that_is_made_or_deleted_has_a_turn_of_its_own(loop):
+    done: list[Any] = []
+    orders = Orders(KnownConfigs(), loop)  # type: ignore[arg-type]
+    orders.submit(set(), order(done, "long", 3, weight=FILES_STEPS), never)
+
+    def others():
+        done.append("other")
+        if done.count("other") < 4:
+            loop.call_soon(others)
+
+    loop.call_soon(others)
+    loop.run_for(10)
+    turns = "".join(str(each)[0] for each in done)
+    assert turns.count("l") == 3 and "ll" not in turns
+
+
 COUNT = 3 * STEPS_PER_TURN
 EVERY = [TopicPartition("t", number) for number in range(COUNT)]
 
@@ -111,6 +128,10 @@ class Replicas:
         self.lease.fence()
         self.woken = 0
         self.postponed = SimpleNamespace(forget_all=lambda: None)
+        self.logs = set(EVERY)
+
+    def has_log(self, tp: TopicPartition) -> bool:
+        return tp in self.logs
 
     def apply_leadership(self, _item: object, _endpoints: object) -> ErrorCode:
         self.applied += 1
@@ -120,49 +141,64 @@ class Replicas:
         self.woken += 1
 
 
+class Broker:
+    """A broker that has got a LeaderAndIsr of all partitions."""
+
+    def __init__(self, *, logs=COUNT):
+        self.loop, self.replicas, self.epoch = SimulatedLoop(), Replicas(), [7]
+        self.replicas.logs = set(EVERY[:logs])
+        self.answers: list[Any] = []
+        self.gate = OrderGate(cast(MetadataStore, None), lambda: BrokerEpoch(self.epoch[0]))
+        self.gate.controller_epoch, self.gate.controller_id = ControllerEpoch(1), BrokerId(1)
+        handler = LeaderAndIsrHandler(
+            replicas=self.replicas,
+            metadata=MetadataCache(),
+            order_gate=self.gate,
+            full_orders=FullOrders(
+                broker_id=BrokerId(2),
+                replicas=self.replicas,
+                metadata=MetadataCache(),
+                orphaned_logs=None,
+                named=NamedReplicas(),
+            ),
+            orders=Orders(SimpleNamespace(ensure=lambda _topics, done: done()), self.loop),
+        )
+        request = LeaderAndIsrRequest(
+            controller_id=BrokerId(1),
+            controller_epoch=ControllerEpoch(1),
+            broker_epoch=BrokerEpoch(7),
+            partitions=[SimpleNamespace(topic=tp.topic, partition=tp.partition) for tp in EVERY],
+            live_leaders=[],
+            full=True,
+        )
+        call = SimpleNamespace(
+            respond=self.answers.append,
+            connection=SimpleNamespace(number=0),
+            refusal=lambda: ErrorCode.NONE,
+        )
+        handler.handle(call, request)
+        self.loop.run_until(lambda: self.replicas.applied > 0)
+
+
+def test_a_new_log_is_made_in_a_turn_of_its_own():
+    assert Broker().replicas.applied == STEPS_PER_TURN
+    assert Broker(logs=0).replicas.applied == 1
+    assert Broker(logs=2).replicas.applied == 3
+
+
 @pytest.mark.parametrize("newer_controller", [False, True])
 def test_an_order_ends_with_the_session_or_the_controller_that_it_is_of(newer_controller):
     """The rest of it was meant for a former incarnation: it must not lift the fence of the next."""
-    loop, replicas, epoch = SimulatedLoop(), Replicas(), [7]
-    answers: list[Any] = []
-    gate = OrderGate(cast(MetadataStore, None), lambda: BrokerEpoch(epoch[0]))
-    gate.controller_epoch, gate.controller_id = ControllerEpoch(1), BrokerId(1)
-    handler = LeaderAndIsrHandler(
-        replicas=replicas,
-        metadata=MetadataCache(),
-        order_gate=gate,
-        full_orders=FullOrders(
-            broker_id=BrokerId(2),
-            replicas=replicas,
-            metadata=MetadataCache(),
-            orphaned_logs=None,
-            named=NamedReplicas(),
-        ),
-        orders=Orders(SimpleNamespace(ensure=lambda _topics, done: done()), loop),
-    )
-    request = LeaderAndIsrRequest(
-        controller_id=BrokerId(1),
-        controller_epoch=ControllerEpoch(1),
-        broker_epoch=BrokerEpoch(7),
-        partitions=[SimpleNamespace(topic="t", partition=n) for n in range(COUNT)],
-        live_leaders=[],
-        full=True,
-    )
-    call = SimpleNamespace(
-        respond=answers.append,
-        connection=SimpleNamespace(number=0),
-        refusal=lambda: ErrorCode.NONE,
-    )
-    handler.handle(call, request)
-    loop.run_until(lambda: replicas.applied > 0)
+    broker = Broker()
+    replicas = broker.replicas
     assert replicas.applied < COUNT
     if newer_controller:
-        gate.controller_epoch = ControllerEpoch(2)
+        broker.gate.controller_epoch = ControllerEpoch(2)
     else:
-        epoch[0] = 8
+        broker.epoch[0] = 8
     applied = replicas.applied
-    loop.run_for(10)
-    (answer,) = answers
+    broker.loop.run_for(10)
+    (answer,) = broker.answers
     refusal = ErrorCode.STALE_CONTROLLER_EPOCH if newer_controller else ErrorCode.STALE_BROKER_EPOCH
     assert ErrorCode.of(answer.error_code) is refusal
     assert (replicas.applied, replicas.lease.is_fenced, replicas.woken) == (applied, True, 1)

@@ -61,7 +61,7 @@ def decoded(cluster, monkeypatch) -> list[int]:
         key: each._replace(spec=counted(each.spec)) if key in ORDERS else each
         for key, each in table._served.items()
     }
-    monkeypatch.setattr(table, "_served", served)
+    monkeypatch.setattr(table, "get", served.get)
     return sizes
 
 

@@ -1,11 +1,13 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe at brokers in simulated time: what members are
 told, what is refused before it reaches the coordinator, and what is shown of a group."""
 
+import sys
 from typing import Any
 
 import pytest
 
 from simulation.tests.world.simulated_producer import SimulatedProducer
+from storage_engine.broker.dispatcher import Dispatcher
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.settings.group_config import NOT_ENABLED
 from storage_engine.core.errors import ErrorCode
@@ -26,6 +28,7 @@ from storage_engine.tests.broker.support import cluster_fixture
 
 PARTITIONS = 6
 GROUP_RESOURCE = 32
+CALLS_MAX = 185
 
 cluster = cluster_fixture(
     "a",
@@ -84,6 +87,35 @@ def test_a_heartbeat_asks_once_whether_the_log_of_its_group_can_be_written(topic
     topic.loop.run_until(lambda: bool(answers))
     assert answers[0].error_code == 0
     assert asked == [GROUP_OFFSETS_TOPIC]
+
+
+def test_a_heartbeat_without_news_costs_few_calls_of_functions(topic, monkeypatch):
+    """Thousands come in a second. Calls of Python and of C count, from the frame to the answer."""
+    member = ConsumerMember(topic, "m1", ["b"])
+    settle(member)
+    request = member.request(topic_partitions=None, subscribed_topic_names=None)
+    handle, costs = Dispatcher.__call__, []
+
+    def counted(*args):
+        calls = 0
+
+        def count(_frame, event, _function):
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            handle(*args)
+        finally:
+            sys.setprofile(None)
+        if int.from_bytes(args[-1][:2]) == consumer_group_heartbeat.API.key:
+            costs.append(calls)
+
+    monkeypatch.setattr(Dispatcher, "__call__", counted)
+    answers = topic.ask(member.client.coordinator(), consumer_group_heartbeat.API, 1, request)
+    topic.loop.run_until(lambda: bool(answers))
+    assert answers[0].error_code == 0
+    assert len(costs) == 1 and costs[0] < CALLS_MAX
 
 
 def test_a_member_with_nothing_new_goes_on_while_too_few_replicas_are_in_sync(topic):

@@ -3,13 +3,9 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from simulation.world.cluster import SimulatedCluster
+from storage_engine.broker.metrics.coordinator_figures import GroupFigures, TransactionFigures
 from storage_engine.broker.metrics.end_offsets import EndOffsets
-from storage_engine.broker.metrics.replica_figures import (
-    ControllerFigures,
-    GroupFigures,
-    ReplicaFigures,
-    TransactionFigures,
-)
+from storage_engine.broker.metrics.replica_figures import ControllerFigures, ReplicaFigures
 from storage_engine.broker.metrics.scrapes import FigureSource
 
 

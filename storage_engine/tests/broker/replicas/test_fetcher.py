@@ -7,7 +7,7 @@ import pytest
 
 from simulation.world.clock import SimulatedLoop
 from storage_engine.broker import unexpected
-from storage_engine.broker.replicas import fetcher
+from storage_engine.broker.replicas import answer_turns
 from storage_engine.broker.replicas.durable_acks import DurableAcks
 from storage_engine.broker.replicas.fetcher import PeerFetcher
 from storage_engine.broker.replicas.followed_partition import (
@@ -25,6 +25,7 @@ from storage_engine.protocol.apis.fetch import FetchPartitionResponse, FetchResp
 from storage_engine.protocol.fetch_session import NO_SESSION
 from storage_engine.protocol.records.record_batch import patch
 from storage_engine.tests.broker.replicas.lone_partition import (
+    BACKOFF_MS,
     ENDPOINT,
     fetchers_of,
     follower_of,
@@ -35,6 +36,10 @@ from storage_engine.tests.protocol.hostile_batches import GOOD
 
 TURNS_MS = 20
 """Enough for all turns of the loop that follow from something, flushes included."""
+
+
+RECORDS = 3
+"""In a GOOD batch."""
 
 
 class Leader:
@@ -53,7 +58,14 @@ class Leader:
 class Follower:
     """A FetcherManager with some partitions."""
 
-    def __init__(self, folder: Any, partitions: int, *, durable: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Any,
+        partitions: int,
+        *,
+        durable: bool = False,
+        max_bytes: int = len(GOOD),
+    ) -> None:
         self.loop, self.leader = SimulatedLoop(), Leader()
         ports = partition_ports(self.loop, flush=DurableAcks(self.loop, self.loop).flush)
         self.partitions = []
@@ -61,7 +73,7 @@ class Follower:
             tp = TopicPartition("t", number)
             log = PartitionLog.open(folder / str(tp), tp, LogConfig(), clock=ManualClock())
             self.partitions.append(follower_of(log, ports, flush_before_ack=durable))
-        self.fetchers = fetchers_of(self.loop, self.leader, *self.partitions, max_bytes=len(GOOD))
+        self.fetchers = fetchers_of(self.loop, self.leader, *self.partitions, max_bytes=max_bytes)
         self.loop.run_for(TURNS_MS)
 
     def refuse(self) -> None:
@@ -78,14 +90,27 @@ class Follower:
         )
 
     def answer(
-        self, high_watermark: int, *, twice: bool = False, session_id: int = NO_SESSION
+        self,
+        high_watermark: int,
+        *,
+        twice: bool = False,
+        session_id: int = NO_SESSION,
+        batches: int = 1,
+        damaged: int | None = None,
     ) -> None:
-        """Every partition asked for gets the records that follow."""
+        """Every partition asked for gets the records that follow. `damaged`: the number of the
+        batch that is not as it was sent."""
         _, request, on_reply = self.leader.asked.pop(0)
         answers = []
         for wanted in request.partitions:
-            records = bytearray(GOOD)
-            patch(records, 0, base_offset=wanted.fetch_offset, leader_epoch=0)
+            records = bytearray()
+            for number in range(batches):
+                batch = bytearray(GOOD)
+                first = wanted.fetch_offset + number * RECORDS
+                patch(batch, 0, base_offset=first, leader_epoch=0)
+                if number == damaged:
+                    batch[-1] ^= 1
+                records += batch
             answer = FetchPartitionResponse(
                 wanted.topic, wanted.partition, high_watermark=high_watermark,
                 log_start_offset=0, records=memoryview(records),
@@ -123,7 +148,7 @@ def test_an_answer_is_taken_in_turns_between_which_others_are_served(tmp_path):
 
 
 def test_an_answer_that_brings_nothing_is_taken_in_turns_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(fetcher, "PARTITIONS_PER_TURN", 2)
+    monkeypatch.setattr(answer_turns, "PARTITIONS_PER_TURN", 2)
     taken: list[TopicPartition] = []
     take = LeaderAnswers.take
 
@@ -138,6 +163,69 @@ def test_an_answer_that_brings_nothing_is_taken_in_turns_too(tmp_path, monkeypat
     follower.loop.run_for(TURNS_MS)
     assert len(taken) == 5
     follower.close()
+
+
+@pytest.fixture
+def two_batches_a_turn(tmp_path, monkeypatch):
+    """Followers of three partitions that catch up, for which bytes set no bound."""
+    monkeypatch.setattr(answer_turns, "BATCHES_PER_TURN", 2)
+    follower = Follower(tmp_path, 3, max_bytes=1 << 20)
+    yield follower
+    follower.close()
+
+
+def test_small_batches_are_taken_in_turns_however_few_bytes_they_have(two_batches_a_turn):
+    follower = two_batches_a_turn
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        seen.append(follower.ends)
+        if len(seen) < 5:
+            follower.loop.call_soon(look)
+
+    follower.answer(high_watermark=9, batches=3)
+    look()
+    follower.loop.run_for(TURNS_MS)
+    assert seen == [[6, 0, 0], [9, 3, 0], [9, 9, 0], [9, 9, 6], [9, 9, 9]]
+    assert follower.channels == [CHANNEL], "the next fetch waits for the rest"
+
+
+def test_a_partition_changes_its_channel_after_the_rest_of_its_batches(two_batches_a_turn):
+    follower = two_batches_a_turn
+    follower.answer(high_watermark=9, batches=3)
+    assert follower.channels == []
+    follower.loop.run_for(TURNS_MS)
+    assert follower.channels == [CHANNEL], "none is behind at the end of its answer"
+    follower.answer(high_watermark=99, batches=3)
+    follower.loop.run_for(TURNS_MS)
+    assert follower.ends == [18, 18, 18]
+    assert set(follower.channels) == {CATCH_UP_CHANNEL}
+
+
+def test_the_rest_is_not_taken_by_who_follows_anew(two_batches_a_turn):
+    follower = two_batches_a_turn
+    follower.answer(high_watermark=9, batches=3)
+    follower.fetchers.add(follower.partitions[0], ENDPOINT)
+    follower.fetchers.wake()
+    follower.loop.run_for(TURNS_MS)
+    assert follower.ends == [6, 9, 9]
+    asked = [
+        (wanted.partition, wanted.fetch_offset)
+        for _, request, _ in follower.leader.asked
+        for wanted in request.partitions
+    ]
+    assert sorted(asked) == [(0, 6), (1, 9), (2, 9)]
+
+
+def test_what_came_before_a_damaged_batch_is_kept(two_batches_a_turn):
+    follower = two_batches_a_turn
+    follower.answer(high_watermark=15, batches=5, damaged=2)
+    follower.loop.run_for(TURNS_MS)
+    assert follower.ends == [6, 6, 6]
+    follower.loop.run_for(BACKOFF_MS + TURNS_MS)
+    (_, request, _) = follower.leader.asked[-1]
+    assert [wanted.was_damaged for wanted in request.partitions] == [True] * 3
+    assert [wanted.fetch_offset for wanted in request.partitions] == [6] * 3
 
 
 def test_what_is_left_of_an_answer_that_can_not_be_taken_is_asked_for_again(tmp_path, monkeypatch):

@@ -42,7 +42,7 @@ def request(number: int) -> Leave:
 
 def test_requests_wait_for_the_conversion_and_are_stepped_in_their_order():
     bench = Bench()
-    assert not bench.busy
+    assert not bench.busy.waiting
     bench.busy.convert("g", bench.conversion(-1))
     assert "g" in bench.busy and "h" not in bench.busy
     for number in range(3):
@@ -50,7 +50,7 @@ def test_requests_wait_for_the_conversion_and_are_stepped_in_their_order():
     bench.busy.put_first(request(9))
     while bench.work:
         bench.go_on()
-    assert bench.stepped == [-1, 9, 0, 1, 2] and not bench.busy
+    assert bench.stepped == [-1, 9, 0, 1, 2] and not bench.busy.waiting
 
 
 def test_many_requests_are_stepped_in_pieces_and_later_ones_after_them():

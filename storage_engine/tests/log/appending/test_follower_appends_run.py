@@ -188,7 +188,7 @@ def several(count=20, *, first=1, epoch=3, payload=b"x"):
 
 @pytest.fixture
 def begun(tmp_path):
-    """A log with a batch of epoch 3, since the first is always looked at."""
+    """A log with a batch of epoch 3."""
     log = open_log(tmp_path, LogConfig())
     log.follower_appends.append(make_batch(epoch=3))
     yield log
@@ -200,6 +200,26 @@ def test_good_batches_are_not_looked_at_one_by_one(begun):
         assert begun.follower_appends.append(join(*several())).next_offset == 21
     one_by_one.assert_not_called()
     assert [header.base_offset for header in read_all(begun)] == list(range(21))
+
+
+def test_the_first_batches_of_a_log_and_of_an_epoch_are_a_run_too(tmp_path):
+    log = open_log(tmp_path, LogConfig())
+    with patch.object(follower_appends, "_follower_batches") as one_by_one:
+        log.follower_appends.append(join(*several(first=0)))
+        log.follower_appends.append(join(*several(first=20, epoch=5)))
+    one_by_one.assert_not_called()
+    assert [tuple(each) for each in log.leader_epochs.entries] == [(3, 0), (5, 20)]
+    assert [header.base_offset for header in read_all(log)] == list(range(40))
+    log.close_without_flush()
+
+
+def test_first_batches_that_need_several_segments_have_them(tmp_path):
+    config = LogConfig(segment_bytes=1500)
+    log = open_log(tmp_path, config)
+    log.follower_appends.append(join(*several(40, first=0)))
+    assert len(log.segments) > 1
+    assert all(segment.size <= 1500 for segment in log.segments)
+    log.close_without_flush()
 
 
 def test_a_run_with_one_bad_crc_is_refused_whole(begun):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage_engine.protocol.records.batch_columns import MAX_OFFSET, stored_run
+from storage_engine.protocol.records.batch_columns import MAX_OFFSET, end_of_batches, stored_run
 from storage_engine.protocol.records.record_batch import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,
@@ -27,7 +27,7 @@ def batch(first, *, last=None, attributes=0, epoch=EPOCH):
 
 
 def run(*batches, next_offset=10):
-    return stored_run(memoryview(b"".join(batches)), next_offset, EPOCH)
+    return stored_run(memoryview(b"".join(batches)), next_offset)
 
 
 def test_good_batches_are_columns():
@@ -39,6 +39,22 @@ def test_good_batches_are_columns():
     assert found.columns.counts == (2, 2)
     assert found.columns.sizes == [len(first), len(second)]
     assert found.columns.have_no_producer
+    assert found.leader_epoch == EPOCH
+
+
+def test_the_first_batches_end_where_their_lengths_say():
+    data = b"".join(map(bytes, map(batch, (10, 13, 16))))
+    one = len(data) // 3
+    assert end_of_batches(memoryview(data), 2) == (2 * one, 2)
+    assert end_of_batches(memoryview(data), 3) == (len(data), 3)
+    assert end_of_batches(memoryview(data), 9) == (len(data), 3)
+    # What is cut off goes with the last whole one, unless that is enough.
+    assert end_of_batches(memoryview(data[: one + 70]), 9) == (one + 70, 2)
+    assert end_of_batches(memoryview(data[: one + 9]), 9) == (one + 9, 1)
+    assert end_of_batches(memoryview(data[: one + 9]), 1) == (one, 1)
+    assert end_of_batches(memoryview(b""), 9) == (0, 0)
+    wrong = bytes(batch(10)) + bytes(damaged(batch(13), length=48)) + bytes(batch(16))
+    assert end_of_batches(memoryview(wrong), 9) == (len(wrong), 2)
 
 
 def test_a_batch_that_is_cut_off_at_the_end_is_left_out():

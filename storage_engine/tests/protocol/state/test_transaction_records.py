@@ -4,7 +4,7 @@ import struct
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
@@ -256,6 +256,7 @@ def test_the_state_partition_is_that_of_java_s_hash(name, partition):
 
 
 @given(st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]), max_size=12))
+@example("long" * 100)
 def test_a_negative_hash_counts_without_its_sign(name):
     code = sum(ord(each) * 31 ** (len(name) - 1 - at) for at, each in enumerate(name))
     signed = (code + 2**31) % 2**32 - 2**31

@@ -20,11 +20,12 @@ from storage_engine.core.groups.consumer.events import (
     TopicShapesChanged,
 )
 from storage_engine.core.groups.consumer.group import ConsumerGroup
+from storage_engine.core.security.principal import Principal
 from storage_engine.tests.core.groups.group_bench import G, GroupBench
 
 REBALANCE_MS = 60_000
 INTERVAL_MS = 5_000
-CLIENT = RequestingClient("client", "/host", "User:alice")
+CLIENT = RequestingClient("client", "/host", Principal("alice"))
 
 
 def topic_id(name: str, incarnation: int = 0) -> UUID:

@@ -61,7 +61,7 @@ from storage_engine.tests.core.outcome import outcome
 COUNTED = (
     "content", "instances", "owners", "subscriptions", "subscribers", "with_pattern",
     "with_assignor", "with_protocol", "classic_count", "protocols_bytes", "named_count",
-    "reconciled_count", "state",
+    "reconciled_count", "epoch", "metadata_hash", "target_epoch", "state",
 )  # fmt: skip
 """All of a group that follows from its records."""
 

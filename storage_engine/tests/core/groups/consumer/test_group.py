@@ -7,7 +7,14 @@ import pytest
 from storage_engine.core.coordinator_log import PIECE
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.groups.consumer.group import ConsumerGroup
-from storage_engine.core.groups.consumer.records import MemberState
+from storage_engine.core.groups.consumer.records import (
+    ConsumerGroupKey,
+    ConsumerGroupRecord,
+    MemberState,
+    TargetKey,
+    TargetRecord,
+)
+from storage_engine.core.groups.consumer.topics import Topics
 from storage_engine.core.groups.coordinator import GroupCoordinator
 from storage_engine.core.groups.events import (
     CommitOffsets,
@@ -46,6 +53,22 @@ def read(bench, member_id="", epoch=-1):
         lambda request: ReadOffsets(request=request, group_id=G, partitions=None, caller=caller)
     )
     return bench.error(request)
+
+
+def test_the_epochs_of_a_group_are_those_of_its_newest_records():
+    group = ConsumerGroup(group_id=G, topics=Topics())
+    for epoch in (3, 4):
+        record = ConsumerGroupRecord(epoch=epoch, metadata_hash=10 * epoch)
+        group.apply(ConsumerGroupKey(G), record)
+        group.apply(TargetKey(G), TargetRecord(epoch=epoch - 1))
+        assert (group.epoch, group.metadata_hash, group.target_epoch) == (
+            epoch,
+            10 * epoch,
+            epoch - 1,
+        )
+    group.apply(ConsumerGroupKey(G), None)
+    group.apply(TargetKey(G), None)
+    assert (group.epoch, group.metadata_hash, group.target_epoch) == (0, 0, 0)
 
 
 def test_only_members_of_their_present_epoch_commit():

@@ -309,7 +309,7 @@ def test_a_session_goes_on_while_replicas_are_missing():
     bench.members("a")
     for _ in range(2 * SESSION_MS // INTERVAL_MS):
         bench.now_ms += INTERVAL_MS
-        answer = bench.beat("a", 1, may_append=False)
+        answer = bench.beat("a", 1, writes=False)
         assert (answer.error, answer.member_epoch) == (ErrorCode.NONE, 1)
     bench.advance(INTERVAL_MS)
     assert bench.state() == "Stable"
@@ -326,13 +326,13 @@ def test_what_has_to_be_written_is_asked_for_again(how):
     before = len(bench.log)
     joining = {"rebalance_timeout_ms": 1, "topics": frozenset({"t"}), "owned": {}}
     given = {"epoch": 1, **(joining if how.get("epoch") == 0 else {}), **how}
-    answer = bench.beat("a", given.pop("epoch"), may_append=False, **given)
+    answer = bench.beat("a", given.pop("epoch"), writes=False, **given)
     assert bench.code(answer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert len(bench.log) == before
 
 
 def test_a_member_that_is_not_there_is_told_so_while_replicas_are_missing():
     bench = ConsumerBench()
-    assert bench.code(bench.beat("a", 1, may_append=False)) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.code(bench.beat("a", 1, writes=False)) is ErrorCode.GROUP_ID_NOT_FOUND
     bench.members("a")
-    assert bench.code(bench.beat("b", 1, may_append=False)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.code(bench.beat("b", 1, writes=False)) is ErrorCode.UNKNOWN_MEMBER_ID
