@@ -78,8 +78,6 @@ class Deliveries:
         self.stopping: set[str] = set()
         """Topics in deletion whose end `take_stopped` has not returned yet."""
         self._number = 0
-        self.news = 0
-        """The news of partitions since deliveries were made last."""
         self._settled: dict[BrokerId, int] = {}
         """For each broker, a number of a delivery: nobody waits any more for this one or an earlier
         one, because it was made, or has failed, or the broker is gone."""
@@ -122,7 +120,6 @@ class Deliveries:
 
     def metadata_to_all(self, partition: ControlledPartition) -> None:
         """Send the partition's state to every broker, for its answers to Metadata requests."""
-        self.news += 1
         for broker in self._cluster.brokers:
             self._outbox(broker).metadata.add(partition.name)
 
@@ -230,7 +227,6 @@ class Deliveries:
     def next_effects(self) -> Iterator[Deliver]:
         """Return a delivery for each broker that is owed something and has none under way. Brokers
         that are owed the same metadata get the same tuple."""
-        self.news = 0
         shared = _Shared(tuple(self._cluster.brokers.values()))
         for broker, info in self._cluster.brokers.items():
             outbox = self._outbox(broker)

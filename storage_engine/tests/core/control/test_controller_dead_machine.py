@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from storage_engine.core.assignment import NewPartitions, assign_replicas
-from storage_engine.core.control.controller import ELECTIONS_PER_TURN, NEWS_HELD_MAX
+from storage_engine.core.control.controller import ELECTIONS_PER_TURN, TURNS_HELD_MAX
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
     ContinueElections,
@@ -122,18 +122,20 @@ def test_brokers_hear_of_a_burst_of_elections_together():
     assert len({id(effect.delivery.metadata) for effect in told}) == 1, "it is made once for all"
 
 
-def test_news_wait_for_no_more_than_the_next_turn_once_there_are_many():
-    driven = cluster()
-    core = driven.core
-    effects = core.step(BrokersChanged(brokers=brokers(*BROKERS[16:])))
-    assert [effect for effect in effects if isinstance(effect, ContinueElections)]
-    assert not [effect for effect in effects if isinstance(effect, Deliver)]
-    (writes,) = [effect.writes for effect in effects if isinstance(effect, WriteStates)]
-    accepted = {each.partition: (WriteOutcome.ACCEPTED, each.state) for each in writes}
-    core._deliveries.news = NEWS_HELD_MAX - len(accepted)
-    effects = core.step(StatesWritten(outcomes=accepted))
-    told = {effect.broker for effect in effects if isinstance(effect, Deliver)}
-    assert told == set(BROKERS[16:]), "though elections are left"
+def test_orders_wait_for_a_bounded_number_of_turns():
+    """A new controller may look at very many partitions of which none needs a change."""
+    places = {BrokerId(b): BrokerPlace(None, None) for b in (1, 2, 3)}
+    count = 2 * TURNS_HELD_MAX * ELECTIONS_PER_TURN
+    info = topic("t", *assign_replicas(places, NewPartitions(count, 1)).values())
+    states = {TopicPartition("t", p): state(r[0], *r) for p, r in info.assignment.items()}
+    core = Driven().core
+    effects = core.step(Loaded(brokers=brokers(1, 2, 3), topics={"t": info}, states=states))
+    turns = 0
+    while not any(isinstance(effect, Deliver) for effect in effects):
+        assert any(isinstance(effect, ContinueElections) for effect in effects)
+        effects = core.step(ElectionsContinued())
+        turns += 1
+    assert turns == TURNS_HELD_MAX
 
 
 def test_the_living_brokers_lead_alike_afterwards():
