@@ -10,7 +10,8 @@ The steps:
   host lost   a host without the controller, then the one with it: no packet leaves it any more, and
               all its processes are killed. Told apart: until the controller has noticed the last of
               its brokers, until it has written the last leader, until each partition accepts a
-              record with acks=all
+              record with acks=all. Of the whole, what the same time takes without work, and what
+              a record to each partition takes, are subtracted
   host back   until all brokers know each other, until all replicas are in sync, and until the
               preferred replicas lead again
 

@@ -1,9 +1,11 @@
 """Measures what it costs to have several brokers on one host in place of one.
 
-The same load goes to one broker and to 2, 4 and 8 beside one another: eight partitions, each led by
-the next broker, are written and then read once. The clients are cheap, since all requests lie ready
-and answers are only counted: a process writes, and the same reads. Each broker is pinned to a core,
-one after the other over those that there are, and the clients' time does not count.
+The same load goes to a broker alone, and to each of 2, 4 and 8 beside one another: it leads eight
+partitions, which are written and then read once over a connection each. The clients are cheap,
+since all requests lie ready and answers are only counted: a process writes, and the same reads.
+Each broker is pinned to a core, one after the other over those that there are, and the clients'
+time does not count. The most brokers get the load also one after the other, while the rest have
+none: what is more when all have it at once is what they take from each other.
 
 The figure is the processor time of all brokers for a GB (10^9 bytes) of record batches, which are
 written with acks=all and read once. By turns each number of brokers is measured in every round, and
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_numbers(
         parser,
-        ("--bytes", 256 << 20, "bytes of record batches that are written in each round"),
+        ("--bytes", 64 << 20, "bytes of record batches that each broker gets in a round"),
         ("--rounds", 5, "rounds, after one to warm up"),
     )
     add_json(parser)

@@ -56,6 +56,8 @@ LAG_MAX_MS = 1500
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "replica.lag.time.max.ms": str(LAG_MAX_MS),
+    # Given, so that seeds keep their course.
+    "replica.fetch.wait.max.ms": "500",
     "replica.fetch.backoff.ms": "300",
     "replica.high.watermark.checkpoint.interval.ms": "1500",
     "leader.imbalance.check.interval.seconds": "2",

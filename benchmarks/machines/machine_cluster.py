@@ -81,6 +81,11 @@ class MachineCluster:
             return self.machine(broker_id).address, PORT
         return self.machine(self._homes[broker_id]).address, PORT + broker_id
 
+    def _metrics_address(self, broker_id: int) -> str:
+        if self._homes is None:
+            return f"{self.machine(broker_id).address}:{METRICS_PORT}"
+        return f"{self.machine(self._homes[broker_id]).address}:{METRICS_PORT + broker_id}"
+
     # -- ZooKeeper -----------------------------------------------------------------------------
 
     def start_zookeeper(self, number: int) -> None:
@@ -142,7 +147,7 @@ class MachineCluster:
             "zookeeper.connect": self.connect,
             "listeners": f"PLAINTEXT://{host}:{port}",
             "zookeeper.connection.timeout.ms": "60000",
-            "metrics.listener": f"{machine.address}:{METRICS_PORT}",
+            "metrics.listener": self._metrics_address(broker_id),
             "metrics.listener.allow.remote": "true",
             **self._settings,
         }
@@ -193,7 +198,7 @@ class MachineCluster:
 
     def metric(self, broker_id: int, name: str) -> float:
         """Return a metric without labels of a broker."""
-        address = f"{self.machine(broker_id).address}:{METRICS_PORT}"
+        address = self._metrics_address(broker_id)
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=START_S) as answer:
             text = answer.read().decode()
         return float(re.findall(rf"^{name} (\S+)$", text, re.MULTILINE)[0])

@@ -22,13 +22,13 @@ from storage_engine.tools.table import report_line
 
 GOAL = Goal(most=1.1)
 GOAL_BROKERS = 8
-PARTITIONS = 8
-"""A topic each, since prepared requests name partition 0."""
+PARTITIONS_PER_BROKER = 8
+"""Each with a connection. A topic each, since prepared requests name partition 0."""
 THREE = 3
 
 _BATCH_BYTES = 128 * 1024
 _FETCH_BYTES = 1 << 20
-_RING = 16
+_RING = 4
 _IN_FLIGHT = 4
 _FETCHES_IN_FLIGHT = 2
 _ALL = -1
@@ -44,10 +44,11 @@ _SETTINGS = {
 
 
 class _Spent(NamedTuple):
-    """Processor seconds of all brokers for each GB."""
+    """Processor seconds of all brokers for each GB, and how often their threads slept for it."""
 
     written: float
     read: float
+    sleeps: float
 
     @property
     def both(self) -> float:
@@ -59,12 +60,15 @@ class _Side(NamedTuple):
 
     host: "_Host"
     replicas: int
+    at_once: int
+    """The number of brokers that get their load at the same time; the others have none."""
 
     @property
     def name(self) -> str:
         count = len(self.host.pids)
         brokers = "1 broker" if count == 1 else f"{count} brokers"
-        return f"{brokers}, replication factor {self.replicas}"
+        turns = "" if self.at_once == count else ", one after the other"
+        return f"{brokers}, replication factor {self.replicas}{turns}"
 
 
 class _Host(NamedTuple):
@@ -80,13 +84,15 @@ class _Host(NamedTuple):
 
 
 def measure(folder: Path, sizes: Sequence[int], size: int, rounds: int) -> Iterator[Figure]:
-    """Yield the figures of all sizes. `size`: the bytes that are written in a round."""
+    """Yield the figures of all sizes. `size`: the bytes that a broker gets in a round."""
     check_proc()
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(Worker())
         hosts = [stack.enter_context(_host(folder / f"of-{count}", count)) for count in sizes]
-        sides = [_Side(host, 1) for host in hosts]
-        sides += [_Side(host, THREE) for host in hosts if len(host.pids) >= THREE]
+        sides = [_Side(host, 1, len(host.pids)) for host in hosts]
+        if len(hosts[-1].pids) > 1:
+            sides.append(_Side(hosts[-1], 1, 1))
+        sides += [_Side(host, THREE, len(host.pids)) for host in hosts if len(host.pids) >= THREE]
         spent: dict[str, list[_Spent]] = {side.name: [] for side in sides}
         for number in range(rounds + 1):
             # Each is first in some rounds, as other work on the machine comes and goes.
@@ -132,24 +138,39 @@ def _frames(topic: str) -> ProduceFrames:
 def _round(client: Worker, side: _Side, size: int) -> _Spent:
     host = side.host
     brokers = len(host.ports)
-    topics = [f"load-{number}" for number in range(PARTITIONS)]
-    endpoints = [Endpoint(host.ports[number % brokers]) for number in range(PARTITIONS)]
-    frames = [_frames(each) for each in topics]
-    answers = max(1, size // PARTITIONS // _FETCH_BYTES)
+    partitions = PARTITIONS_PER_BROKER * brokers
+    topics = [f"load-{number}" for number in range(partitions)]
+    answers = max(1, size // PARTITIONS_PER_BROKER // _FETCH_BYTES)
     batches = answers * (_FETCH_BYTES // _BATCH_BYTES)
-    moved_gb = PARTITIONS * answers * _FETCH_BYTES / 1e9
-    client.run(wire_load.touch_memory, host.folder, PARTITIONS * answers * _FETCH_BYTES)
+    moved_gb = partitions * answers * _FETCH_BYTES / 1e9
+    client.run(wire_load.touch_memory, host.folder, partitions * answers * _FETCH_BYTES)
+    written = read = 0.0
+    slept = 0
     with _topics(host, topics, side.replicas):
-        targets = list(zip(endpoints, frames, strict=True))
-        _until_writable(client, targets)
-        written = _written(client, host, targets, batches)
-        read_from = list(zip(endpoints, topics, strict=True))
-        step = _FETCH_BYTES // _BATCH_BYTES * frames[0].records_per_batch
-        before_s = seconds_of(host.pids)
-        load = read_from, _FETCH_BYTES, step, answers, _FETCHES_IN_FLIGHT
-        client.run(wire_load.fetch_from, *load)
-        read = seconds_of(host.pids) - before_s
-    return _Spent(written / moved_gb, read / moved_gb)
+        for first in range(0, brokers, side.at_once):
+            led = [n for n in range(partitions) if first <= n % brokers < first + side.at_once]
+            endpoints = [Endpoint(host.ports[number % brokers]) for number in led]
+            frames = [_frames(topics[number]) for number in led]
+            targets = list(zip(endpoints, frames, strict=True))
+            _until_writable(client, targets)
+            slept -= _sleeps(host.pids)
+            written += _written(client, host, targets, batches)
+            read_from = list(zip(endpoints, [topics[number] for number in led], strict=True))
+            step = _FETCH_BYTES // _BATCH_BYTES * frames[0].records_per_batch
+            read += _read(client, host, read_from, step, answers)
+            slept += _sleeps(host.pids)
+    return _Spent(written / moved_gb, read / moved_gb, slept / moved_gb)
+
+
+def _sleeps(pids: Sequence[int]) -> int:
+    """Return how often the threads of these processes have waited for something."""
+    found = 0
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                status = (thread / "status").read_text()
+                found += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return found
 
 
 def _until_writable(client: Worker, targets: Sequence[tuple[Endpoint, ProduceFrames]]) -> None:
@@ -172,6 +193,15 @@ def _written(
 ) -> float:
     before_s = seconds_of(host.pids)
     client.run(wire_load.produce_to, targets, _IN_FLIGHT, batches)
+    return seconds_of(host.pids) - before_s
+
+
+def _read(
+    client: Worker, host: _Host, targets: Sequence[tuple[Endpoint, str]], step: int, answers: int
+) -> float:
+    before_s = seconds_of(host.pids)
+    load = targets, _FETCH_BYTES, step, answers, _FETCHES_IN_FLIGHT
+    client.run(wire_load.fetch_from, *load)
     return seconds_of(host.pids) - before_s
 
 
@@ -198,7 +228,7 @@ def _figures(side: _Side, spent: Sequence[_Spent], least: Sequence[_Spent]) -> I
     ratios = ratios_of(both, beside)
     ratio = rounded(statistics.median(ratios))
     brokers = len(side.host.pids)
-    is_goal = brokers == GOAL_BROKERS and side.replicas == 1
+    is_goal = brokers == side.at_once == GOAL_BROKERS and side.replicas == 1
     yield Figure(
         what=f"{side.name}: processor s/GB written and read; limit: the fewest brokers",
         measured=rounded(statistics.median(both)),
@@ -208,11 +238,12 @@ def _figures(side: _Side, spent: Sequence[_Spent], least: Sequence[_Spent]) -> I
         **judged(GOAL if is_goal else None, ratio),
     )
     for name, values in (
-        ("written", [each.written for each in spent]),
-        ("read", [each.read for each in spent]),
+        ("processor s/GB written", [each.written for each in spent]),
+        ("processor s/GB read", [each.read for each in spent]),
+        ("waits of the brokers' threads for each GB", [each.sleeps for each in spent]),
     ):
         yield Figure(
-            what=f"{side.name}: processor s/GB {name}",
+            what=f"{side.name}: {name}",
             measured=rounded(statistics.median(values)),
             spread=plain_spread(values),
         )

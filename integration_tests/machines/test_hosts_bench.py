@@ -17,7 +17,7 @@ def test_every_step_of_hosts_is_told(tmp_path, capsys):
     assert main(["bench", "hosts", *options, "--dir", str(tmp_path), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     steps = [row for row in rows if row["seconds"] is not None]
-    assert len(steps) == 18
+    assert len(steps) == 23
     assert all(row["brokers_cpu_s"] >= row["controller_cpu_s"] >= 0 for row in steps)
     replicas, leaders = (row for row in rows if "the most even placement" in row["what"])
     assert (replicas["amount"], replicas["limit"], replicas["met"]) == (30, 30, True)
@@ -34,6 +34,7 @@ def test_each_number_of_brokers_of_a_host_stands_beside_the_fewest(tmp_path, cap
     assert [row["what"].partition(":")[0] for row in compared] == [
         "1 broker, replication factor 1",
         "3 brokers, replication factor 1",
+        "3 brokers, replication factor 1, one after the other",
         "3 brokers, replication factor 3",
     ]
     assert all(row["measured"] > 0 for row in rows)

@@ -100,9 +100,13 @@ class ControllerFence:
         return is_current
 
 
-PARTITIONS_PER_MULTI = 32
-"""The most partitions of one multi. A failover writes the states of all partitions of a broker; one
-request of many operations takes a fraction of the time of as many requests."""
+PARTITIONS_PER_MULTI = 128
+"""The most partitions of one multi: those of one turn of elections, 40 KiB. A failover writes the
+states of all partitions of a broker; one request of many operations takes a fraction of the time of
+as many requests, and brokers hear of them together."""
+
+PARTS_OF_REFUSED = 8
+"""A multi that is refused is written in so many parts, down to single partitions."""
 
 STATES_PER_READ = 256
 """The number of states that are read together and decoded in one turn: some 20 ms."""
@@ -220,7 +224,7 @@ class ControllerStore:
             self._flows.start(self._write_part(part, done))
 
     def _write_part(self, writes: Sequence[StateWrite], done: OnStatesWritten) -> Flow[None]:
-        """Write all states in one multi; if it is refused, each in a multi of its own."""
+        """Write all states in one multi; if it is refused, in smaller ones."""
         outcome = WriteOutcome.CONFLICT
         try:
             operations = [operation for write in writes for operation in self._operations(write)]
@@ -237,8 +241,9 @@ class ControllerStore:
             elif len(writes) == 1:
                 self._fence.verify()
         if outcome is WriteOutcome.CONFLICT and len(writes) > 1:
-            for write in writes:
-                self._flows.start(self._write_part([write], done))
+            size = -(-len(writes) // PARTS_OF_REFUSED)
+            for start in range(0, len(writes), size):
+                self._flows.start(self._write_part(writes[start : start + size], done))
             return
         done({write.partition: (outcome, write.state) for write in writes})
 

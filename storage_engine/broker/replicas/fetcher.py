@@ -51,6 +51,9 @@ LOST_RETRY_MS = 20
 """First pause after a lost connection: perhaps only the connection broke, or another broker leads
 by then. It doubles up to replica.fetch.backoff.ms."""
 
+UNTOLD_WAIT_MS = 500
+"""The longest wait of a fetch without a session: a leader tells it nothing but records."""
+
 REQUEST_SLACK_MS = 30_000
 """A fetch counts as lost this long after its longest wait at the leader
 (replica.socket.timeout.ms)."""
@@ -70,6 +73,7 @@ class FetcherSettings:
     response_max_bytes: int
     min_bytes: int
     wait_max_ms: int
+    """The longest wait of a fetch in a session: the leader ends it for whatever it has to tell."""
     backoff_ms: int
 
 
@@ -342,7 +346,8 @@ class PeerFetcher:
     def _longest_wait(self, now_ms: int) -> int:
         """The longest wait of a fetch: it ends when the next paused partition is due."""
         if not self._paused:
-            return self._settings.wait_max_ms
+            wait_max_ms = self._settings.wait_max_ms
+            return min(wait_max_ms, UNTOLD_WAIT_MS) if self._session.is_new else wait_max_ms
         pauses = [f.resume_ms - now_ms for f in self._paused.values()]
         return min(pauses)
 

@@ -67,6 +67,9 @@ class FetchWait:
         if not self.is_done:
             self._end(self._wanted(), None)
 
+    def look(self) -> None:
+        """Answer if there is something to tell that does not end the wait at once."""
+
     def _is_over(self) -> bool:
         if not self.is_done and self._gone():
             self._leave()
@@ -223,6 +226,14 @@ class SessionWait(FetchWait):
         read = self._reader.read(request)
         if read.is_enough(request):
             self._end(request, read)
+
+    def look(self) -> None:
+        if self._is_over():
+            return
+        if len(self._session.due) <= FEW_PARTITIONS:
+            self._session.settle()
+        if self._session.due:
+            self.end_wait()
 
     def _wanted(self) -> FetchRequest:
         return self._request.of(self._session.wanted())

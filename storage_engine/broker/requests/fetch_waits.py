@@ -21,6 +21,7 @@ from storage_engine.broker.requests.delayed_fetch import (
 )
 from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReader
 from storage_engine.broker.requests.follower_sessions import FollowerSession
+from storage_engine.broker.unexpected import guarded
 from storage_engine.core.ports import Scheduler
 from storage_engine.protocol.apis.fetch import (
     FetchPartition,
@@ -29,22 +30,44 @@ from storage_engine.protocol.apis.fetch import (
 )
 from storage_engine.protocol.apis.topic_ids import id_of_text
 
+NEWS_MS = 500
+"""How often waiting fetches of followers are looked at. As long as a fetch of Kafka's waits."""
+
 
 class FollowerWaits:
     """Followers' fetches that wait here.
 
-    A follower that has just got an order to follow more can't wait for the end of its long poll, up
-    to half a second in which acks=all waits for it. It sends a fetch without partitions, and its
+    A follower that has just got an order to follow more can't wait for the end of its long poll,
+    some seconds in which acks=all waits for it. It sends a fetch without partitions, and its
     waiting fetch is answered.
+
+    Records, another leader and an error end a wait at once. High watermarks, log starts and what
+    concerns the ISR are looked for from time to time, in all waiting fetches together. So an idle
+    follower may wait for long, and costs this look in place of an answer and another fetch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._is_to_look = False
         self._waiting: dict[int, list[FetchWait]] = {}
         """The waiting fetches of each replica, one for each of its channels."""
 
     def add(self, replica: int, fetch: FetchWait) -> None:
         if not fetch.is_done:
             self._waiting.setdefault(replica, []).append(fetch)
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if not self._is_to_look:
+            self._is_to_look = True
+            self._scheduler.call_later(NEWS_MS, self._look)
+
+    def _look(self) -> None:
+        self._is_to_look = False
+        for fetch in [fetch for waiting in self._waiting.values() for fetch in waiting]:
+            guarded("a follower's fetch", fetch.look)
+        if self._waiting:
+            self._look_later()
 
     def forget_done(self, replica: int) -> None:
         """Keep only waiting fetches of this replica id, which any client may have claimed."""
@@ -70,7 +93,7 @@ class FetchWaits:
         self._replicas = replicas
         self._scheduler = scheduler
         self._kept = WaitingPartitions()
-        self.of_followers = FollowerWaits()
+        self.of_followers = FollowerWaits(scheduler)
         self.count = 0
         """The number of fetches that wait now."""
 

@@ -280,6 +280,11 @@ class BrokerConfig(TypedReads):
         return key in self._given
 
     @property
+    def replica_fetch_wait_max_ms(self) -> int:
+        lag_max_ms = self.integer("replica.lag.time.max.ms")
+        return self.optional_integer("replica.fetch.wait.max.ms") or max(1, lag_max_ms // 4)
+
+    @property
     def zookeeper_connection_timeout_ms(self) -> int:
         return self.optional_integer("zookeeper.connection.timeout.ms") or self.integer(
             "zookeeper.session.timeout.ms"
@@ -394,13 +399,16 @@ def check_access(config: BrokerConfig) -> None:
 class Integers(Protocol):
     """A source of integer settings by name."""
 
+    def get(self, key: str) -> SettingValue: ...
+
     def integer(self, key: str) -> int: ...
 
 
 def check_relations(config: Integers) -> None:
     """Check limits between settings, each with its reason. Raises ConfigError."""
     # A fetch that waits as long as a lagging follower may would make every idle follower lag.
-    _check_below(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
+    if config.get("replica.fetch.wait.max.ms") is not None:
+        _check_below(config, "replica.fetch.wait.max.ms", "replica.lag.time.max.ms")
     # A batch that is allowed must fit into a request.
     _check_below(config, "message.max.bytes", "socket.request.max.bytes")
     # Groups may have values of their own, between the same bounds.

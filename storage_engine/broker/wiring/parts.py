@@ -349,7 +349,7 @@ def _fetcher_settings(ports: BrokerPorts) -> FetcherSettings:
         max_bytes=config.integer("replica.fetch.max.bytes"),
         response_max_bytes=config.integer("replica.fetch.response.max.bytes"),
         min_bytes=config.integer("replica.fetch.min.bytes"),
-        wait_max_ms=config.integer("replica.fetch.wait.max.ms"),
+        wait_max_ms=config.replica_fetch_wait_max_ms,
         backoff_ms=config.integer("replica.fetch.backoff.ms"),
     )
 

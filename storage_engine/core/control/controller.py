@@ -65,6 +65,11 @@ ELECTIONS_PER_TURN = 128
 follow some 15 ms of processor time. Those of a broker with 10,000 partitions took 0.5 s in one
 turn, on a busy machine so much longer that the broker lost its session."""
 
+TURNS_HELD_MAX = 16
+"""The most turns for which deliveries are held back while elections are left: some 0.2 s. Each
+broker hears of every partition, and fetches anew from each leader that an order names: what is sent
+together costs a broker once what it would cost for each message."""
+
 
 class Controller:
     """State of the acting controller. Every change goes through `step`."""
@@ -79,6 +84,8 @@ class Controller:
         self._elections_per_turn = elections_per_turn
         self._awaits_turn = False
         """True from ContinueElections until another turn has come."""
+        self._turns_held = 0
+        """Turns with elections since deliveries were made last."""
         self._cluster = ControlledCluster(controller_epoch=controller_epoch)
         self._deliveries = Deliveries(self._cluster)
         self._reassignments = Reassignments(self._cluster, self._deliveries)
@@ -95,6 +102,7 @@ class Controller:
         """Apply one event; the effects are for the driver to carry out, in order."""
         if isinstance(event, ElectionsContinued):
             self._awaits_turn = False
+            self._turns_held += 1
             effects: list[Effect] = []
         else:
             effects = self._take(event)
@@ -104,7 +112,9 @@ class Controller:
         effects.extend(self._shutdowns.progress())
         effects.extend(self._awaited.take_ready())
         effects.extend(self._deletions.finished())
-        effects.extend(self._deliveries.next_effects())
+        if not self._awaits_turn or self._turns_held >= TURNS_HELD_MAX:
+            self._turns_held = 0
+            effects.extend(self._deliveries.next_effects())
         return effects
 
     def _hold_elections(self) -> Iterator[Effect]:

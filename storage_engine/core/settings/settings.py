@@ -109,8 +109,9 @@ replica.fetch.response.max.bytes int 10<<20 min=0 unit=bytes
     The most that a follower fetches in one request.
 replica.fetch.min.bytes int 1 min=0 unit=bytes
     A follower's fetch is answered once there is this much, or replica.fetch.wait.max.ms is over.
-replica.fetch.wait.max.ms int 500 min=1 unit=ms
-    The longest that a follower's fetch waits; it must be less than replica.lag.time.max.ms.
+# Kafka's is 500: 48 brokers without work would take more than a core to ask each other that often.
+replica.fetch.wait.max.ms int - min=1 unit=ms
+    The longest that a follower's fetch waits (default: a quarter of replica.lag.time.max.ms).
 replica.alter.log.dirs.io.max.bytes.per.second long max min=1 unit=bytes live
     The rate limit for copying replicas from one log dir to another, per second.
 leader.replication.throttled.rate long max min=1 unit=bytes_per_second live

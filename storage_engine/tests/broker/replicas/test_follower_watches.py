@@ -10,6 +10,7 @@ from simulation.world.requests import make_batch
 from storage_engine.broker.replicas.fetcher import PeerFetcher
 from storage_engine.broker.replicas.followed_partition import Followed
 from storage_engine.broker.requests.fetch_reads import PartitionReader
+from storage_engine.broker.requests.fetch_waits import NEWS_MS
 from storage_engine.broker.requests.follower_sessions import LOOK_AT_ALL_MS, FollowerSession
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.replication.partition import CommittedIsr, LagCheck
@@ -123,8 +124,46 @@ def test_a_follower_that_hangs_while_all_is_idle_leaves_the_isr_when_its_time_is
     cluster.loop.run_for(LAG_MS // 4)
     cluster.produce(leader, TP, b"next")
     cluster.wait_in_sync(TP, *(ALL - {hangs}))
-    # Its last fetch counts, not the one that made it in sync long before, and not the append.
-    assert LAG_MS - 1000 <= cluster.loop.now_ms - cut_ms <= LAG_MS * 3 // 2 + 1000
+    # Its last fetch counts, not the one that made it in sync long before, and not the append. That
+    # was a quarter of this time before, at most.
+    assert LAG_MS * 3 // 4 - 1000 <= cluster.loop.now_ms - cut_ms <= LAG_MS * 3 // 2 + 1000
+
+
+def test_idle_followers_fetch_some_times_in_the_time_that_they_may_lag(cluster, monkeypatch):
+    fetches = []
+    fetch = PeerFetcher._fetch
+
+    def counted_fetch(self: Any, ready: Any, now_ms: int) -> None:
+        fetches.append(now_ms)
+        fetch(self, ready, now_ms)
+
+    monkeypatch.setattr(PeerFetcher, "_fetch", counted_fetch)
+    cluster.loop.run_for(2 * LAG_MS)
+    fetches.clear()
+    cluster.loop.run_for(2 * LAG_MS)
+    # Each broker follows the two others.
+    assert 6 * 2 * 3 <= len(fetches) <= 6 * 2 * 4
+
+
+def test_a_record_after_long_idleness_is_acknowledged_without_a_wait(cluster):
+    cluster.loop.run_for(2 * LAG_MS)
+    for _ in range(3):
+        cluster.loop.run_for(700)
+        began_ms = cluster.loop.now_ms
+        cluster.produced(TP, b"more")
+        assert cluster.loop.now_ms - began_ms < NEWS_MS // 2
+
+
+def test_a_high_watermark_that_moves_without_records_is_told_soon(cluster):
+    """A follower that held up the records leaves the ISR: the other one got them long before."""
+    leader, (hangs, other) = cluster.state(TP).leader, others(cluster)
+    cluster.network.cut(leader, hangs)
+    cluster.produce(leader, TP, b"next")
+    hosted = lead(cluster)
+    cluster.loop.run_until(lambda: hosted.high_watermark == 2)
+    assert cluster[other].replicas.get(TP).high_watermark == 1
+    cluster.loop.run_for(NEWS_MS + 100)
+    assert cluster[other].replicas.get(TP).high_watermark == 2
 
 
 def test_an_idle_partition_learns_of_its_high_watermark_within_a_long_poll(cluster):

@@ -79,8 +79,15 @@ def test_the_connection_timeout_is_the_sessions_unless_given() -> None:
     assert config(zookeeper_connection_timeout_ms="9").zookeeper_connection_timeout_ms == 9
 
 
+def test_a_followers_fetch_waits_a_quarter_of_the_lag_time_unless_given() -> None:
+    assert config().replica_fetch_wait_max_ms == 2500
+    assert config(replica_lag_time_max_ms="1").replica_fetch_wait_max_ms == 1
+    assert config(replica_fetch_wait_max_ms="9").replica_fetch_wait_max_ms == 9
+
+
 def test_settings_that_contradict_each_other_are_told() -> None:
-    assert refusal({"replica.lag.time.max.ms": "400"}) == (
+    waits_longer = {"replica.fetch.wait.max.ms": "500", "replica.lag.time.max.ms": "400"}
+    assert refusal(waits_longer) == (
         "replica.fetch.wait.max.ms=500 must not be above replica.lag.time.max.ms=400"
     )
     assert "message.max.bytes=" in refusal({"socket.request.max.bytes": "1000"})

@@ -6,12 +6,13 @@ from collections import Counter
 import pytest
 
 from storage_engine.core.assignment import NewPartitions, assign_replicas
-from storage_engine.core.control.controller import ELECTIONS_PER_TURN
+from storage_engine.core.control.controller import ELECTIONS_PER_TURN, TURNS_HELD_MAX
 from storage_engine.core.control.controller_events import (
     BrokersChanged,
     ContinueElections,
     Deliver,
     DeliveryMade,
+    ElectionsContinued,
     Loaded,
     StatesWritten,
     WriteOutcome,
@@ -97,6 +98,44 @@ def test_sessions_that_end_one_after_another_hold_no_election_twice(step):
         TopicPartition("t", p): 1 for p in range(PARTITIONS)
     }
     assert not any(write.state.leader in DEAD for write in writes)
+
+
+def test_brokers_hear_of_a_burst_of_elections_together():
+    """States are accepted while the elections go on, as they are written."""
+    driven = cluster()
+    core = driven.core
+    effects = core.step(BrokersChanged(brokers=brokers(*BROKERS[16:])))
+    told: list[Deliver] = []
+    turns = 0
+    while any(isinstance(effect, ContinueElections) for effect in effects):
+        turns += 1
+        told += [effect for effect in effects if isinstance(effect, Deliver)]
+        writes = [w for effect in effects if isinstance(effect, WriteStates) for w in effect.writes]
+        accepted = {each.partition: (WriteOutcome.ACCEPTED, each.state) for each in writes}
+        told += [e for e in core.step(StatesWritten(outcomes=accepted)) if isinstance(e, Deliver)]
+        effects = core.step(ElectionsContinued())
+    assert turns > 3
+    assert told == []
+    told = [effect for effect in effects if isinstance(effect, Deliver)]
+    assert Counter(effect.broker for effect in told) == dict.fromkeys(BROKERS[16:], 1)
+    assert {len(effect.delivery.metadata) for effect in told} == {PARTITIONS}
+    assert len({id(effect.delivery.metadata) for effect in told}) == 1, "it is made once for all"
+
+
+def test_orders_wait_for_a_bounded_number_of_turns():
+    """A new controller may look at very many partitions of which none needs a change."""
+    places = {BrokerId(b): BrokerPlace(None, None) for b in (1, 2, 3)}
+    count = 2 * TURNS_HELD_MAX * ELECTIONS_PER_TURN
+    info = topic("t", *assign_replicas(places, NewPartitions(count, 1)).values())
+    states = {TopicPartition("t", p): state(r[0], *r) for p, r in info.assignment.items()}
+    core = Driven().core
+    effects = core.step(Loaded(brokers=brokers(1, 2, 3), topics={"t": info}, states=states))
+    turns = 0
+    while not any(isinstance(effect, Deliver) for effect in effects):
+        assert any(isinstance(effect, ContinueElections) for effect in effects)
+        effects = core.step(ElectionsContinued())
+        turns += 1
+    assert turns == TURNS_HELD_MAX
 
 
 def test_the_living_brokers_lead_alike_afterwards():
