@@ -87,9 +87,17 @@ class FetchWaits:
     """The waiting fetches of one broker."""
 
     def __init__(
-        self, reader: PartitionReader, *, replicas: ReplicaManager, scheduler: Scheduler
+        self,
+        reader: PartitionReader,
+        *,
+        replicas: ReplicaManager,
+        scheduler: Scheduler,
+        lag_max_ms: int,
     ) -> None:
+        """`lag_max_ms`: when a follower that has not fetched counts as lagging here."""
         self._reader = reader
+        self._follower_wait_max_ms = lag_max_ms // 2
+        """A follower may have another `replica.lag.time.max.ms`, and so ask for a longer wait."""
         self._replicas = replicas
         self._scheduler = scheduler
         self._kept = WaitingPartitions()
@@ -125,6 +133,8 @@ class FetchWaits:
             )  # fmt: skip
         else:
             session.settle()
+            wait_ms = min(request.max_wait_ms, self._follower_wait_max_ms)
+            request = request._replace(max_wait_ms=wait_ms)
             wait = SessionWait(
                 session, request, reader=self._reader, scheduler=self._scheduler,
                 finish=finish, gone=gone, on_left=partial(self._left, request, count),

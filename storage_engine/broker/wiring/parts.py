@@ -393,7 +393,12 @@ def build_requests(
             ports.clock,
             make=session_maker(manager.get),
         ),
-        fetch_waits=FetchWaits(reader, replicas=manager, scheduler=ports.scheduler),
+        fetch_waits=FetchWaits(
+            reader,
+            replicas=manager,
+            scheduler=ports.scheduler,
+            lag_max_ms=ports.config.integer("replica.lag.time.max.ms"),
+        ),
         long_work=LongWork(ports.scheduler, ports.background, ports.work_ns),
         leaders=CurrentLeaders(
             broker_id=ports.broker_id, metadata=metadata, replicas=manager, doubts=cluster.doubts

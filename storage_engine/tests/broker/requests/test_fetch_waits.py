@@ -21,7 +21,7 @@ def asked(replica_id: int) -> FetchRequest:
 def test_fetches_of_clients_and_followers_are_counted_while_they_wait_and_nothing_stays():
     loop = SimulatedLoop()
     nothing_here = SimpleNamespace(get=lambda tp: None)
-    waits = FetchWaits(SimpleNamespace(), replicas=nothing_here, scheduler=loop)
+    waits = FetchWaits(SimpleNamespace(), replicas=nothing_here, scheduler=loop, lag_max_ms=10_000)
     ended: list[FetchRead | None] = []
 
     def gone() -> bool:
@@ -49,3 +49,21 @@ def test_fetches_of_clients_and_followers_are_counted_while_they_wait_and_nothin
     assert len(ended) == 101
     assert waits.count == 0
     assert not waits.of_followers._waiting
+
+
+def test_a_follower_whose_own_limit_is_longer_does_not_wait_until_it_lags_here():
+    loop = SimulatedLoop()
+    nothing_here = SimpleNamespace(get=lambda tp: None)
+    waits = FetchWaits(SimpleNamespace(), replicas=nothing_here, scheduler=loop, lag_max_ms=WAIT_MS)
+    request = asked(1)._replace(max_wait_ms=25 * WAIT_MS)
+    session = FollowerSession(1, request, now_ms=0, hosted=lambda tp: None)
+    ended: list[FetchRequest] = []
+
+    def finish(request: FetchRequest, _read: FetchRead | None) -> None:
+        ended.append(request)
+
+    assert waits.wait(request, FetchRead(100), session=session, finish=finish, gone=lambda: False)
+    loop.run_for(WAIT_MS // 2 - 1)
+    assert not ended
+    loop.run_for(2)
+    assert len(ended) == 1

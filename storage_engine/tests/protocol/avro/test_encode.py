@@ -67,7 +67,9 @@ def _read(avro_type, array):
     read = []
     for body in _one(avro_type, array).to_pylist():
         source = io.BytesIO(body)
-        read.append(fastavro.schemaless_reader(source, parsed_schema)["f"])
+        row = fastavro.schemaless_reader(source, parsed_schema)
+        assert isinstance(row, dict)
+        read.append(row["f"])
         assert source.read() == b""
     return read
 
