@@ -21,7 +21,7 @@ from storage_engine.tests.broker.transactions import test_batch_commits as sink
 from storage_engine.tests.broker.transactions.test_transactions import aborted, log_of, settle
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
-FETCH_WAIT_MS = 1_000
+FETCH_WAIT_MS = 3_000
 CUT_OFF_MS = 2_000
 TIMEOUT_MS = 4_000
 """The timeout of transactions that the next coordinator finds open."""
