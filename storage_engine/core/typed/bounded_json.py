@@ -5,17 +5,16 @@ Whatever the text is, the outcome is a value or a ConfigError of one line.
 
 import json
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import printable
+from storage_engine.core.schemas.json_text import JsonObject, JsonValue, shown
+
+__all__ = ["JsonObject", "JsonValue", "shown"]
 
 MAX_SCHEMA_BYTES = 256 * 1024
 """The longest text of a schema, in UTF-8. A topic's settings are in one znode, as JSON, where a
 character may take 6 bytes for 2 of these; a znode has room for 1 MiB."""
-
-JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
-JsonObject: TypeAlias = "dict[str, JsonValue]"
 
 
 def check_text_size(text: str, what: str) -> None:
@@ -88,18 +87,3 @@ def only_fields(value: JsonObject, allowed: Iterable[str], what: str) -> None:
                 f"{what} has a field '{printable(name[:80])}', which is none of "
                 f"{', '.join(sorted(known))}"
             )
-
-
-def shown(value: JsonValue) -> str:
-    """Return the beginning of a value in one line."""
-    match value:
-        case dict():
-            return "an object"
-        case list():
-            return "a list"
-        case str():
-            return f"'{printable(value[:80])}'"
-        case int() if not -(10**30) < value < 10**30:
-            return "a very large number"
-        case _:
-            return json.dumps(value)
