@@ -8,7 +8,7 @@ from typing import NamedTuple
 from storage_engine.tools.inspection.state_change_log import read_state_changes
 
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ")
-_KNOWN = re.compile(r"controller (?:loaded|has) brokers=\[([\d, ]*)\]")
+LISTED_BROKERS = re.compile(r"controller (?:loaded|has) brokers=\[([\d, ]*)\]")
 _ELECTED = "elect "
 
 
@@ -29,7 +29,7 @@ def noticed(log: str, lost: frozenset[int]) -> Noticed | None:
         stamp = _TIME.match(line)
         if stamp is None:
             continue
-        if known := _KNOWN.search(line):
+        if known := LISTED_BROKERS.search(line):
             at_s = _seconds(stamp[1])
             brokers = {int(each) for each in known[1].split(", ") if each}
             if lost - brokers:

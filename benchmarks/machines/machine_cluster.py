@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.machines.controller_log import LISTED_BROKERS
 from benchmarks.machines.machines import Machine, MachineProcess, Network, network
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.inspection.state_change_log import FILE_NAME as STATE_CHANGES
@@ -29,7 +30,6 @@ _PEER_PORT, _ELECTION_PORT = 2888, 3888
 _INIT_LIMIT_MS = 10_000
 ROOT = Path(__file__).parents[2]
 START_S = 90.0
-_KNOWN = re.compile(r"controller (?:loaded|has) brokers=\[([\d, ]*)\]")
 
 Settings = Mapping[str, str]
 
@@ -177,7 +177,7 @@ class MachineCluster:
         _until(has_joined, f"broker {broker_id} joins")
 
     def _is_known(self, broker_id: int) -> bool:
-        told = filter(None, (_KNOWN.findall(self.log(each)) for each in self._brokers))
+        told = filter(None, (LISTED_BROKERS.findall(self.log(each)) for each in self._brokers))
         return any(str(broker_id) in known[-1].split(", ") for known in told)
 
     def broker(self, broker_id: int) -> MachineProcess:
@@ -205,7 +205,7 @@ class MachineCluster:
 
     def departures(self) -> int:
         """Return how often a controller wrote a list of living brokers that lacks one."""
-        told = (found for each in self._brokers for found in _KNOWN.findall(self.log(each)))
+        told = (found for each in self._brokers for found in LISTED_BROKERS.findall(self.log(each)))
         return sum(len(found.split(", ")) < len(self._brokers) for found in told)
 
     def power_off(self, number: int) -> None:

@@ -62,6 +62,9 @@ _DECIDED = {
     "broker.host.name": "--host",
     "broker.rack": "--rack",
 }
+_OF_A_NEW_MACHINE = {"zookeeper.session.timeout.ms": "2500"}
+"""The shortest session that busy machines bore, by docs/failover.md: who lays out machines waits
+for none that is dark longer than that."""
 _ZOOKEEPER_TIMEOUT_MS = 5_000
 _VERIFY_TIMEOUT_S = 60
 
@@ -117,7 +120,8 @@ def initialize(request: InitRequest, progress: Callable[[str], None]) -> InitRes
             user=pwd.getpwuid(os.getuid()).pw_name,
         )
         owner = _owner(layout.run_as)
-        common = {**read_settings(directory / COMMON_FILE), **request.settings}
+        standing = {} if (directory / COMMON_FILE).exists() else _OF_A_NEW_MACHINE
+        common = {**standing, **read_settings(directory / COMMON_FILE), **request.settings}
         new = _new_brokers(existing, layout)
         warnings = _check_machine(existing, layout, new)
         settings = {

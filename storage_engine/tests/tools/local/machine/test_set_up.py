@@ -103,6 +103,28 @@ def test_common_settings_reach_all_brokers_also_later_ones(request_):
         assert read_settings(request_.directory / broker.config)["num.partitions"] == "5"
 
 
+SESSION = "zookeeper.session.timeout.ms"
+
+
+def test_a_new_machine_has_short_sessions(request_):
+    broker = done(request_).layout.brokers[0]
+    assert read_settings(request_.directory / broker.config)[SESSION] == "2500"
+
+
+def test_sessions_that_were_chosen_stay(request_):
+    done(replace(request_, settings={SESSION: "4000"}))
+    layout = done(with_layout(request_, cores=3)).layout
+    for broker in layout.brokers:
+        assert read_settings(request_.directory / broker.config)[SESSION] == "4000"
+
+
+def test_a_machine_without_that_choice_keeps_its_sessions(request_):
+    done(request_)
+    (request_.directory / "common.properties").write_text("num.partitions=5\n")
+    added = done(with_layout(request_, cores=3)).layout.brokers[2]
+    assert SESSION not in read_settings(request_.directory / added.config)
+
+
 def test_a_command_that_was_killed_is_run_again(request_, monkeypatch):
     """After each file that it writes: what it had begun is found."""
     for count in range(12):
