@@ -11,12 +11,14 @@ import heapq
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from headrace_console.records.found_messages import FoundMessage, messages, schema_columns
 from headrace_console.records.reading_plan import Ranges, ReadingPlan, plan_reading
-from headrace_console.records.record_search import RecordSearch
+from headrace_console.records.record_search import RecordSearch, TextsOf
+from headrace_console.records.schema_values import SchemaValues, pieces
 from headrace_console.records.typed_records import typed_records
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.fetching.fetch import BatchFetcher
@@ -96,8 +98,11 @@ class MessageSearch:
         *,
         tail: bool = False,
         is_left: Callable[[], bool] = lambda: False,
+        schemas: SchemaValues | None = None,
     ) -> None:
-        """`is_left`: whether the page does not wait for the search any more."""
+        """`is_left`: whether the page does not wait for the search any more. `schemas`: reads keys
+        and values through a registry."""
+        self._schemas = schemas
         self._is_left = is_left
         self._cluster = cluster
         self._request = request
@@ -307,17 +312,36 @@ class MessageSearch:
         self._seen.add(fetched.tp.partition)
         rows: list[FoundMessage] = []
         names = None if self._columns is None else [str(each["name"]) for each in self._columns]
-        for records in self._decoded(fetched, end_offset):
+        show = partial(messages, columns=names, schemas=self._reads, is_over=self._is_over)
+        for records in self._pieces(fetched, end_offset):
             self._records += len(records)
-            mask = self._request.search.mask(records, self._is_over)
+            mask = self._request.search.mask(records, self._is_over, self._texts_of)
             places = np.flatnonzero(mask).tolist()
             if most is not None and len(rows) + len(places) >= most:
                 places = places[: most - len(rows)]
-                rows += messages(fetched.tp, records, places, columns=names)
+                rows += show(fetched.tp, records, places)
                 return rows, rows[-1].offset + 1 if rows else fetched.start_offset
-            rows += messages(fetched.tp, records, places, columns=names)
+            rows += show(fetched.tp, records, places)
         end = fetched.next_offset
         return rows, end if end_offset is None else min(end, end_offset)
+
+    @property
+    def _reads(self) -> SchemaValues | None:
+        """What reads keys and values; columns have none that are to be read."""
+        return self._schemas if self._reading is None else None
+
+    @property
+    def _texts_of(self) -> TextsOf | None:
+        schemas = self._reads
+        if schemas is None:
+            return None
+        return lambda column: schemas.texts(column, self._is_over)
+
+    def _pieces(self, fetched: FetchedBatches, end_offset: int | None) -> Iterator[DecodedRecords]:
+        """Decode, and cut what is to be read through schemas."""
+        cuts = self._reads is not None and self._request.search.reads_texts
+        for records in self._decoded(fetched, end_offset):
+            yield from pieces(records) if cuts else (records,)
 
     def _decoded(self, fetched: FetchedBatches, end_offset: int | None) -> Iterator[DecodedRecords]:
         if self._reading is not None:

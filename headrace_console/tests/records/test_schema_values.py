@@ -1,0 +1,127 @@
+"""Messages that are read through a schema registry."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from headrace_console.cluster.registry_upstream import RegistryUpstream
+from headrace_console.given import Params
+from headrace_console.records import schema_values
+from headrace_console.records.message_search import (
+    ONE_ANSWER,
+    MessageSearch,
+    SearchRequest,
+    collected,
+)
+from headrace_console.records.record_search import RecordSearch
+from headrace_console.records.schema_values import SchemaValues
+from headrace_console.records.shown_batches import one_message
+from headrace_console.tests.records.appended import append
+from storage_engine.client.schema_registry_http import RegistryAddress
+from storage_engine.core.ids import TopicPartition
+from storage_engine.tests.client.registry.small_registry import small_registry
+
+RIDE = {
+    "type": "record",
+    "name": "Ride",
+    "fields": [{"name": "city", "type": "string"}, {"name": "fare", "type": "long"}],
+}
+
+
+@pytest.fixture
+def registry():
+    with small_registry() as running:
+        running.register("t-value", json.dumps(RIDE))
+        yield running
+
+
+@pytest.fixture
+def schemas(registry):
+    upstream = RegistryUpstream(RegistryAddress(urls=(registry.url,)), None)
+    yield SchemaValues(upstream, "t")
+    upstream.close()
+
+
+def ride(city, fare, schema_id=1):
+    text = city.encode()
+    return b"\0" + schema_id.to_bytes(4, "big") + bytes([2 * len(text)]) + text + bytes([2 * fare])
+
+
+def found(cluster, schemas, **given):
+    request = SearchRequest(
+        topic="t",
+        start="earliest",
+        search=RecordSearch.parse(Params(list(given.items())), since_ms=None),
+    )
+    return collected(MessageSearch(cluster, request, ONE_ANSWER, schemas=schemas))["rows"]
+
+
+def test_values_are_shown_as_their_json_with_the_version_that_wrote_them(fake, cluster, schemas):
+    fake.add_topic("t", [1])
+    append(fake, ride("Rome", 7), b"plain", ride("Oslo", 9)[:-1], ride("Bonn", 3, schema_id=5))
+    rome, plain, cut, unknown = (row["value"] for row in found(cluster, schemas))
+    assert (rome["kind"], rome["text"]) == ("json", '{"city":"Rome","fare":7}')
+    assert rome["bytes"] == len(ride("Rome", 7))
+    own = {"subject": "t-value", "version": 1, "others": 0}
+    assert rome["schema"] == {"id": 1, **own, "why": None}
+    assert "schema" not in plain and plain["text"] == "plain"
+    assert cut["schema"]["why"] == "'fare' is cut off"
+    assert (cut["kind"], cut["text"]) == ("binary", ride("Oslo", 9)[:-1].hex(" "))
+    assert (cut["schema"]["id"], cut["schema"]["version"]) == (1, 1)
+    assert "knows no schema of id 5" in unknown["schema"]["why"]
+    assert unknown["schema"]["subject"] is None
+
+
+def test_a_message_on_its_own_has_its_bytes_too(fake, cluster, schemas):
+    fake.add_topic("t", [1])
+    append(fake, ride("Rome", 7))
+    value = one_message(cluster, TopicPartition("t", 0), 0, None, schemas)["value"]
+    assert json.loads(value["pretty"]) == {"city": "Rome", "fare": 7}
+    assert value["raw"]["text"].startswith("00 00 00 00 01 08 52")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"path": "$.fare", "equals": "42"},
+        {"value": '"fare":42'},
+        {"value": "^.*Bonn.*42}$", "regex": "1"},
+    ],
+)
+def test_a_search_finds_what_the_json_says(fake, cluster, schemas, monkeypatch, given):
+    monkeypatch.setattr(schema_values, "PIECE_BYTES", 30)
+    fake.add_topic("t", [1])
+    append(fake, *(ride("Bonn", number) for number in range(60)), b'{"fare": 41}')
+    (row,) = found(cluster, schemas, **given)
+    assert (row["offset"], row["value"]["text"]) == (42, '{"city":"Bonn","fare":42}')
+    assert found(cluster, None, **given) == []
+
+
+def test_a_search_still_finds_bytes_and_json_without_a_schema(fake, cluster, schemas):
+    fake.add_topic("t", [1])
+    append(fake, ride("Rome", 7), b'{"fare": 7}')
+    assert len(found(cluster, schemas, value="Rome")) == 1
+    assert [row["offset"] for row in found(cluster, schemas, path="$.fare", equals="7")] == [0, 1]
+
+
+def test_a_registry_that_is_away_hides_no_message(fake, cluster, registry, schemas):
+    registry.failures = [503] * 1_000
+    fake.add_topic("t", [1])
+    append(fake, ride("Rome", 7), ride("Oslo", 9, schema_id=2), b"plain")
+    rome, oslo, plain = (row["value"] for row in found(cluster, schemas))
+    assert "gave no answer" in rome["schema"]["why"]
+    assert oslo["schema"]["why"] == rome["schema"]["why"], "it is asked once"
+    assert (rome["text"], plain["text"]) == (ride("Rome", 7).hex(" "), "plain")
+
+
+def test_records_are_cut_by_the_bytes_of_their_values(monkeypatch):
+    from storage_engine.protocol.records.record_decoder import decode_batches
+    from storage_engine.protocol.records.record_encoder import encode_batches
+
+    monkeypatch.setattr(schema_values, "PIECE_BYTES", 10)
+    values = [b"x" * 4, b"y" * 6, None, b"z" * 30, b"a", b"b"]
+    (batch,) = encode_batches(pa.array(values, pa.binary()))
+    records = decode_batches(bytes(batch.data), include_headers=True)
+    cut = [each.values.to_pylist() for each in schema_values.pieces(records)]
+    assert cut == [values[:3], values[3:4], values[4:]]
