@@ -14,7 +14,6 @@ from storage_engine.client.framed_values.framed_json import FramedJson, JsonValu
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_decoder import DecodedRecords
 from storage_engine.tools.document import Document, Json
-from storage_engine.tools.errors import CommandError
 from storage_engine.tools.record_text import documents
 
 
@@ -24,25 +23,25 @@ class SchemaLines:
     def __init__(self, values: FramedJson) -> None:
         self._values = values
 
-    def plain(self, tp: TopicPartition, records: DecodedRecords) -> DecodedRecords:
-        """The records with texts in the place of what is framed. CommandError where one can't be
-        read."""
+    def plain(self, tp: TopicPartition, records: DecodedRecords) -> tuple[DecodedRecords, str]:
+        """The records with texts in the place of what is framed, up to the first one that can't be
+        read; and why it can't, or ""."""
         keys, values = self._read(tp, records)
+        count, problem = len(records), ""
         for name, column in (("key", keys), ("value", values)):
-            if column.reasons:
-                row = min(column.reasons)
-                raise CommandError(
-                    f"the {name} of {tp} at offset {records.offsets[row].as_py()}, with schema id "
-                    f"{column.ids[row]}, can't be read: {column.reasons[row]}; --json prints such "
-                    "records with their bytes and the reason"
-                )
-        return DecodedRecords(
-            keys=pc.coalesce(keys.texts.cast(pa.binary()), records.keys),
-            values=pc.coalesce(values.texts.cast(pa.binary()), records.values),
-            offsets=records.offsets,
-            timestamps_ms=records.timestamps_ms,
-            timestamp_types=records.timestamp_types,
-            headers=records.headers,
+            row = min(column.reasons, default=count)
+            if row < count:
+                count, problem = row, _problem(name, column, row, tp, records)
+        return (
+            DecodedRecords(
+                keys=pc.coalesce(keys.texts.cast(pa.binary()), records.keys)[:count],
+                values=pc.coalesce(values.texts.cast(pa.binary()), records.values)[:count],
+                offsets=records.offsets[:count],
+                timestamps_ms=records.timestamps_ms[:count],
+                timestamp_types=records.timestamp_types[:count],
+                headers=None if records.headers is None else records.headers[:count],
+            ),
+            problem,
         )
 
     def json(self, tp: TopicPartition, records: DecodedRecords) -> bytes:
@@ -57,6 +56,16 @@ class SchemaLines:
 
     def _read(self, tp: TopicPartition, records: DecodedRecords) -> tuple[JsonValues, JsonValues]:
         return self._values.read(records.keys), self._values.read(records.values)
+
+
+def _problem(
+    name: str, column: JsonValues, row: int, tp: TopicPartition, records: DecodedRecords
+) -> str:
+    return (
+        f"the {name} of {tp} at offset {records.offsets[row].as_py()}, with schema id "
+        f"{column.ids[row]}, can't be read: {column.reasons[row]}; --json prints such records with "
+        "their bytes and the reason"
+    )
 
 
 def _members(row: int, document: Document, columns: dict[str, JsonValues]) -> Iterator[str]:

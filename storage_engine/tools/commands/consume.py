@@ -34,6 +34,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,7 +77,7 @@ from storage_engine.tools.arguments import (
     positive_integer,
 )
 from storage_engine.tools.client_settings import connect
-from storage_engine.tools.errors import UsageError
+from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.group_consumption import Format, check_group, consume_as_member
 from storage_engine.tools.line_records import join_lines
 from storage_engine.tools.record_text import documents
@@ -396,9 +397,19 @@ def _format(args: argparse.Namespace) -> Format:
     if args.json:
         return format_json if schemas is None else schemas.json
     plain = _plain_format(args.key_separator)
-    if schemas is None:
-        return plain
-    return lambda tp, records: plain(tp, schemas.plain(tp, records))
+    return plain if schemas is None else partial(_through_schemas, plain, schemas)
+
+
+def _through_schemas(
+    plain: Format, schemas: SchemaLines, tp: TopicPartition, records: DecodedRecords
+) -> bytes:
+    """CommandError for a record that can't be read, once those before it are printed."""
+    readable, problem = schemas.plain(tp, records)
+    text = plain(tp, readable)
+    if problem:
+        write_bytes(text)
+        raise CommandError(problem)
+    return text
 
 
 def _plain_format(key_separator: str | None) -> Format:

@@ -3,7 +3,7 @@
 import { get, messageOf } from "../lib/api.js";
 import { select } from "../lib/dialogs.js";
 import { fill, h } from "../lib/dom.js";
-import { count } from "../lib/format.js";
+import { count, many } from "../lib/format.js";
 import { indented } from "../lib/json_text.js";
 import { lineDiff } from "../lib/line_diff.js";
 import { keepAsking } from "../lib/live.js";
@@ -186,10 +186,10 @@ function folded(lines) {
       left += 1;
       return;
     }
-    if (left > 0) found.push({ kind: "left", text: ` ${count(left)} lines that are the same` });
+    if (left > 0) found.push({ kind: "left", text: ` ${many(left, "line")} as before` });
     left = 0;
     found.push(line);
   });
-  if (left > 0) found.push({ kind: "left", text: ` ${count(left)} lines that are the same` });
+  if (left > 0) found.push({ kind: "left", text: ` ${many(left, "line")} as before` });
   return found;
 }
