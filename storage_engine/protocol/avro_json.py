@@ -222,4 +222,5 @@ def _record_chars(schema: AvroSchema, record: Record, columns: list[pa.Array], c
 def _text_chars(array: pa.Array) -> int:
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         return _MOST_ESCAPED * _size_of(array) + 4 * len(array)
-    return _NUMBER_CHARS * (len(array) - array.null_count) + 4 * len(array)
+    values: int = len(array) - array.null_count
+    return _NUMBER_CHARS * values + 4 * len(array)

@@ -1,6 +1,7 @@
 """Messages that are read through a schema registry."""
 
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -48,7 +49,7 @@ def ride(city, fare, schema_id=1):
     return b"\0" + schema_id.to_bytes(4, "big") + bytes([2 * len(text)]) + text + bytes([2 * fare])
 
 
-def found(cluster, schemas, **given):
+def found(cluster, schemas, **given) -> Any:
     request = SearchRequest(
         topic="t",
         start="earliest",
@@ -76,7 +77,8 @@ def test_values_are_shown_as_their_json_with_the_version_that_wrote_them(fake, c
 def test_a_message_on_its_own_has_its_bytes_too(fake, cluster, schemas):
     fake.add_topic("t", [1])
     append(fake, ride("Rome", 7))
-    value = one_message(cluster, TopicPartition("t", 0), 0, None, schemas)["value"]
+    message: Any = one_message(cluster, TopicPartition("t", 0), 0, None, schemas)
+    value = message["value"]
     assert json.loads(value["pretty"]) == {"city": "Rome", "fare": 7}
     assert value["raw"]["text"].startswith("00 00 00 00 01 08 52")
 

@@ -1,6 +1,7 @@
 """Subjects of a schema registry, as pages show them."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_a_list_shows_the_page_that_is_asked_for_with_the_rules_in_force(registr
     for name in ("c-key", "a/b-value", "other", "c-value"):
         registry.register(name, '"int"')
     registry.register("a/b-value", '"long"')
-    found = subject_list(http, Page(limit=2), 5, deleted=False)
+    found: Any = subject_list(http, Page(limit=2), 5, deleted=False)
     assert (found["total"], found["as_of_ms"], found["unanswered"]) == (4, 5, [])
     first, second = found["rows"]
     assert first == {
@@ -61,7 +62,7 @@ def test_a_list_shows_the_page_that_is_asked_for_with_the_rules_in_force(registr
 def test_a_registry_that_is_slow_leaves_rows_unknown_and_says_so(registry, http, monkeypatch):
     monkeypatch.setattr(schemas, "ROWS_S", -1.0)
     registry.register("a", '"int"')
-    found = subject_list(http, Page(), 5, deleted=False)
+    found: Any = subject_list(http, Page(), 5, deleted=False)
     (row,) = found["rows"]
     assert (row["subject"], row["latest"], row["level"]["value"]) == ("a", None, None)
     assert "is slow: 1 of these rows lack" in found["unanswered"][0]["why"]
@@ -71,7 +72,7 @@ def test_a_subject_tells_its_topic_and_whether_that_is_there(registry, http):
     for text in ('"int"', '"long"'):
         registry.register("c-key", text)
     registry.register("plain", '"int"')
-    found = subject_document(http, "c-key", {"c"}, 5)
+    found: Any = subject_document(http, "c-key", {"c"}, 5)
     assert (found["topic"], found["topic_is_there"], found["part"]) == ("c", True, "key")
     assert (found["numbers"], found["latest"], found["deleted"]) == ([2, 1], 2, False)
     assert not subject_document(http, "c-key", (), 5)["topic_is_there"]
@@ -87,8 +88,8 @@ def test_versions_are_listed_newest_first_and_one_is_told_whole(registry, http):
     schema_id = registry.register("r-value", text, references=references)
     registry.register("copy", text, references=references)
     registry.register("r-value", '"long"')
-    rows = version_list(http, "r-value", Page(), 5)["rows"]
-    assert [(row["version"], row["id"], row["references"]) for row in rows] == [
+    listed: Any = version_list(http, "r-value", Page(), 5)
+    assert [(row["version"], row["id"], row["references"]) for row in listed["rows"]] == [
         (2, 3, 0),
         (1, schema_id, 1),
     ]
@@ -102,7 +103,8 @@ def test_versions_are_listed_newest_first_and_one_is_told_whole(registry, http):
 
 def test_a_topic_has_the_subjects_that_are_there(registry, http):
     registry.register("t-value", '"int"')
-    (row,) = topic_subjects(http, "t", 5)["rows"]
+    found: Any = topic_subjects(http, "t", 5)
+    (row,) = found["rows"]
     assert row == {"part": "value", "subject": "t-value", "version": 1, "id": 1, "type": "AVRO"}
 
 

@@ -186,13 +186,12 @@ def _decimals(array: pa.Array, scale: int) -> pa.Array:
 
 def json_lists(array: pa.Array, elements: pa.Array, *, brackets: str = "[]") -> pa.Array:
     """Join the texts of the elements of each list of `array`, which has none for a null."""
-    opening, closing = brackets
     ends = np.zeros(len(array) + 1, np.int32)
     np.cumsum(list_lengths(array), out=ends[1:])
     lists = pa.Array.from_buffers(
         pa.list_(pa.string()), len(array), [None, pa.py_buffer(ends)], children=[elements]
     )
-    return joined(text(opening), kernel("binary_join", lists, _COMMA), text(closing))
+    return joined(text(brackets[0]), kernel("binary_join", lists, _COMMA), text(brackets[1]))
 
 
 def _maps(array: pa.Array, column_type: types.MapColumn) -> pa.Array:

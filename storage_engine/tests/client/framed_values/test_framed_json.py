@@ -1,6 +1,7 @@
 """Keys and values of all languages, read by the schemas that they were written with."""
 
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -49,7 +50,7 @@ def read(values, framed_reader, **more):
 
 def described(registry, schema, **known):
     """The id of a Protobuf schema, of which the registry has the descriptor."""
-    parsed = parse(schema, known, compile_proto=compile_proto)
+    parsed: Any = parse(schema, known, compile_proto=compile_proto)
     references = [
         {"name": each.name, "subject": each.subject, "version": each.version}
         for each in schema.references
