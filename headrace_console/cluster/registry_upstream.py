@@ -164,4 +164,4 @@ def _busy() -> ConsoleError:
 
 
 AWAY = (SchemaRegistryError, DeadlineExceededError)
-"""What a registry's failures are."""
+"""The failures of a registry."""

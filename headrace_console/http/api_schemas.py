@@ -1,4 +1,4 @@
-"""Routes of the schema registry's subjects."""
+"""Routes of the schema registry's subjects. Source: R-PAGE6."""
 
 from headrace_console.http.api_cluster import now_ms
 from headrace_console.http.routes import Call, RouteTable

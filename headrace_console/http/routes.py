@@ -92,7 +92,7 @@ class Call:
         return found
 
     def schemas(self, topic: str) -> SchemaValues | None:
-        """What reads the keys and values of a topic; None without a registry."""
+        """Return what reads the keys and values of a topic; None without a registry."""
         found = self.principal.registry
         return None if found is None else SchemaValues(found, topic)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from headrace_console.records.schema_values import ReadColumn, SchemaValues
+from headrace_console.records.schema_values import ReadValues, SchemaValues
 from headrace_console.records.shown_values import LIST_CHARS, shown_cell, shown_text, shown_value
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.column_types import ddl_of
@@ -85,7 +85,7 @@ def messages(
 
 
 def _shown(
-    data: bytes | None, read: ReadColumn | None, row: int, most_chars: int, *, pretty: bool
+    data: bytes | None, read: ReadValues | None, row: int, most_chars: int, *, pretty: bool
 ) -> Document | None:
     if read is None:
         return shown_value(data, most_chars, pretty=pretty)

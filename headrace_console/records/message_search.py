@@ -327,7 +327,7 @@ class MessageSearch:
 
     @property
     def _reads(self) -> SchemaValues | None:
-        """What reads keys and values; columns have none that are to be read."""
+        """The reader of keys and values; columns have none that are to be read."""
         return self._schemas if self._reading is None else None
 
     @property

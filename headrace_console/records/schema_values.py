@@ -1,6 +1,6 @@
 """Keys and values of one topic, read through the schema registry, as they are shown.
 
-A value that can't be read is shown as its bytes, with the reason in a line.
+A value that can't be read is shown as its bytes, with the reason in a line. Source: R-PAGE6.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ _MOST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
-class ReadColumn:
+class ReadValues:
     """Keys or values, read."""
 
     data: list[bytes | None]
@@ -82,12 +82,12 @@ class SchemaValues:
 
     def read(
         self, column: pa.Array, part: str, is_over: Callable[[], bool] = lambda: False
-    ) -> ReadColumn:
+    ) -> ReadValues:
         """Read keys or values; `part`: which they are."""
 
-        def work(reader: RegistryReader) -> ReadColumn:
+        def work(reader: RegistryReader) -> ReadValues:
             found = reader.values.read(column, is_over=is_over)
-            return ReadColumn(column.to_pylist(), found, self._places(reader, found, part))
+            return ReadValues(column.to_pylist(), found, self._places(reader, found, part))
 
         try:
             return self._registry.read(work)
@@ -117,11 +117,11 @@ class SchemaValues:
         return found.cast(pa.binary())
 
 
-def _unread(column: pa.Array, why: str) -> ReadColumn:
+def _unread(column: pa.Array, why: str) -> ReadValues:
     ids = cut(column).ids
     reasons = dict.fromkeys(np.flatnonzero(ids >= 0).tolist(), why)
     found = JsonValues(texts=pa.nulls(len(column), pa.string()), ids=ids, reasons=reasons)
-    return ReadColumn(column.to_pylist(), found, {})
+    return ReadValues(column.to_pylist(), found, {})
 
 
 def pieces(records: DecodedRecords) -> Iterator[DecodedRecords]:

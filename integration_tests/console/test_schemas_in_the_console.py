@@ -18,9 +18,11 @@ from integration_tests.console.chromium import (
     needs_browser,
     open_chromium,
 )
+from integration_tests.console.pictures import LARGEST_BYTES, TALL, pictures_in
 from integration_tests.console.schema_scene import LARGE_NUMBER, UNKNOWN_ID, SchemaScene
 from integration_tests.support.cluster_support import running_cluster, wait_until
 from integration_tests.support.command_line import fail, succeed
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.local.local_cluster import LocalCluster
 
 ROWS = ".message-rows"
@@ -215,6 +217,22 @@ def test_messages_show_the_version_or_why_they_can_not_be_read(page) -> None:
     page.wait_for_text("00 00 00 00", css="dialog")
     page.press("rides-value", within="dialog")
     page.wait_for_text("Compare with")
+
+
+@in_full
+@needs_browser
+def test_pictures_of_schemas_are_made(page, tmp_path) -> None:
+    """Those of docs/console.md, as `test_pages_at_length` makes the others."""
+    made = [
+        ("schema", "schemas/rides-value?version=2&with=1", "lines with +"),
+        ("read", "topics/rides?from=earliest", "9 records shown"),
+    ]
+    page.show(TALL)
+    for name, address, text in made:
+        path = pictures_in(tmp_path) / f"console-{name}.png"
+        page.open(address, wait_for=text)
+        page.picture(path)
+        assert path.stat().st_size < LARGEST_BYTES
 
 
 @needs_browser

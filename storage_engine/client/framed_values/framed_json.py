@@ -30,7 +30,7 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBounds:
-    """What reading may take."""
+    """The limits of reading."""
 
     body_bytes: int = 1 << 30
     """Longer ones are not read."""
@@ -116,7 +116,7 @@ class FramedJson:
         return rows[~is_long]
 
     def _reader(self, schema_id: int) -> ValueTexts | str:
-        """What reads records of an id, or why nothing does."""
+        """The reader of an id's records, or why there is none."""
         found = self._kept.get(schema_id)
         if found is not None:
             self._kept.move_to_end(schema_id)

@@ -40,8 +40,8 @@ class _BodyError(Exception):
 def value_texts(
     registry: SchemaRegistry, schema_id: int, schema: Schema, most_chars: int
 ) -> ValueTexts:
-    """What reads bodies of the schema. InvalidSchemaError where it can't be read by; errors of the
-    registry, which is asked for what it refers to."""
+    """Return the reader of the schema's bodies. InvalidSchemaError where there can be none; errors
+    of the registry, which is asked for what the schema refers to."""
     match schema.schema_type:
         case SchemaType.AVRO:
             from storage_engine.core.schemas.avro.parsed import parse_avro_text
