@@ -10,10 +10,11 @@ from storage_engine.tools.client_settings import security_in
 from storage_engine.tools.errors import UsageError
 
 PATIENCE_MS = 10_000
+"""How long a request is tried, unless the command says another time."""
 
 
 def registry_address(
-    given: str, config: Path | None, *, option: str, patience_ms: int = PATIENCE_MS
+    given: str, config: Path | None, *, option: str, patience_ms: int | None = None
 ) -> RegistryAddress:
     """The registry at the URL, or several with commas, that an option has. The log-in is that of
     the URL, or else of the file, whose certificates count, too. UsageError; ConfigError."""
@@ -25,7 +26,7 @@ def registry_at(
     security: ClientSecurity | None,
     *,
     option: str = "--registry",
-    patience_ms: int = PATIENCE_MS,
+    patience_ms: int | None = None,
 ) -> RegistryAddress:
     """The same, with the settings of a file that was read."""
     try:
@@ -36,7 +37,7 @@ def registry_at(
         urls=urls,
         user_info=user_info or _user_info(security),
         tls=ClientTls() if security is None or security.tls is None else security.tls,
-        patience_ms=patience_ms,
+        patience_ms=PATIENCE_MS if patience_ms is None else patience_ms,
     )
 
 
