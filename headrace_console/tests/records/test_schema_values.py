@@ -9,6 +9,7 @@ import pytest
 from headrace_console.cluster.registry_upstream import RegistryUpstream
 from headrace_console.given import Params
 from headrace_console.records import schema_values
+from headrace_console.records.found_messages import messages
 from headrace_console.records.message_search import (
     ONE_ANSWER,
     MessageSearch,
@@ -21,6 +22,8 @@ from headrace_console.records.shown_batches import one_message
 from headrace_console.tests.records.appended import append
 from storage_engine.client.schema_registry_http import RegistryAddress
 from storage_engine.core.ids import TopicPartition
+from storage_engine.protocol.records.record_decoder import decode_batches
+from storage_engine.protocol.records.record_encoder import encode_batches
 from storage_engine.tests.client.registry.small_registry import small_registry
 
 RIDE = {
@@ -83,6 +86,14 @@ def test_a_message_on_its_own_has_its_bytes_too(fake, cluster, schemas):
     assert value["raw"]["text"].startswith("00 00 00 00 01 08 52")
 
 
+def test_the_columns_of_a_row_come_from_what_was_read(schemas):
+    (batch,) = encode_batches(pa.array([ride("Rome", 7)], pa.binary()))
+    records = decode_batches(bytes(batch.data), include_headers=True)
+    tp = TopicPartition("t", 0)
+    (found,) = messages(tp, records, [0], columns=["fare", "city"], schemas=schemas)
+    assert found.document["row"] == [7, "Rome"]
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -118,9 +129,6 @@ def test_a_registry_that_is_away_hides_no_message(fake, cluster, registry, schem
 
 
 def test_records_are_cut_by_the_bytes_of_their_values(monkeypatch):
-    from storage_engine.protocol.records.record_decoder import decode_batches
-    from storage_engine.protocol.records.record_encoder import encode_batches
-
     monkeypatch.setattr(schema_values, "PIECE_BYTES", 10)
     values = [b"x" * 4, b"y" * 6, None, b"z" * 30, b"a", b"b"]
     (batch,) = encode_batches(pa.array(values, pa.binary()))

@@ -26,6 +26,8 @@ from storage_engine.protocol.records.varints import Ints
 _PIECE_ROWS = 2_000
 _PIECE_BYTES = 1 << 20
 """The bodies that are read before `is_over` is asked again; or one."""
+_OVER = "the time of this answer was over"
+_TOO_MANY_IDS = "this answer has more than"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +81,22 @@ class FramedJson:
         done = new = 0
         for schema_id in _different(framed.ids):
             rows = np.flatnonzero(framed.ids == schema_id)
-            if schema_id not in self._kept:
-                new += 1
-            reader = (
-                f"this answer has more than {self._bounds.new_ids} ids of schemas that are new here"
-                if new > self._bounds.new_ids and schema_id not in self._kept
-                else self._reader(schema_id)
-            )
+            is_new = schema_id not in self._kept
+            new += is_new
+            reader: ValueTexts | str
+            if is_over():
+                reader = _OVER
+            elif is_new and new > self._bounds.new_ids:
+                reader = f"{_TOO_MANY_IDS} {self._bounds.new_ids} ids of schemas that are new here"
+            else:
+                reader = self._reader(schema_id)
             if isinstance(reader, str):
                 reasons |= dict.fromkeys(rows.tolist(), reader)
                 continue
             rows = self._short_enough(framed, rows, reasons)
             for some in _pieces(framed.lengths[rows], rows):
                 if is_over():
-                    reasons |= dict.fromkeys(some.tolist(), "the time of this answer was over")
+                    reasons |= dict.fromkeys(some.tolist(), _OVER)
                     continue
                 for piece in reader.read(framed.bodies(some)):
                     pieces.append(piece.texts)

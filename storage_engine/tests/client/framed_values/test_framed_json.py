@@ -169,6 +169,13 @@ def test_a_refusal_is_a_reason_or_an_error_as_the_bounds_say():
             read([framed(1, b"")], reader(registry))
 
 
+class Refuses:
+    """A reader that is not to be asked."""
+
+    def read(self, bodies):
+        raise AssertionError(bodies)
+
+
 def test_work_is_bounded(registry, monkeypatch):
     ids = [registry.register(f"s{number}", json.dumps(f"n{number}"), "JSON") for number in range(5)]
     own = reader(registry, new_ids=3, body_bytes=20, kept_schemas=2)
@@ -178,13 +185,17 @@ def test_work_is_bounded(registry, monkeypatch):
     assert reasons[4] == "this answer has more than 3 ids of schemas that are new here"
     assert len(own._kept) == 2
     assert read(values[3:], own)[0] == ["1", "1"], "the next answer goes on"
+    own._kept[ids[4]] = Refuses(), 0
     long = framed(ids[4], b'"a text that is long"')
     assert read([long], own)[2] == {0: "it has 26 bytes; at most 20 are decoded here"}
     monkeypatch.setattr(framed_json, "_PIECE_ROWS", 2)
-    over = iter([False, True, True])
+    over = iter([False, False, True, True])
     texts, _, reasons = read([values[0]] * 5, reader(registry), is_over=lambda: next(over))
     assert texts == ["1", "1", None, None, None]
     assert reasons[2] == "the time of this answer was over"
+    asked = len(registry.asked)
+    assert read(values, reader(registry), is_over=lambda: True)[0] == [None] * 5
+    assert len(registry.asked) == asked
 
 
 def test_a_name_that_is_long_makes_no_text_that_is_longer_than_allowed(registry):
