@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from headrace_console.records.found_messages import FoundMessage, messages, schema_columns
 from headrace_console.records.reading_plan import Ranges, ReadingPlan, plan_reading
@@ -26,6 +27,7 @@ from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import Selection, TypedReading, TypedReadings
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.printable import printable
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.records.record_decoder import DecodedRecords, iter_decoded
 from storage_engine.tools.document import Document, Json
@@ -111,6 +113,7 @@ class MessageSearch:
         self._deadline_s = time.monotonic() + limits.duration_s
         self._records = self._bytes = self._found = self._skipped = 0
         self._has_progress = False
+        self._has_unread = False
         self._told_s = 0.0
         self._seen: set[int] = set()
         self._unanswered: list[Document] = []
@@ -312,10 +315,15 @@ class MessageSearch:
         self._seen.add(fetched.tp.partition)
         rows: list[FoundMessage] = []
         names = None if self._columns is None else [str(each["name"]) for each in self._columns]
+        search = self._request.search
+        takes_time = search.path is not None or (self._reads is not None and search.reads_texts)
         show = partial(messages, columns=names, schemas=self._reads, is_over=self._is_over)
         for records in self._pieces(fetched, end_offset):
             self._records += len(records)
-            mask = self._request.search.mask(records, self._is_over, self._texts_of)
+            mask = search.mask(records, self._is_over, self._texts_of)
+            if takes_time and self._is_over():
+                # They may not all have been compared: the next search begins with them.
+                return rows, records.offsets[0].as_py()
             places = np.flatnonzero(mask).tolist()
             if most is not None and len(rows) + len(places) >= most:
                 places = places[: most - len(rows)]
@@ -335,7 +343,19 @@ class MessageSearch:
         schemas = self._reads
         if schemas is None:
             return None
-        return lambda column: schemas.texts(column, self._is_over)
+        return lambda column: self._read_texts(schemas, column)
+
+    def _read_texts(self, schemas: SchemaValues, column: pa.Array) -> pa.Array:
+        texts, why = schemas.texts(column, self._is_over)
+        if why is not None and not self._is_over() and not self._has_unread:
+            self._has_unread = True
+            self._troubles.append(
+                _trouble(
+                    "some keys or values can't be read by their schemas, and were searched as "
+                    f"bytes alone; the first one: {printable(why)}"
+                )
+            )
+        return texts
 
     def _pieces(self, fetched: FetchedBatches, end_offset: int | None) -> Iterator[DecodedRecords]:
         """Decode, and cut what is to be read through schemas."""

@@ -106,15 +106,15 @@ class SchemaValues:
                 places[schema_id] = place
         return places
 
-    def texts(self, column: pa.Array, is_over: Callable[[], bool]) -> pa.Array:
-        """Return the JSON of each key or value as a pa.BinaryArray; null where it was not read."""
+    def texts(self, column: pa.Array, is_over: Callable[[], bool]) -> tuple[pa.Array, str | None]:
+        """Return the JSON of each key or value as a pa.BinaryArray, null where it was not read; and
+        why the first one was not that should have been."""
         try:
-            found = self._registry.read(
-                lambda reader: reader.values.read(column, is_over=is_over).texts
-            )
-        except ConsoleError:
-            return pa.nulls(len(column), pa.binary())
-        return found.cast(pa.binary())
+            found = self._registry.read(lambda reader: reader.values.read(column, is_over=is_over))
+        except ConsoleError as error:
+            return pa.nulls(len(column), pa.binary()), str(error)
+        why = found.reasons[min(found.reasons)] if found.reasons else None
+        return found.texts.cast(pa.binary()), why
 
 
 def _unread(column: pa.Array, why: str) -> ReadValues:

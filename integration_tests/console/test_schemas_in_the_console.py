@@ -219,6 +219,13 @@ def test_messages_show_the_version_or_why_they_can_not_be_read(page) -> None:
     page.wait_for_text("Compare with")
 
 
+@needs_browser
+def test_a_search_tells_that_some_values_could_not_be_read(page) -> None:
+    page.open("topics/rides?from=earliest&path=%24.begins.city&equals=Bonn")
+    page.wait_for_text("2 records shown", css=".progress")
+    assert "can't be read by their schemas" in page.text(".progress")
+
+
 @in_full
 @needs_browser
 def test_pictures_of_schemas_are_made(page, tmp_path) -> None:

@@ -53,12 +53,16 @@ def ride(city, fare, schema_id=1):
 
 
 def found(cluster, schemas, **given) -> Any:
+    return searched(cluster, schemas, **given)["rows"]
+
+
+def searched(cluster, schemas, **given) -> Any:
     request = SearchRequest(
         topic="t",
         start="earliest",
         search=RecordSearch.parse(Params(list(given.items())), since_ms=None),
     )
-    return collected(MessageSearch(cluster, request, ONE_ANSWER, schemas=schemas))["rows"]
+    return collected(MessageSearch(cluster, request, ONE_ANSWER, schemas=schemas))
 
 
 def test_values_are_shown_as_their_json_with_the_version_that_wrote_them(fake, cluster, schemas):
@@ -116,6 +120,43 @@ def test_a_search_still_finds_bytes_and_json_without_a_schema(fake, cluster, sch
     append(fake, ride("Rome", 7), b'{"fare": 7}')
     assert len(found(cluster, schemas, value="Rome")) == 1
     assert [row["offset"] for row in found(cluster, schemas, path="$.fare", equals="7")] == [0, 1]
+
+
+def test_a_search_says_that_some_values_could_not_be_read(fake, cluster, schemas):
+    fake.add_topic("t", [1])
+    append(fake, ride("Rome", 7), ride("Oslo", 9)[:-1], ride("Bonn", 7, schema_id=5))
+    document = searched(cluster, schemas, path="$.fare", equals="7")
+    assert [row["offset"] for row in document["rows"]] == [0]
+    (trouble,) = document["troubles"]
+    assert trouble.startswith("some keys or values can't be read by their schemas, and were")
+    assert trouble.endswith("'fare' is cut off")
+
+
+def over_after(times):
+    """True from the next call on, after so many."""
+    left = iter(range(times))
+    return lambda: next(left, None) is None
+
+
+@pytest.mark.parametrize("start", ["earliest", "newest"])
+def test_what_was_not_compared_in_time_is_where_the_next_search_begins(
+    fake, cluster, schemas, start
+):
+    fake.add_topic("t", [1])
+    for number in range(6):
+        append(fake, ride("Rome", number % 3))
+    search = RecordSearch.parse(Params([("path", "$.fare"), ("equals", "1")]), since_ms=None)
+    for times in range(30):
+        found_at, place, calls = [], start, times
+        while place is not None:
+            request = SearchRequest(topic="t", start=place, search=search)
+            own = MessageSearch(
+                cluster, request, ONE_ANSWER, is_left=over_after(calls), schemas=schemas
+            )
+            answer = collected(own)
+            found_at += [row["offset"] for row in answer["rows"]]
+            place, calls = answer["next"] and answer["next"]["from"], 10_000
+        assert sorted(found_at) == [1, 4], times
 
 
 def test_a_registry_that_is_away_hides_no_message(fake, cluster, registry, schemas):
