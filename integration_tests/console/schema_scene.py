@@ -84,6 +84,7 @@ class SchemaScene:
     def _write_rides(self) -> None:
         """Two versions, of which one has a field more; then what nobody can read."""
         self.registry.register_schema("com.example.Place", Schema(json.dumps(PLACE), "AVRO"))
+        self.registry.register_schema("shop/eu", Schema(json.dumps(PLACE), "AVRO"))
         places = [SchemaReference("com.example.Place", "com.example.Place", 1)]
         for number, more in enumerate(((), (TIP,))):
             serialize = AvroSerializer(

@@ -31,6 +31,7 @@ SCREENS = {
     "schemas/rides-value": "com.example.Place",
     "schemas/rides-value?version=2&with=1": "lines with + were added",
     "schemas/cars-value": "message Car",
+    "schemas/shop%2Feu": '"name": "Place"',
     "topics/rides?from=earliest": "9 records shown",
 }
 WIDER_THAN_ITS_PLACE = """
@@ -118,6 +119,12 @@ def test_the_bytes_of_a_message_that_was_read_are_there_too(browser) -> None:
     data = browser.ask("/topics/orders/messages/0/0/raw", part="value").content
     assert data[0] == 0 and json.loads(data[5:])["id"] == LARGE_NUMBER
     assert bytes.fromhex(found["raw"]["text"]) == data and found["bytes"] == len(data)
+
+
+def test_a_subject_may_have_a_slash_in_its_name(browser) -> None:
+    assert browser.get("/subjects/~", subject="shop/eu")["numbers"] == [1]
+    found = browser.get("/subjects/~/versions/1", subject="shop/eu")
+    assert found["others"] == [{"subject": "com.example.Place", "version": 1}]
 
 
 def test_a_console_without_a_registry_says_how_to_get_one() -> None:
@@ -275,4 +282,4 @@ def test_a_registry_that_is_killed_hides_no_message(browser, cluster) -> None:
     assert len(values_of(fresh, "rides")) == 9
     fresh.close()
     cluster.open_registry()
-    assert browser.get("/subjects")["total"] == 4
+    assert browser.get("/subjects")["total"] == 5
