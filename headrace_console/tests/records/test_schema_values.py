@@ -147,13 +147,14 @@ def test_what_was_not_compared_in_time_is_where_the_next_search_begins(
         append(fake, ride("Rome", number % 3))
     search = RecordSearch.parse(Params([("path", "$.fare"), ("equals", "1")]), since_ms=None)
     for times in range(30):
-        found_at, place, calls = [], start, times
+        found_at: list[int] = []
+        place, calls = start, times
         while place is not None:
             request = SearchRequest(topic="t", start=place, search=search)
             own = MessageSearch(
                 cluster, request, ONE_ANSWER, is_left=over_after(calls), schemas=schemas
             )
-            answer = collected(own)
+            answer: Any = collected(own)
             found_at += [row["offset"] for row in answer["rows"]]
             place, calls = answer["next"] and answer["next"]["from"], 10_000
         assert sorted(found_at) == [1, 4], times
