@@ -6,8 +6,10 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from storage_engine.client.addresses import parse_addresses
+from storage_engine.client.schema_registry_http import RegistryAddress
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.security.sasl_client import PASSWORD_MECHANISMS
@@ -52,6 +54,8 @@ class ConsoleSettings:
     """Addresses of reverse proxies whose X-Forwarded-For is trusted: failed log-ins are counted by
     the browser's address."""
     read_only: bool = False
+    registry: RegistryAddress | None = None
+    """The schema registry; where users log in, they log in there, too."""
     thresholds: Thresholds = Thresholds()
     cluster_name: str | None = None
 
@@ -109,6 +113,8 @@ class ConsoleSettings:
                 f"the password in --password-file has fewer than {LEAST_PASSWORD} characters; "
                 "choose a longer password"
             )
+        if self.registry is not None and self.mechanism is not None:
+            _check_registry(self.registry)
         if not self.is_loopback and not (self.uses_tls and self.needs_log_in):
             missing = [] if self.uses_tls else ["--certificate and --key"]
             if not self.needs_log_in:
@@ -122,6 +128,22 @@ class ConsoleSettings:
     @property
     def wants_progress_token(self) -> bool:
         return self.progress_token is not None or self.needs_log_in or not self.is_loopback
+
+
+def _check_registry(registry: RegistryAddress) -> None:
+    """ConfigError for a registry that users' passwords must not be sent to."""
+    if registry.user_info is not None:
+        raise ConfigError(
+            "--registry has a user in its URL; remove it: the users of this cluster log in at the "
+            "registry with their own names and passwords"
+        )
+    for url in registry.urls:
+        parts = urlsplit(url)
+        if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+            raise ConfigError(
+                f"--registry {url} would get the passwords of users unencrypted; give an https URL "
+                "or one of this machine"
+            )
 
 
 def is_loopback(address: str) -> bool:

@@ -5,6 +5,7 @@ Source: R-CON1.
 
 from collections.abc import Sequence
 
+from storage_engine.client.schema_registry_http import SchemaRegistryError
 from storage_engine.core.errors import (
     AuthenticationError,
     ConfigError,
@@ -113,7 +114,20 @@ def as_console_error(error: HeadraceError) -> ConsoleError:
     return ConsoleError(_code_of(error), str(error))
 
 
+_OF_REGISTRY = {
+    400: "bad_request",
+    # The log-in that it refuses is not that of the console.
+    401: "not_allowed",
+    403: "not_allowed",
+    404: "not_found",
+    409: "bad_request",
+    422: "bad_request",
+}
+
+
 def _code_of(error: HeadraceError) -> str:
+    if isinstance(error, SchemaRegistryError):
+        return _OF_REGISTRY.get(error.status, "cluster")
     if isinstance(error, AuthenticationError):
         return "log_in"
     if isinstance(error, ConfigError):

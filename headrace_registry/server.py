@@ -3,20 +3,13 @@
 import contextlib
 from collections.abc import Callable
 
-import uvicorn
-
-from headrace_console.http.bounded_protocol import BoundedProtocol
-from headrace_console.http.listening import AnnouncingServer, bound
+from headrace_console.http.listening import bound, server_on
 from headrace_registry.access.principals import Principals
 from headrace_registry.http.application import Application
 from headrace_registry.registry_service import RegistryService
 from headrace_registry.registry_settings import RegistrySettings
 from storage_engine.client.security.security_rows import Given
-from storage_engine.core.errors import ConfigError
 
-MOST_CONNECTIONS = 200
-"""Each may send a large schema."""
-END_TIMEOUT_S = 5
 KEPT_ALIVE_S = 60
 """Clients keep idle connections, and few take the end of one well."""
 
@@ -41,30 +34,14 @@ class RegistryServer:
         self.url = f"{scheme}://{host}:{port}"
         self._service = RegistryService(settings, producer_security, port)
         self._principals = Principals(settings)
-        config = uvicorn.Config(
+        self._server = server_on(
+            self._socket,
             Application(self._service, self._principals),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            lifespan="off",
-            limit_concurrency=MOST_CONNECTIONS,
-            timeout_keep_alive=KEPT_ALIVE_S,
-            timeout_graceful_shutdown=END_TIMEOUT_S,
-            ssl_certfile=None if settings.certificate is None else str(settings.certificate),
-            ssl_keyfile=None if settings.key is None else str(settings.key),
-            http=BoundedProtocol,
-            ws="none",
+            lambda: on_ready(self.url),
+            certificate=settings.certificate,
+            key=settings.key,
+            kept_alive_s=KEPT_ALIVE_S,
         )
-        try:
-            config.load()
-        except OSError as error:
-            self._socket.close()
-            raise ConfigError(
-                f"--certificate {settings.certificate} and --key {settings.key} can't be used: "
-                f"{error.strerror or error}"
-            ) from None
-        self._server = AnnouncingServer(config, lambda: on_ready(self.url))
 
     def run(self) -> None:
         """Serve until `stop` or a signal. HeadraceError when the cluster can't be used."""

@@ -37,6 +37,7 @@ from storage_engine.tools.inspection.state_change_log import FILE_NAME, newest_s
 from storage_engine.tools.local.console_process import HOW_TO_GET_IT, console_is_installed
 from storage_engine.tools.local.local_cluster import LocalCluster
 from storage_engine.tools.local.signals import signals_interrupt
+from storage_engine.tools.registry_address import registry_at
 from storage_engine.tools.table import report_line, write_line
 
 if TYPE_CHECKING:
@@ -86,6 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with the token that Spark queries send with their progress; needed on a cluster "
         "with log-ins",
+    )
+    parser.add_argument(
+        "--registry",
+        metavar="URL",
+        help="schema registry whose subjects are shown and by whose schemas messages are read, "
+        "several instances with commas; users of a cluster with log-ins log in there, too (default "
+        "with --cluster: the registry of the local cluster)",
     )
     parser.add_argument("--read-only", action="store_true", help="allow no change of the cluster")
     _add_thresholds(parser)
@@ -187,20 +195,24 @@ def _settings(
     from headrace_console.console_settings import ConsoleSettings, Thresholds
 
     servers, config, name, source = args.bootstrap_servers, args.command_config, None, None
+    registry = args.registry
     if args.directory is not None:
         cluster = LocalCluster(args.directory)
         state = cluster.state
         servers, name = state.bootstrap_servers, cluster.directory.name
         config = config or cluster.admin_config(state)
+        registry = registry or (None if state.registry is None else state.registry.url)
         source = _logged_changes(
             (cluster.directory / entry.log_file).parent for entry in state.brokers
         )
+    security = _without_password(security_in(config))
     if not 0 <= args.port < 65_536:
         raise UsageError(f"--port {args.port} is not a port: give a number from 0 to 65535")
     return (
         ConsoleSettings(
             bootstrap_servers=servers,
-            security=_without_password(security_in(config)),
+            security=security,
+            registry=None if registry is None else registry_at(registry, security),
             address=args.address,
             port=args.port,
             certificate=args.certificate,

@@ -52,9 +52,14 @@ def search_request(topic: str, params: Params) -> SearchRequest:
 @ROUTES.add("GET", "/topics/{topic}/messages")
 def get_messages(call: Call) -> Document:
     request = search_request(call.path["topic"], call.params)
-    found = call.upstream.call(
-        lambda cluster: collected(MessageSearch(cluster, request, ONE_ANSWER, is_left=call.is_left))
-    )
+    schemas = call.schemas(request.topic)
+
+    def work(cluster: Cluster) -> Document:
+        return collected(
+            MessageSearch(cluster, request, ONE_ANSWER, is_left=call.is_left, schemas=schemas)
+        )
+
+    found = call.upstream.call(work)
     waiting = waiting_of(call.watcher.snapshot(), [request.topic], now_ms())
     return {"as_of_ms": now_ms(), **found, "waiting": waiting}
 
@@ -66,7 +71,7 @@ def get_message(call: Call) -> Document:
     def work(cluster: Cluster) -> Document:
         known = TopicSchemas(cluster).get(tp.topic)
         schema = None if known is None else known.schema
-        return one_message(cluster, tp, int(call.path["offset"]), schema)
+        return one_message(cluster, tp, int(call.path["offset"]), schema, call.schemas(tp.topic))
 
     return {"as_of_ms": now_ms(), **call.upstream.call(work)}
 

@@ -18,7 +18,14 @@ from starlette.types import ASGIApp
 
 from headrace_console.cluster.upstream import ANSWER_TIMEOUT_S
 from headrace_console.given import Body
-from headrace_console.http import api_cluster, api_groups, api_messages, api_queries, api_topics
+from headrace_console.http import (
+    api_cluster,
+    api_groups,
+    api_messages,
+    api_queries,
+    api_schemas,
+    api_topics,
+)
 from headrace_console.http.guard import RequestGuard, read_body
 from headrace_console.http.routes import (
     PREFIX,
@@ -60,7 +67,7 @@ def application(state: ServerState, *, hosts: Iterable[str]) -> ASGIApp:
             methods=["GET"],
         ),
     ]
-    for module in (api_cluster, api_messages, api_groups, api_queries, api_topics):
+    for module in (api_cluster, api_messages, api_groups, api_queries, api_topics, api_schemas):
         routes += module.ROUTES.starlette_routes(state)
 
     @asynccontextmanager

@@ -1,13 +1,21 @@
-"""A socket to serve on, and a server that says when it serves."""
+"""A socket to serve on, and a server that says when it serves: how the console and the registry
+listen."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
+from headrace_console.http.bounded_protocol import BoundedProtocol
 from storage_engine.core.errors import ConfigError
 
 BACKLOG = 128
+MOST_CONNECTIONS = 200
+END_TIMEOUT_S = 5
+"""After so many seconds open answers are cut when the server ends."""
+KEPT_ALIVE_S = 5
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -21,6 +29,46 @@ class AnnouncingServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_ready()
+
+
+def server_on(
+    sock: socket.socket,
+    app: ASGIApp,
+    on_ready: Callable[[], None],
+    *,
+    certificate: Path | None,
+    key: Path | None,
+    kept_alive_s: int = KEPT_ALIVE_S,
+    trusted_proxies: Sequence[str] = (),
+    lifespan: bool = False,
+) -> AnnouncingServer:
+    """A server of `app`, with TLS where there is a certificate. `lifespan`: whether `app` is told
+    of its beginning and its end. ConfigError, with the socket closed, for certificates that can't
+    be used."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
+        lifespan="on" if lifespan else "off",
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=kept_alive_s,
+        timeout_graceful_shutdown=END_TIMEOUT_S,
+        ssl_certfile=None if certificate is None else str(certificate),
+        ssl_keyfile=None if key is None else str(key),
+        http=BoundedProtocol,
+        ws="none",
+    )
+    try:
+        config.load()
+    except OSError as error:
+        sock.close()
+        raise ConfigError(
+            f"--certificate {certificate} and --key {key} can't be used: {error.strerror or error}"
+        ) from None
+    return AnnouncingServer(config, on_ready)
 
 
 def bound(address: str, port: int, *, who: str, option: str = "--port") -> socket.socket:

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headrace_console.cluster.registry_upstream import RegistryUpstream
 from headrace_console.cluster.upstream import ANSWER_TIMEOUT_S, Upstream
 from headrace_console.cluster.watcher import ClusterWatcher
 from headrace_console.given import DEFAULT_LIMIT, MOST_LIMIT, Body, Params, bad
@@ -27,6 +28,7 @@ from headrace_console.http.guard import MOST_BODY_BYTES, read_body
 from headrace_console.http.sessions import ConsoleUser, Session
 from headrace_console.paging import Page
 from headrace_console.problem import ConsoleError, as_console_error
+from headrace_console.records.schema_values import SchemaValues
 from storage_engine.core.errors import HeadraceError
 from storage_engine.tools.document import Document, Json
 
@@ -76,6 +78,23 @@ class Call:
     @property
     def watcher(self) -> ClusterWatcher:
         return self.principal.watcher
+
+    @property
+    def registry(self) -> RegistryUpstream:
+        """The user's connections to the schema registry; ConsoleError without one."""
+        found = self.principal.registry
+        if found is None:
+            raise ConsoleError(
+                "not_here",
+                "this console knows no schema registry; start it with --registry URL, or the "
+                "cluster with: headrace up --registry",
+            )
+        return found
+
+    def schemas(self, topic: str) -> SchemaValues | None:
+        """Return what reads the keys and values of a topic; None without a registry."""
+        found = self.principal.registry
+        return None if found is None else SchemaValues(found, topic)
 
     def page(self) -> Page:
         limit = self.params.integer("limit", DEFAULT_LIMIT, least=1, most=MOST_LIMIT)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from starlette.requests import Request
 
 from headrace_console.cluster.changes import TimelineEvent
+from headrace_console.cluster.registry_upstream import RegistryUpstream
 from headrace_console.cluster.upstream import Upstream
 from headrace_console.cluster.watcher import ClusterWatcher
 from headrace_console.console_settings import ConsoleSettings
@@ -44,7 +45,9 @@ class ServerState:
         self._open: ConsoleUser | None = None
         if settings.mechanism is None:
             upstream = Upstream(settings.bootstrap_servers, settings.security, user=None)
-            self._open = ConsoleUser(upstream, ClusterWatcher(upstream, for_ever=True), None)
+            self._open = ConsoleUser(
+                upstream, ClusterWatcher(upstream, for_ever=True), None, self._registry(None)
+            )
 
     def start(self) -> None:
         """Start the watcher of an open cluster."""
@@ -102,7 +105,12 @@ class ServerState:
         except BaseException:
             upstream.close()
             raise
-        return ConsoleUser(upstream, ClusterWatcher(upstream, for_ever=False), user)
+        watcher = ClusterWatcher(upstream, for_ever=False)
+        return ConsoleUser(upstream, watcher, user, self._registry(Secret(f"{user}:{password}")))
+
+    def _registry(self, log_in: Secret | None) -> RegistryUpstream | None:
+        address = self.settings.registry
+        return None if address is None else RegistryUpstream(address, log_in)
 
     def logged_events(self) -> list[TimelineEvent] | None:
         """Return the events of brokers' logs; None if no log can be read. Blocks."""
@@ -135,6 +143,7 @@ class ServerState:
                 "sinks": watcher.kind != "kafka",
                 "typed_topics": watcher.kind != "kafka",
                 "access": self.settings.mechanism is not None,
+                "schemas": self.settings.registry is not None,
                 "timeline": "observed" if self.state_changes is None else "brokers",
             },
         }

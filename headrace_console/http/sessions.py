@@ -11,6 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace_console.cluster.registry_upstream import RegistryUpstream
 from headrace_console.cluster.upstream import Upstream
 from headrace_console.cluster.watcher import ClusterWatcher
 from headrace_console.problem import ConsoleError
@@ -37,11 +38,15 @@ class ConsoleUser:
     upstream: Upstream
     watcher: ClusterWatcher
     user: str | None
+    registry: RegistryUpstream | None = None
+    """The schema registry; None where the console has none."""
     problems: SeenProblems = field(default_factory=SeenProblems)
 
     def close(self) -> None:
         self.watcher.close()
         self.upstream.close()
+        if self.registry is not None:
+            self.registry.close()
 
 
 @dataclass(slots=True, eq=False)

@@ -53,7 +53,8 @@ class Streams:
                 retry_after_s=5,
             )
         cluster = call.upstream.client()
-        search = MessageSearch(cluster, wanted, STREAMED, tail=follows)
+        schemas = call.schemas(wanted.topic)
+        search = MessageSearch(cluster, wanted, STREAMED, tail=follows, schemas=schemas)
         # The place is taken: `_Stream` releases it however it ends, and nothing before it can fail.
         self._open[owner] = mine + 1
 

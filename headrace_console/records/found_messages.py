@@ -1,11 +1,12 @@
 """Records as messages of the API. Only records that are shown become Python objects."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from headrace_console.records.schema_values import ReadValues, SchemaValues
 from headrace_console.records.shown_values import LIST_CHARS, shown_cell, shown_text, shown_value
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.column_types import ddl_of
@@ -35,30 +36,39 @@ def messages(
     columns: Sequence[str] | None,
     most_chars: int = LIST_CHARS,
     pretty: bool = False,
+    schemas: SchemaValues | None = None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> list[FoundMessage]:
-    """Return the messages at these places. `columns`: of a typed topic, whose values are JSON."""
+    """Return the messages at these places. `columns`: of a typed topic, whose values are JSON.
+    `schemas`: what reads keys and values through a registry, until `is_over`."""
     at = pa.array(places, pa.int64())
+    keys, values = (column.take(at) for column in (records.keys, records.values))
+    read_keys = read_values = None
+    if schemas is not None and places:
+        read_keys = schemas.read(keys, "key", is_over)
+        read_values = schemas.read(values, "value", is_over)
     chosen = (
         column.take(at).to_pylist()
         for column in (
             records.offsets,
             records.timestamps_ms,
             records.timestamp_types,
-            records.keys,
-            records.values,
             records.headers,
         )
     )
+    pairs = keys.to_pylist(), values.to_pylist()
     rows = []
-    for offset, at_ms, kind, key, value, headers in zip(*chosen, strict=True):
+    for number, (offset, at_ms, kind, headers, key, value) in enumerate(
+        zip(*chosen, *pairs, strict=True)
+    ):
         own = [(each["key"], each["value"]) for each in headers or ()]
         row: Document = {
             "partition": tp.partition,
             "offset": offset,
             "timestamp_ms": at_ms,
             "timestamp_type": "append" if kind == 1 else "create",
-            "key": shown_value(key, most_chars, pretty=pretty),
-            "value": shown_value(value, most_chars, pretty=pretty),
+            "key": _shown(key, read_keys, number, most_chars, pretty=pretty),
+            "value": _shown(value, read_values, number, most_chars, pretty=pretty),
             "headers": [
                 {"key": shown_text(name), "value": shown_value(data, most_chars)}
                 for name, data in own[:MOST_HEADERS]
@@ -68,12 +78,21 @@ def messages(
             "dead_letter": _dead_letter(own),
         }
         if columns is not None:
-            _add_cells(row, value, columns)
+            text = None if read_values is None else read_values.text(number)
+            _add_cells(row, value if text is None else text, columns)
         rows.append(FoundMessage(tp.partition, offset, at_ms, row))
     return rows
 
 
-def _add_cells(row: Document, value: bytes | None, columns: Sequence[str]) -> None:
+def _shown(
+    data: bytes | None, read: ReadValues | None, row: int, most_chars: int, *, pretty: bool
+) -> Document | None:
+    if read is None:
+        return shown_value(data, most_chars, pretty=pretty)
+    return read.shown(row, most_chars, pretty=pretty)
+
+
+def _add_cells(row: Document, value: bytes | str | None, columns: Sequence[str]) -> None:
     """Add the columns of a value that a broker or the console has written as JSON."""
     if value is None:
         return

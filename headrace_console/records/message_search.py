@@ -11,12 +11,15 @@ import heapq
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from headrace_console.records.found_messages import FoundMessage, messages, schema_columns
 from headrace_console.records.reading_plan import Ranges, ReadingPlan, plan_reading
-from headrace_console.records.record_search import RecordSearch
+from headrace_console.records.record_search import RecordSearch, TextsOf
+from headrace_console.records.schema_values import SchemaValues, pieces
 from headrace_console.records.typed_records import typed_records
 from storage_engine.client.cluster import Cluster
 from storage_engine.client.fetching.fetch import BatchFetcher
@@ -24,6 +27,7 @@ from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.fetching.typed_reading import Selection, TypedReading, TypedReadings
 from storage_engine.core.errors import CorruptRecordError, HeadraceError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.printable import printable
 from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.records.record_decoder import DecodedRecords, iter_decoded
 from storage_engine.tools.document import Document, Json
@@ -96,8 +100,11 @@ class MessageSearch:
         *,
         tail: bool = False,
         is_left: Callable[[], bool] = lambda: False,
+        schemas: SchemaValues | None = None,
     ) -> None:
-        """`is_left`: whether the page does not wait for the search any more."""
+        """`is_left`: whether the page does not wait for the search any more. `schemas`: reads keys
+        and values through a registry."""
+        self._schemas = schemas
         self._is_left = is_left
         self._cluster = cluster
         self._request = request
@@ -106,6 +113,7 @@ class MessageSearch:
         self._deadline_s = time.monotonic() + limits.duration_s
         self._records = self._bytes = self._found = self._skipped = 0
         self._has_progress = False
+        self._has_unread = False
         self._told_s = 0.0
         self._seen: set[int] = set()
         self._unanswered: list[Document] = []
@@ -307,17 +315,53 @@ class MessageSearch:
         self._seen.add(fetched.tp.partition)
         rows: list[FoundMessage] = []
         names = None if self._columns is None else [str(each["name"]) for each in self._columns]
-        for records in self._decoded(fetched, end_offset):
+        search = self._request.search
+        takes_time = search.path is not None or (self._reads is not None and search.reads_texts)
+        show = partial(messages, columns=names, schemas=self._reads, is_over=self._is_over)
+        for records in self._pieces(fetched, end_offset):
             self._records += len(records)
-            mask = self._request.search.mask(records, self._is_over)
+            mask = search.mask(records, self._is_over, self._texts_of)
+            if takes_time and self._is_over():
+                # They may not all have been compared: the next search begins with them.
+                return rows, records.offsets[0].as_py()
             places = np.flatnonzero(mask).tolist()
             if most is not None and len(rows) + len(places) >= most:
                 places = places[: most - len(rows)]
-                rows += messages(fetched.tp, records, places, columns=names)
+                rows += show(fetched.tp, records, places)
                 return rows, rows[-1].offset + 1 if rows else fetched.start_offset
-            rows += messages(fetched.tp, records, places, columns=names)
+            rows += show(fetched.tp, records, places)
         end = fetched.next_offset
         return rows, end if end_offset is None else min(end, end_offset)
+
+    @property
+    def _reads(self) -> SchemaValues | None:
+        """The reader of keys and values; columns have none that are to be read."""
+        return self._schemas if self._reading is None else None
+
+    @property
+    def _texts_of(self) -> TextsOf | None:
+        schemas = self._reads
+        if schemas is None:
+            return None
+        return lambda column: self._read_texts(schemas, column)
+
+    def _read_texts(self, schemas: SchemaValues, column: pa.Array) -> pa.Array:
+        texts, why = schemas.texts(column, self._is_over)
+        if why is not None and not self._is_over() and not self._has_unread:
+            self._has_unread = True
+            self._troubles.append(
+                _trouble(
+                    "some keys or values can't be read by their schemas, and were searched as "
+                    f"bytes alone; the first one: {printable(why)}"
+                )
+            )
+        return texts
+
+    def _pieces(self, fetched: FetchedBatches, end_offset: int | None) -> Iterator[DecodedRecords]:
+        """Decode, and cut what is to be read through schemas."""
+        cuts = self._reads is not None and self._request.search.reads_texts
+        for records in self._decoded(fetched, end_offset):
+            yield from pieces(records) if cuts else (records,)
 
     def _decoded(self, fetched: FetchedBatches, end_offset: int | None) -> Iterator[DecodedRecords]:
         if self._reading is not None:

@@ -1,7 +1,8 @@
 """The conditions of a search: a record matches if it meets all that are given.
 
 Whole columns are compared, except for a field of JSON: there each value is parsed, within the
-search's time limit. Regular expressions are RE2's, whose time is linear in the text. Source:
+search's time limit. Where a registry's schemas are read by, keys and values match by their JSON or
+by their bytes. Regular expressions are RE2's, whose time is linear in the text. Source:
 R-CON8.
 """
 
@@ -21,6 +22,8 @@ from storage_engine.protocol.records.record_decoder import DecodedRecords
 Mask = npt.NDArray[np.bool_]
 MOST_JSON_BYTES = 1 << 20
 """A larger value is not parsed, so no condition on a field matches it."""
+
+TextsOf = Callable[[pa.Array], pa.Array]
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
 
@@ -65,25 +68,47 @@ class RecordSearch:
         return search
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether keys or values are compared."""
+        return self.key is not None or self.value is not None or self.path is not None
+
+    @property
     def is_everything(self) -> bool:
         """Whether every record matches, except for conditions on its time."""
         return self.key is None and self.value is None and self.header is None and self.path is None
 
-    def mask(self, records: DecodedRecords, is_over: Callable[[], bool]) -> Mask:
-        """Return which records match; after `is_over` no further fields are compared."""
+    def mask(
+        self,
+        records: DecodedRecords,
+        is_over: Callable[[], bool],
+        texts_of: TextsOf | None = None,
+    ) -> Mask:
+        """Return which records match; after `is_over` no further fields are compared. `texts_of`:
+        reads keys or values as JSON; null where they can't be."""
         found = np.ones(len(records), dtype=np.bool_)
         if self.until_ms is not None:
             found &= records.timestamps_ms.to_numpy() < self.until_ms
         if self.since_ms is not None:
             found &= records.timestamps_ms.to_numpy() >= self.since_ms
         if self.key is not None:
-            found &= self._has(records.keys, self.key)
+            has = self._has(records.keys, self.key)
+            if texts_of is not None:
+                has |= self._has(texts_of(records.keys), self.key)
+            found &= has
+        values = records.values
+        read = None
+        if texts_of is not None and (self.value is not None or self.path is not None):
+            read = texts_of(values)
         if self.value is not None:
-            found &= self._has(records.values, self.value)
+            has = self._has(values, self.value)
+            if read is not None:
+                has |= self._has(read, self.value)
+            found &= has
         if self.header is not None:
             found &= self._has_header(records.headers)
         if self.path is not None:
-            found &= self._has_field(records.values, found, is_over)
+            texts = values if read is None else pc.coalesce(read, values)
+            found &= self._has_field(texts, found, is_over)
         return found
 
     def _has(self, column: pa.Array, wanted: str) -> Mask:

@@ -7,6 +7,7 @@ from headrace_console.given import bad
 from headrace_console.problem import ConsoleError
 from headrace_console.records.found_messages import messages, schema_columns
 from headrace_console.records.message_search import MOST_BATCH_BYTES, PARTITION_TIMEOUT_MS
+from headrace_console.records.schema_values import SchemaValues
 from headrace_console.records.shown_values import DETAIL_CHARS
 from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.fetching.fetch import BatchFetcher
@@ -203,12 +204,19 @@ def _words(
 
 
 def one_message(
-    cluster: Cluster, tp: TopicPartition, offset: int, schema: TopicSchema | None
+    cluster: Cluster,
+    tp: TopicPartition,
+    offset: int,
+    schema: TopicSchema | None,
+    schemas: SchemaValues | None = None,
 ) -> Document:
-    """Return a message with its batch. ConsoleError not_found if no record has that offset."""
+    """Return a message with its batch. ConsoleError not_found if no record has that offset.
+    `schemas`: reads key and value through a registry."""
     batch, header, records = _record(cluster, tp, offset)
     columns = None if schema is None else [str(each["name"]) for each in schema_columns(schema)]
-    (found,) = messages(tp, records, [0], columns=columns, most_chars=DETAIL_CHARS, pretty=True)
+    (found,) = messages(
+        tp, records, [0], columns=columns, most_chars=DETAIL_CHARS, pretty=True, schemas=schemas
+    )
     return {**found.document, "batch": described_batch(tp, batch, header, unpacks=True)}
 
 

@@ -31,8 +31,7 @@ def shown_value(data: bytes | None, most_chars: int, *, pretty: bool = False) ->
         return None
     text, is_cut = decoded(data, most_chars)
     if text is None or _is_binary(text):
-        shown = data[: most_chars // 3]
-        document = _document("binary", shown.hex(" "), data, len(shown) < len(data))
+        document = hexadecimal(data, most_chars)
         document["invalid_utf8"] = text is None
         return document
     parsed = None if is_cut else parsed_json(text)
@@ -40,6 +39,12 @@ def shown_value(data: bytes | None, most_chars: int, *, pretty: bool = False) ->
     if pretty and parsed is not None:
         document["pretty"] = json.dumps(parsed[0], ensure_ascii=False, indent=2)
     return document
+
+
+def hexadecimal(data: bytes, most_chars: int) -> Document:
+    """Return the document of bytes as they are."""
+    shown = data[: most_chars // 3]
+    return _document("binary", shown.hex(" "), data, len(shown) < len(data))
 
 
 def _document(kind: str, text: str, data: bytes, is_cut: bool) -> Document:

@@ -27,23 +27,18 @@ from storage_engine.client.schema_registry_http import (
     RegistryAddress,
     RegistryHttp,
     SchemaRegistryError,
-    parse_registry_urls,
     quoted_path,
 )
-from storage_engine.client.security.client_security import ClientSecurity, ClientTls
-from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import printable
-from storage_engine.core.security.security_protocol import Secret
 from storage_engine.tools.actions import Actions
 from storage_engine.tools.arguments import add_json
-from storage_engine.tools.client_settings import security_in
 from storage_engine.tools.document import Document
 from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.local.local_cluster import LocalCluster
+from storage_engine.tools.registry_address import registry_address
 from storage_engine.tools.table import print_json, print_rows, write_line
 
 _MOST_BYTES = 5 << 20
-_PATIENCE_MS = 10_000
 _TYPES = ("AVRO", "JSON", "PROTOBUF")
 _LATEST = "latest"
 
@@ -145,24 +140,7 @@ def _address(args: argparse.Namespace) -> RegistryAddress:
                 f"headrace up --dir {args.cluster} --registry"
             )
         given, config = registry.url, config or cluster.admin_config(cluster.state)
-    try:
-        urls, user_info = parse_registry_urls(given)
-    except ConfigError as error:
-        raise UsageError(f"--registry '{given}': {error}") from None
-    security = security_in(config)
-    return RegistryAddress(
-        urls=urls,
-        user_info=user_info or _user_info(security),
-        tls=ClientTls() if security is None or security.tls is None else security.tls,
-        patience_ms=_PATIENCE_MS,
-    )
-
-
-def _user_info(security: ClientSecurity | None) -> Secret | None:
-    sasl = None if security is None else security.sasl
-    if sasl is None or sasl.password is None:
-        return None
-    return Secret(f"{sasl.username}:{sasl.password.reveal()}")
+    return registry_address(given, config, option="--registry")
 
 
 # --- actions ---

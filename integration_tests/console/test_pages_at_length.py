@@ -1,12 +1,7 @@
 """The console's pages where that takes long: of a secured cluster, of a console that may change
-nothing, and the pictures of docs/console.md. Source: R-PAGE3, R-PAGE4.
-
-    HEADRACE_FAULTS=full HEADRACE_PICTURES=1 .venv/bin/python -m pytest …
-
-writes the pictures anew into docs/images; else they are made and not kept.
+nothing, and the pictures of docs/console.md (`pictures.py`). Source: R-PAGE3, R-PAGE4.
 """
 
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from integration_tests.console.chromium import PHONE, WIDE, Chromium, needs_browser, open_chromium
+from integration_tests.console.pictures import LARGEST_BYTES, TALL, pictures_in
 from integration_tests.console.scene import ConsoleInFront, Scene, console_in_front
 from integration_tests.support.client_files import settings_for
 from integration_tests.support.cluster_support import (
@@ -23,16 +19,13 @@ from integration_tests.support.cluster_support import (
     running_cluster,
     wait_for_isr,
 )
-from integration_tests.support.command_line import ROOT, succeed_here
+from integration_tests.support.command_line import succeed_here
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.tests.sampling import in_full
 
 pytestmark = [in_full, needs_browser]
 
-TALL = (1440, 1000)
 STUCK_S, TOLD_S, SLACK_S = 3, 5, 2
-LARGEST_BYTES = 150_000
-"""Of a picture: what everybody who clones the repository loads."""
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +67,8 @@ def written(scene: Scene) -> Iterator[None]:
     thread.join()
 
 
-def _pictures(tmp_path: Path) -> Path:
-    """Where they are put."""
-    return ROOT / "docs" / "images" if os.environ.get("HEADRACE_PICTURES") == "1" else tmp_path
-
-
 def test_pictures_of_a_live_cluster_are_made(page, console, scene, written, tmp_path):
-    folder = _pictures(tmp_path)
+    folder = pictures_in(tmp_path)
     made: list[Path] = []
 
     def picture(name: str) -> None:
@@ -191,7 +179,7 @@ def test_a_secured_cluster_asks_who_one_is_and_shows_who_may_what(tmp_path):
             window.open("access/users", wait_for="SCRAM")
             window.show(TALL)
             window.open("access/acls", wait_for="User:app")
-            window.picture(_pictures(tmp_path) / "console-access.png")
+            window.picture(pictures_in(tmp_path) / "console-access.png")
             window.show(WIDE)
             window.open("topics", wait_for="ledger")
             window.press("Log out")

@@ -40,6 +40,8 @@ MAX_REGISTERED = 1_000
 MAX_REFERENCES = 1_000
 """The most schemas that one refers to, directly or not."""
 
+_SERIALIZED = "format=serialized"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSchema:
@@ -58,9 +60,18 @@ class UnknownSchemaIdError(SchemaRegistryError):
 class SchemaRegistry:
     """Asks one registry, and keeps schemas by their ids."""
 
-    def __init__(self, address: RegistryAddress) -> None:
-        """ConfigError where the files of TLS can't be used. Nothing is connected to here."""
+    def __init__(
+        self,
+        address: RegistryAddress,
+        *,
+        lag_s: float | None = None,
+        kept_bytes: int | None = None,
+    ) -> None:
+        """LAG_S and MAX_KEPT_BYTES unless others are given. ConfigError where the files of TLS
+        can't be used. Nothing is connected to here."""
         self._http = RegistryHttp(address)
+        self._lag_s = LAG_S if lag_s is None else lag_s
+        self._most_kept_bytes = MAX_KEPT_BYTES if kept_bytes is None else kept_bytes
         self._kept: dict[int, Schema] = {}
         self._kept_bytes = 0
         self._unknown: dict[int, float] = {}
@@ -73,6 +84,23 @@ class SchemaRegistry:
             found = self._fetched(schema_id)
             self._keep(schema_id, found)
         return found
+
+    def descriptor(self, schema_id: int) -> Schema:
+        """The schema of an id whose language is Protobuf, with its descriptor in base64 as text.
+        Errors as in `by_id`."""
+        path = f"/schemas/ids{quoted_path(schema_id)}"
+        answer = self._http.ask_every_instance(f"{path}?{_SERIALIZED}")
+        return _schema(_object(answer, path), path)
+
+    def places_of(self, schema_id: int) -> list[tuple[str, int]]:
+        """The versions of subjects that have the schema of an id, as far as the user may see them;
+        SchemaRegistryError where it is in none."""
+        path = f"/schemas/ids{quoted_path(schema_id)}/versions"
+        answer = self._http.ask_every_instance(path)
+        if not isinstance(answer, list):
+            raise _malformed(path, "list")
+        rows = [_object(each, path) for each in answer]
+        return [(_text(row, "subject", path), _integer(row, "version", path)) for row in rows]
 
     def latest(self, subject: str) -> RegisteredSchema:
         """The latest version of a subject. SchemaRegistryError where there is none."""
@@ -108,9 +136,10 @@ class SchemaRegistry:
             return None
         return _registered(_object(answer, path), path)
 
-    def references_of(self, schema: Schema) -> dict[str, Schema]:
+    def references_of(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that `schema` refers to, directly or through others, by the names of the
-        references. SchemaRegistryError where there are too many, or one name means two."""
+        references; `serialized`: with descriptors as texts. SchemaRegistryError where there are too
+        many, or one name means two."""
         found: dict[str, Schema] = {}
         versions: dict[str, tuple[str, int]] = {}
         waiting = list(schema.references)
@@ -125,7 +154,8 @@ class SchemaRegistry:
                 continue
             if len(found) >= MAX_REFERENCES:
                 raise SchemaRegistryError(f"a schema refers to more than {MAX_REFERENCES} others")
-            known = self._version(reference.subject, reference.version).schema
+            query = f"?{_SERIALIZED}" if serialized else ""
+            known = self._version(reference.subject, reference.version, query).schema
             found[reference.name] = known
             waiting.extend(known.references)
         return found
@@ -139,7 +169,7 @@ class SchemaRegistry:
         if self._unknown.get(schema_id, now) > now:
             raise _unknown(schema_id, self._http.address)
         path = f"/schemas/ids{quoted_path(schema_id)}"
-        patience_s = LAG_S if len(self._unknown) < PATIENT_IDS else 0.0
+        patience_s = self._lag_s if len(self._unknown) < PATIENT_IDS else 0.0
         while True:
             try:
                 answer = self._http.ask_every_instance(path)
@@ -165,13 +195,13 @@ class SchemaRegistry:
         size = len(schema.text) + KEPT_OVERHEAD_BYTES
         self._kept[schema_id] = schema
         self._kept_bytes += size
-        while self._kept_bytes > MAX_KEPT_BYTES and len(self._kept) > 1:
+        while self._kept_bytes > self._most_kept_bytes and len(self._kept) > 1:
             oldest = self._kept.pop(next(iter(self._kept)))
             self._kept_bytes -= len(oldest.text) + KEPT_OVERHEAD_BYTES
 
-    def _version(self, subject: str, version: int | str) -> RegisteredSchema:
+    def _version(self, subject: str, version: int | str, query: str = "") -> RegisteredSchema:
         path = f"/subjects{quoted_path(subject)}/versions{quoted_path(version)}"
-        return _registered(_object(self._http.ask_every_instance(path), path), path)
+        return _registered(_object(self._http.ask_every_instance(path + query), path), path)
 
 
 def _unknown(schema_id: int, address: RegistryAddress) -> UnknownSchemaIdError:
@@ -255,5 +285,5 @@ def _integer(answer: Mapping[str, JsonAnswer], name: str, path: str) -> int:
 def _malformed(path: str, name: str) -> SchemaRegistryError:
     return SchemaRegistryError(
         f"the answer to {path} has no right '{name}': what answers is no schema registry; correct "
-        "schema.registry.url"
+        "its URL"
     )

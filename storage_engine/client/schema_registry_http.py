@@ -136,7 +136,7 @@ class RegistryHttp:
                     raise DeadlineExceededError(
                         f"the schema registry at {self.address} gave no answer for "
                         f"{deadline.timeout_ms / 1000:g} s: {error}; start it, or correct "
-                        "schema.registry.url"
+                        "its URL"
                     ) from None
                 sleep_ms(pause)
                 continue
@@ -241,7 +241,7 @@ class _Instance:
         except (ValueError, RecursionError):
             raise SchemaRegistryError(
                 f"{self._url}{path} answers with something that is not JSON: it is no schema "
-                "registry; correct schema.registry.url"
+                "registry; correct its URL"
             ) from None
         return answer
 
@@ -271,7 +271,7 @@ class _Instance:
             connection.close()
             raise SchemaRegistryError(
                 f"{self._url}{path} answers with more than {MAX_ANSWER_BYTES >> 20} MiB, which no "
-                "schema has: correct schema.registry.url"
+                "schema has: correct its URL"
             )
         if answer.will_close:
             connection.close()

@@ -16,6 +16,8 @@ import { openGroup, openGroups } from "./screens/groups.js";
 import { logInForm } from "./screens/log_in.js";
 import { openOverview } from "./screens/overview.js";
 import { openQueries, openQuery } from "./screens/queries.js";
+import { noRegistry, openSchemas } from "./screens/schemas.js";
+import { openSubject } from "./screens/subject.js";
 import { openTimeline } from "./screens/timeline.js";
 import { openTopic } from "./screens/topic.js";
 import { openTopics } from "./screens/topics.js";
@@ -23,6 +25,7 @@ import { openTopics } from "./screens/topics.js";
 const SCREENS = [
   ["o", "Overview", "#/overview"],
   ["t", "Topics", "#/topics"],
+  ["s", "Schemas", "#/schemas"],
   ["r", "Groups", "#/groups"],
   ["q", "Queries", "#/queries"],
   ["l", "Timeline", "#/timeline"],
@@ -34,6 +37,7 @@ let session = null;
 let screen = null;
 let main = null;
 let links = [];
+let screens = SCREENS;
 
 async function begin() {
   applyTheme();
@@ -63,7 +67,8 @@ function showLogIn(why) {
 }
 
 function showFrame() {
-  links = SCREENS.map(([, title, address]) => h("a", { href: address }, title));
+  screens = SCREENS.filter(([, , address]) => address !== "#/schemas" || session.features?.schemas);
+  links = screens.map(([, title, address]) => h("a", { href: address }, title));
   main = h("main", { id: "main", tabindex: -1 });
   fill(
     app,
@@ -75,7 +80,7 @@ function showFrame() {
       h("span", { class: "cluster data", title: "The cluster" }, session.cluster?.name ?? ""),
       session.read_only ? h("span", { class: "badge" }, "Read-only") : null,
       session.cluster?.kind === "kafka" ? h("span", { class: "badge" }, "Apache Kafka") : null,
-      h("div", { class: "top-end" }, who(), themeSwitch(), h("button", { type: "button", class: "quiet", "aria-label": "Keys", title: "Keys", on: { click: () => showKeys(SCREENS) } }, "?")),
+      h("div", { class: "top-end" }, who(), themeSwitch(), h("button", { type: "button", class: "quiet", "aria-label": "Keys", title: "Keys", on: { click: () => showKeys(screens) } }, "?")),
     ),
     h("nav", { class: "screens", "aria-label": "Screens" }, links),
     main,
@@ -139,6 +144,9 @@ function screenOf(parts, context) {
       return second === undefined ? openOverview(context) : openBroker(second, context);
     case "topics":
       return second === undefined ? openTopics(context) : openTopic(second, rest[0] ?? "messages", context);
+    case "schemas":
+      if (!session.features?.schemas) return noRegistry();
+      return second === undefined ? openSchemas() : openSubject(second, context);
     case "groups":
       return second === undefined ? openGroups(context) : openGroup(second, context);
     case "queries":
@@ -155,5 +163,5 @@ function screenOf(parts, context) {
 }
 
 addEventListener("hashchange", openFromAddress);
-listenToKeys(SCREENS);
+listenToKeys(() => screens);
 void begin();

@@ -11,7 +11,7 @@ import pytest
 
 from headrace_console.console_settings import ConsoleSettings
 from headrace_console.http.bounded_protocol import BoundedProtocol
-from headrace_console.server import MOST_CONNECTIONS
+from headrace_console.http.listening import MOST_CONNECTIONS
 from headrace_console.tests.console_support import running_console
 from storage_engine.core.security.security_protocol import Secret
 

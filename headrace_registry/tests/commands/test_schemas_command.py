@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace_registry.commands import schemas
+from storage_engine.tools import registry_address
 from storage_engine.tools.cli import main
 
 AWAY = ("--registry", "http://127.0.0.1:1")
@@ -45,5 +45,5 @@ def test_a_file_that_is_no_text_is_told(capsys, tmp_path) -> None:
 
 
 def test_a_registry_that_is_away_is_told(capsys, monkeypatch) -> None:
-    monkeypatch.setattr(schemas, "_PATIENCE_MS", 100)
+    monkeypatch.setattr(registry_address, "PATIENCE_MS", 100)
     assert "127.0.0.1:1" in refusal(capsys, "list", *AWAY, status=1)

@@ -20,16 +20,24 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 JsonObject: TypeAlias = "dict[str, JsonValue]"
 
 
-def check_text_size(text: str, what: str) -> None:
-    """InvalidSchemaError for a text that is too long, or that UTF-8 can't encode."""
-    if len(text) <= MAX_SCHEMA_BYTES:
+def size_problem(text: str, most_bytes: int, *, remedy: str = "") -> str | None:
+    """Return what is wrong with a text that has more than `most_bytes` in UTF-8, for which `remedy`
+    helps, or that can't be encoded; None: nothing."""
+    if len(text) <= most_bytes:
         try:
             size = len(text.encode())
         except UnicodeEncodeError:
-            raise InvalidSchemaError(f"{what} has half a character in it") from None
-        if size <= MAX_SCHEMA_BYTES:
-            return
-    raise InvalidSchemaError(f"{what} has more than {MAX_SCHEMA_BYTES} bytes")
+            return "has half a character in it: write it in UTF-8"
+        if size <= most_bytes:
+            return None
+    return f"has more than {most_bytes // 1024} KiB{remedy}"
+
+
+def check_text_size(text: str, what: str) -> None:
+    """InvalidSchemaError for a text that is too long, or that UTF-8 can't encode."""
+    problem = size_problem(text, MAX_SCHEMA_BYTES)
+    if problem is not None:
+        raise InvalidSchemaError(f"{what} {problem}")
 
 
 def read_json(text: str, what: str) -> JsonValue:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.printable import printable
-from storage_engine.core.schemas.json_text import JsonObject, JsonValue, shown
+from storage_engine.core.schemas.json_text import JsonObject, JsonValue, shown, size_problem
 
 __all__ = ["JsonObject", "JsonValue", "shown"]
 
@@ -19,16 +19,10 @@ character may take 6 bytes for 2 of these; a znode has room for 1 MiB."""
 
 def check_text_size(text: str, what: str) -> None:
     """ConfigError for a text that is too long, or that UTF-8 can't encode."""
-    if len(text) <= MAX_SCHEMA_BYTES:
-        try:
-            size = len(text.encode())
-        except UnicodeEncodeError as error:
-            raise ConfigError(f"{what} has half a character in it: write it in UTF-8") from error
-        if size <= MAX_SCHEMA_BYTES:
-            return
-    raise ConfigError(
-        f"{what} has more than {MAX_SCHEMA_BYTES // 1024} KiB: use fewer columns or shorter names"
-    )
+    remedy = ": use fewer columns or shorter names"
+    problem = size_problem(text, MAX_SCHEMA_BYTES, remedy=remedy)
+    if problem is not None:
+        raise ConfigError(f"{what} {problem}")
 
 
 def load_json(text: str, what: str) -> JsonValue:

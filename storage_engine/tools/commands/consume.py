@@ -9,6 +9,11 @@ The value of a row of a typed topic is a JSON object with its columns. With --co
 brokers send only the chosen columns and rows, and each line is a JSON object with these columns;
 _topic, _partition, _offset, _timestamp, _headers and _deleted are then columns too.
 
+With --schema-registry, a key or value that a serializer of a schema registry has written is printed
+as the JSON that it stands for, be it Avro, JSON or Protobuf; all others are printed as they are.
+With --json, that JSON is the key or value of the document, beside key_schema_id or value_schema_id.
+One that can't be read ends the command, or has its bytes and key_error or value_error with --json.
+
 With --group, the command is a member of a consumer group: it shares the topic's partitions with the
 other members, goes on where the group has committed, and commits what it has printed.
 
@@ -20,6 +25,8 @@ examples:
       --group-protocol consumer
   headrace consume trips --bootstrap-server 127.0.0.1:9092 --columns id,fare,_offset \\
       --where "fare > 10 AND city = 'Rome'"
+  headrace consume rides --bootstrap-server 127.0.0.1:9092 \\
+      --schema-registry http://127.0.0.1:8081
 """
 
 import argparse
@@ -27,6 +34,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,6 +50,9 @@ from storage_engine.client.fetching.typed_reading import (
     TypedReadings,
     without_columns,
 )
+from storage_engine.client.framed_values.framed_json import FramedJson, ReadBounds
+from storage_engine.client.schema_registry import SchemaRegistry
+from storage_engine.client.schema_registry_http import DEFAULT_PATIENCE_MS
 from storage_engine.core.errors import OffsetOutOfRangeError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.typed.column_types import (
@@ -66,10 +77,12 @@ from storage_engine.tools.arguments import (
     positive_integer,
 )
 from storage_engine.tools.client_settings import connect
-from storage_engine.tools.errors import UsageError
+from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.group_consumption import Format, check_group, consume_as_member
 from storage_engine.tools.line_records import join_lines
 from storage_engine.tools.record_text import documents
+from storage_engine.tools.registry_address import registry_address
+from storage_engine.tools.schema_lines import SchemaLines
 from storage_engine.tools.table import write_bytes
 
 _POLL_MS = 200
@@ -145,6 +158,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: read_uncommitted)",
     )
     add_columns(parser)
+    parser.add_argument(
+        "--schema-registry",
+        metavar="URL",
+        help="registry to read keys and values through, several instances with commas; the log-in "
+        "is that of the URL, or of --command-config",
+    )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print one JSON document per record")
     shape.add_argument("--key-separator", metavar="S", help="print the key and S before each value")
@@ -153,6 +172,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run `headrace consume`."""
     check_group(args)
+    if args.schema_registry is not None and (args.columns is not None or args.where is not None):
+        raise UsageError(
+            "--schema-registry does not go with --columns and --where, whose rows have their types "
+            "from the topic: leave one out"
+        )
     try:
         if args.group is not None:
             consume_as_member(args, _format(args))
@@ -369,12 +393,40 @@ def _first(records: DecodedRecords, count: int) -> DecodedRecords:
 
 
 def _format(args: argparse.Namespace) -> Format:
+    schemas = None if args.schema_registry is None else _schema_lines(args)
     if args.json:
-        return format_json
-    if args.key_separator is not None:
-        separator = pa.scalar(os.fsencode(args.key_separator), pa.binary())
-        return lambda tp, records: join_lines(_with_keys(records, separator))
-    return lambda tp, records: join_lines(records.values)
+        return format_json if schemas is None else schemas.json
+    plain = _plain_format(args.key_separator)
+    return plain if schemas is None else partial(_through_schemas, plain, schemas)
+
+
+def _through_schemas(
+    plain: Format, schemas: SchemaLines, tp: TopicPartition, records: DecodedRecords
+) -> bytes:
+    """CommandError for a record that can't be read, once those before it are printed."""
+    readable, problem = schemas.plain(tp, records)
+    text = plain(tp, readable)
+    if problem:
+        write_bytes(text)
+        raise CommandError(problem)
+    return text
+
+
+def _plain_format(key_separator: str | None) -> Format:
+    if key_separator is None:
+        return lambda tp, records: join_lines(records.values)
+    separator = pa.scalar(os.fsencode(key_separator), pa.binary())
+    return lambda tp, records: join_lines(_with_keys(records, separator))
+
+
+def _schema_lines(args: argparse.Namespace) -> SchemaLines:
+    address = registry_address(
+        args.schema_registry,
+        args.command_config,
+        option="--schema-registry",
+        patience_ms=DEFAULT_PATIENCE_MS,
+    )
+    return SchemaLines(FramedJson(SchemaRegistry(address), ReadBounds()))
 
 
 def _with_keys(records: DecodedRecords, separator: pa.Scalar) -> pa.Array:

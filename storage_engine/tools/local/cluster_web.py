@@ -32,10 +32,18 @@ class ClusterWeb:
         return replace(state, console=self._console.start(state))
 
     def with_registry(self, state: ClusterFile) -> ClusterFile:
-        """Start the registry unless it runs. CommandError when it does not start."""
-        if state.registry is not None and state.registry.pid is not None:
+        """Start the registry unless it runs, and stop a console that does not know its address.
+        CommandError when it does not start."""
+        before = state.registry
+        if before is not None and before.pid is not None:
             return state
-        return replace(state, registry=self._registry.start(state))
+        registry = self._registry.start(state)
+        state = replace(state, registry=registry)
+        console, is_new = state.console, before is None or before.url != registry.url
+        if is_new and console is not None and self._console.stop(console):
+            # It reads the address from the file, which is written behind this step.
+            return replace(state, console=replace(console, pid=None))
+        return state
 
     def stopped(self, state: ClusterFile, progress: Callable[[str], None]) -> ClusterFile:
         """Stop both."""

@@ -185,11 +185,14 @@ class LocalCluster:
         return console.url
 
     def open_registry(self) -> str:
-        """Start its schema registry unless it runs; its address. CommandError when it does not
-        start."""
-        registry = self._with_web(self._web.with_registry).registry
-        assert registry is not None
-        return registry.url
+        """Start its schema registry unless it runs; its address. A console that runs is started
+        anew where it would not know it. CommandError when one does not start."""
+        console = self.state.console
+        state = self._with_web(self._web.with_registry)
+        assert state.registry is not None
+        if console is not None and console.pid is not None and state.console != console:
+            self._with_web(self._web.with_console)
+        return state.registry.url
 
     def _with_web(self, start: Callable[[ClusterFile], ClusterFile]) -> ClusterFile:
         cluster_file.read(self.directory)

@@ -7,7 +7,7 @@ import { openDialog } from "./dialogs.js";
 const KEY = "headrace-keys";
 const WAIT_MS = 1500;
 
-/** `screens`: `[letter, title, address]`. */
+/** `screens()` gives those that there are: `[letter, title, address]`. */
 export function listenToKeys(screens) {
   let began = 0;
   document.addEventListener("keydown", (event) => {
@@ -19,12 +19,12 @@ export function listenToKeys(screens) {
       event.preventDefault();
       find.focus();
     } else if (event.key === "?") {
-      showKeys(screens);
+      showKeys(screens());
     } else if (event.key === "g") {
       began = Date.now();
     } else if (Date.now() - began < WAIT_MS) {
       began = 0;
-      const wanted = screens.find(([letter]) => letter === event.key);
+      const wanted = screens().find(([letter]) => letter === event.key);
       if (wanted) location.hash = wanted[2];
     }
   });

@@ -10,6 +10,7 @@ import { addressOf } from "../lib/router.js";
 import { facts, link } from "../lib/words.js";
 import { batchWords } from "./batches.js";
 import { cellOf } from "./message_rows.js";
+import { readSentence } from "./schema_words.js";
 
 const MOST_FIELDS = 500;
 
@@ -82,11 +83,13 @@ function part(title, value, rawPath, name, none) {
     "section",
     {},
     h("div", { class: "block-head" }, h("h3", {}, title), h("span", { class: "note" }, describe(value)), forms.length > 1 ? form : null, value.bytes > 0 ? h("a", { href: urlOf(rawPath, { part: name }), download: "" }, "Download") : null),
+    value.schema ? readSentence(value.schema) : null,
     place,
   );
 }
 
 function describe(value) {
+  if (value.raw) return `${bytes(value.bytes)}${value.cut ? ", of which the beginning is shown as JSON" : ", shown as JSON"}`;
   const kind = { text: "text", json: "JSON", binary: value.invalid_utf8 ? "bytes that are no UTF-8" : "bytes" }[value.kind];
   return `${bytes(value.bytes)} of ${kind}${value.cut ? ", of which the beginning is shown" : ""}`;
 }
@@ -98,6 +101,7 @@ function formsOf(value) {
   const fields = value.kind === "json" ? members(value.text) : null;
   if (fields !== null && fields.size > 0 && fields.size <= MOST_FIELDS) forms.push(["fields", "Fields", () => fieldTable(fields)]);
   forms.push(["as-is", value.kind === "binary" ? "Hexadecimal" : "As it is", () => textBlock(value.text)]);
+  if (value.raw) forms.push(["raw", "Bytes as they are", () => textBlock(value.raw.text)]);
   return forms;
 }
 

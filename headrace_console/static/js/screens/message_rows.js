@@ -6,6 +6,7 @@ import { bytes, clock, count, iso, moment } from "../lib/format.js";
 import { members } from "../lib/json_text.js";
 import { table } from "../lib/table.js";
 import { showMessage } from "./message.js";
+import { readBadge } from "./schema_words.js";
 
 const MOST_FIELDS = 14;
 const LOOKED_AT = 50;
@@ -27,7 +28,7 @@ export function messageRows(topic, context) {
     const wanted = JSON.stringify([columns, fields]);
     if (current === null || wanted !== shape) {
       shape = wanted;
-      current = table({ label: `Messages of ${topic.name}`, empty: () => (isOver ? "No record matches." : ""), key: keyOf, columns: [...places(topic, context), ...contents(columns, fields)] });
+      current = table({ label: `Messages of ${topic.name}`, empty: () => (isOver ? "No record matches." : ""), key: keyOf, columns: [...places(topic, context), ...contents(topic, columns, fields)] });
       fill(place, current.element);
     }
     current.update(rows);
@@ -62,7 +63,7 @@ function places(topic, context) {
   ];
 }
 
-function contents(columns, fields) {
+function contents(topic, columns, fields) {
   if (columns !== null) {
     const widest = columns.findLastIndex((column) => !isNumber(column.type));
     return columns.map((column, index) => ({
@@ -71,11 +72,11 @@ function contents(columns, fields) {
       cell: (row) => (row.row === null || row.row === undefined ? index === 0 ? h("span", { class: "note" }, "deleted") : "–" : cellOf(row.row[index], row.row_cut?.includes(index))),
     }));
   }
-  const key = { id: "key", title: "Key", cell: (row) => valueLine(row.key, "no key") };
+  const key = { id: "key", title: "Key", cell: (row) => valueLine(row.key, "no key", `${topic.name}-key`) };
   if (fields !== null) {
     return [key, ...fields.map((name) => ({ id: `field-${name}`, title: name, cell: (row) => fieldCell(row, name) }))];
   }
-  return [key, { id: "value", title: "Value", grow: true, cell: (row) => valueLine(row.value, "tombstone") }, { id: "headers", title: "Headers", wide: true, cell: headerLine }];
+  return [key, { id: "value", title: "Value", grow: true, cell: (row) => valueLine(row.value, "tombstone", `${topic.name}-value`) }, { id: "headers", title: "Headers", wide: true, cell: headerLine }];
 }
 
 function isNumber(type) {
@@ -89,15 +90,18 @@ export function cellOf(value, isCut = false) {
   return h("span", { class: "data name" }, text, isCut ? h("span", { class: "note" }, " cut") : null);
 }
 
-/** A key or value in a line: what it is, its size where that is more than is shown, and its text. */
-export function valueLine(value, none) {
+/** A key or value in a line: what it is, its size where that is more than is shown, and its text. `own`: the
+ * subject by whose schemas it is expected to be read. */
+function valueLine(value, none, own) {
   if (value === null) return h("span", { class: "note" }, none);
   const text = beginning(value.text, SHOWN_TEXT);
   return h(
     "span",
     { class: "value-line" },
+    value.schema ? readBadge(value.schema, own) : null,
     value.kind === "binary" ? h("span", { class: "badge" }, value.invalid_utf8 ? "no UTF-8" : "bytes") : null,
     value.cut || text !== value.text ? h("span", { class: "badge" }, bytes(value.bytes)) : null,
+    value.schema?.why ? h("span", { class: "warn-text" }, `${value.schema.why} `) : null,
     h("span", { class: `data name ${value.kind}` }, value.bytes === 0 ? h("span", { class: "note" }, "empty") : text),
   );
 }

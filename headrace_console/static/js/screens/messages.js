@@ -80,7 +80,7 @@ export function messageSearch(topic, context) {
         under = null;
         shown = [...shown, ...answer.rows];
         rows.update(shown, answer.columns, { newestFirst: String(parameters.from).startsWith("newest") });
-        ended(answer, scannedWords(answer.scanned, shown.length));
+        ended(answer, scannedWords(answer.scanned, shown.length), answer.troubles?.[0] ?? null);
         if (answer.unanswered?.length) failed(new BadInput(answer.unanswered.map((each) => each.why).join(" ")));
       },
       (error) => {
@@ -122,7 +122,7 @@ export function messageSearch(topic, context) {
     on("failed", (told) => fail(told.error?.message ?? "The search failed."));
     on("end", (told) => {
       stop();
-      ended(told, scannedWords(scanned, shown.length));
+      ended(told, scannedWords(scanned, shown.length), trouble);
     });
     source.onerror = () => fail("The connection to the console's server broke off. Is `headrace console` still running?");
     form.running(true);
@@ -152,10 +152,10 @@ export function messageSearch(topic, context) {
     }
   }
 
-  function ended(answer, words) {
+  function ended(answer, words, trouble) {
     next = answer.next ?? null;
     foot.hidden = next === null;
-    fill(progress, words, answer.why ? [" ", sentence(asSentence(answer.why))] : null);
+    fill(progress, words, answer.why ? [" ", sentence(asSentence(answer.why))] : null, trouble === null ? null : h("span", { class: "warn-text" }, " ", sentence(asSentence(trouble))));
     waitingPlace.hidden = !answer.waiting?.length;
     waiting.update(answer.waiting ?? []);
     rows.finished();

@@ -12,6 +12,7 @@ import { button, facts, freshness, link, screenHead, screenOfOne, state, tabs } 
 import { batchList } from "./batches.js";
 import { messageSearch } from "./messages.js";
 import { produceOne } from "./produce.js";
+import { subjectLink } from "./schema_words.js";
 import { settingColumns } from "./settings.js";
 import { alterTopic, deleteTopic } from "./topic_changes.js";
 import { waitingList } from "./waiting.js";
@@ -32,6 +33,7 @@ export function openTopic(name, tab, context) {
   const parts = Object.entries(TABS).map(([id, title]) => [id, title, addressOf(["topics", name, id])]);
   let part = null;
   let topic = null;
+  let subjects = null;
 
   const asking = keepAsking((signal) => get(path("topics", name), {}, signal), {
     everyMs: 5000,
@@ -44,13 +46,29 @@ export function openTopic(name, tab, context) {
       screen.found();
       fresh.shown(answer.as_of_ms, answer.unanswered);
       fill(badges, badgesOf(answer));
-      fill(told, topicFacts(answer));
+      drawFacts();
       if (part === null) {
         part = (PARTS[tab] ?? PARTS.messages)(answer, context);
         fill(place, part.element);
       } else part.topicTold?.(answer);
     },
   });
+
+  // A registry that does not answer is told where its subjects are shown.
+  const askingSubjects = context.session.features?.schemas
+    ? keepAsking((signal) => get(path("topics", name, "subjects"), {}, signal), {
+        everyMs: 15_000,
+        failed: () => {},
+        show(answer) {
+          subjects = answer.rows;
+          if (topic !== null) drawFacts();
+        },
+      })
+    : null;
+
+  function drawFacts() {
+    fill(told, topicFacts(topic, subjects));
+  }
 
   const actions = context.readOnly
     ? []
@@ -72,6 +90,7 @@ export function openTopic(name, tab, context) {
     element: screen.element,
     close() {
       asking.stop();
+      askingSubjects?.stop();
       fresh.stop();
       part?.stop?.();
     },
@@ -94,7 +113,7 @@ function badgesOf(topic) {
   ];
 }
 
-function topicFacts(topic) {
+function topicFacts(topic, subjects) {
   return facts([
     ["Partitions", count(topic.partitions)],
     ["Replicas of a partition", count(topic.replication_factor)],
@@ -103,6 +122,7 @@ function topicFacts(topic) {
     ["Written", topic.records_per_s === null ? null : `${short(topic.records_per_s)} records/s`],
     ["Topic id", topic.topic_id === null ? null : h("span", { class: "data" }, topic.topic_id)],
     ["Groups", topic.groups?.length ? topic.groups.slice(0, 8).map((each, index) => [index > 0 ? ", " : null, link(addressOf(["groups", each]), each)]) : null],
+    ["Subjects", subjects?.length ? subjects.map((each, index) => [index > 0 ? ", " : null, subjectLink(each.subject, each.version)]) : null],
     ["Schema", topic.schema === null ? null : schemaOf(topic.schema)],
   ]);
 }

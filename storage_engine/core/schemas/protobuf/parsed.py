@@ -58,6 +58,8 @@ class ParsedProtobuf(ParsedSchema):
     text: str
     file: FileDescriptorProto
     types: ProtoFile
+    imported: tuple[FileDescriptorProto, ...] = ()
+    """The files that it imports, directly and through others, each behind its own."""
 
     @property
     def schema_type(self) -> SchemaType:
@@ -93,7 +95,7 @@ def parse_protobuf_text(
     file = _file(schema.text, others, compile_proto)
     imported = _imported(file, others)
     _check(file, imported)
-    return ParsedProtobuf(schema.text, file, read_file(file, imported))
+    return ParsedProtobuf(schema.text, file, read_file(file, imported), tuple(imported))
 
 
 def _files(

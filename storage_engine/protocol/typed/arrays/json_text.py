@@ -70,7 +70,7 @@ def json_texts(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
     """Return a pa.StringArray with the JSON of each value. No text is null."""
     match column_type:
         case types.ArrayColumn(element, _):
-            texts = _lists(array, json_texts(array.flatten(), element), "[", "]")
+            texts = json_lists(array, json_texts(array.flatten(), element))
         case types.MapColumn():
             texts = _maps(array, column_type)
         case types.StructColumn(fields):
@@ -92,7 +92,7 @@ def json_texts(array: pa.Array, column_type: types.ColumnType) -> pa.Array:
             return _with_text(_floats(array), "null")
         case _:
             texts = joined(_QUOTE, _with_text(plain_texts(array, column_type)), _QUOTE)
-    return _with_nulls(texts, array)
+    return with_nulls(texts, array)
 
 
 def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
@@ -134,7 +134,7 @@ def _with_text(array: pa.Array, instead: str = "") -> pa.Array:
     return kernel("coalesce", array, text(instead)) if array.null_count else array
 
 
-def _with_nulls(texts: pa.Array, array: pa.Array) -> pa.Array:
+def with_nulls(texts: pa.Array, array: pa.Array) -> pa.Array:
     """Return "null" where the array has a null."""
     if not array.null_count:
         return texts
@@ -184,14 +184,14 @@ def _decimals(array: pa.Array, scale: int) -> pa.Array:
     return kernel("replace_with_mask", texts, kernel("coalesce", has_exponent, _FALSE), written)
 
 
-def _lists(array: pa.Array, elements: pa.Array, opening: str, closing: str) -> pa.Array:
-    """Join the texts of the elements of each list of `array`."""
+def json_lists(array: pa.Array, elements: pa.Array, *, brackets: str = "[]") -> pa.Array:
+    """Join the texts of the elements of each list of `array`, which has none for a null."""
     ends = np.zeros(len(array) + 1, np.int32)
     np.cumsum(list_lengths(array), out=ends[1:])
     lists = pa.Array.from_buffers(
         pa.list_(pa.string()), len(array), [None, pa.py_buffer(ends)], children=[elements]
     )
-    return joined(text(opening), kernel("binary_join", lists, _COMMA), text(closing))
+    return joined(text(brackets[0]), kernel("binary_join", lists, _COMMA), text(brackets[1]))
 
 
 def _maps(array: pa.Array, column_type: types.MapColumn) -> pa.Array:
@@ -200,8 +200,8 @@ def _maps(array: pa.Array, column_type: types.MapColumn) -> pa.Array:
     keys, values = parts.field(0), json_texts(parts.field(1), column_type.value)
     names = json_texts(keys, column_type.key)
     if isinstance(column_type.key, types.StringColumn):
-        return _lists(entries, joined(names, text(":"), values), "{", "}")
-    return _lists(entries, json_objects(("key", "value"), (names, values)), "[", "]")
+        return json_lists(entries, joined(names, text(":"), values), brackets="{}")
+    return json_lists(entries, json_objects(("key", "value"), (names, values)))
 
 
 def _times(texts: pa.Array, numbers: pa.Array, unit: str, day: int) -> pa.Array:

@@ -18,6 +18,10 @@ class SmallRegistry:
     def __init__(self, *, user_info=None, context=None, first_id=1):
         self.subjects = {}
         self.by_id = {}
+        self.descriptors = {}
+        """By id: what `format=serialized` answers of Protobuf."""
+        self.rules = {}
+        """By path, as `/config/t-value`: what is answered."""
         self.asked = []
         self.failures = []
         """Answers to the next requests: a status, or a function of the handler."""
@@ -53,14 +57,20 @@ class SmallRegistry:
                 versions.append(schema_id)
             return schema_id
 
-    def answer(self, method, path, body):
+    def answer(self, method, path, body, query=""):
+        if path in self.rules:
+            return 200, self.rules[path]
         parts = [unquote(each) for each in path.strip("/").split("/")]
+        found = self._list(parts) if method == "GET" else None
+        if found is not None:
+            return 200, found
         match method, parts:
             case "GET", ["schemas", "ids", text]:
-                content = self.by_id.get(int(text))
-                return (404, _error(40403)) if content is None else (200, content)
+                if int(text) not in self.by_id:
+                    return 404, _error(40403)
+                return 200, self._content(int(text), query)
             case "GET", ["subjects", subject, "versions", number]:
-                return self._version(subject, number)
+                return self._version(subject, number, query)
             case "POST", ["subjects", subject, "versions"]:
                 return 200, {"id": self._registered(subject, _given(body))}
             case "POST", ["subjects", subject]:
@@ -71,7 +81,35 @@ class SmallRegistry:
                 return 404, _error(40403)
         return 404, _error(404)
 
-    def _version(self, subject, number):
+    def _list(self, parts):
+        """None where no list is asked for."""
+        match parts:
+            case ["schemas", "ids", text, "versions"]:
+                return [
+                    {"subject": subject, "version": versions.index(int(text)) + 1}
+                    for subject, versions in self.subjects.items()
+                    if int(text) in versions
+                ]
+            case ["subjects"]:
+                return list(self.subjects)
+            case ["subjects", subject, "versions"] if subject in self.subjects:
+                return list(range(1, len(self.subjects[subject]) + 1))
+            case ["subjects", subject, "versions", number, "referencedby"]:
+                place = {"subject": subject, "version": int(number)}
+                return [
+                    each
+                    for each, content in self.by_id.items()
+                    if place in map(_place, content.get("references", []))
+                ]
+        return None
+
+    def _content(self, schema_id, query):
+        content = self.by_id[schema_id]
+        if "format=serialized" not in query:
+            return content
+        return content | {"schema": self.descriptors.get(schema_id, content["schema"])}
+
+    def _version(self, subject, number, query=""):
         versions = self.subjects.get(subject)
         if not versions:
             return 404, _error(40401)
@@ -79,7 +117,9 @@ class SmallRegistry:
         if not 1 <= place <= len(versions):
             return 404, _error(40402)
         schema_id = versions[place - 1]
-        return 200, {"subject": subject, "version": place, "id": schema_id} | self.by_id[schema_id]
+        return 200, {"subject": subject, "version": place, "id": schema_id} | self._content(
+            schema_id, query
+        )
 
     def allows(self, header):
         if self._user_info is None:
@@ -91,7 +131,7 @@ class SmallRegistry:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self):
-                path = urlsplit(self.path).path
+                path, query = urlsplit(self.path).path, urlsplit(self.path).query
                 body = json.loads(
                     self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}"
                 )
@@ -105,7 +145,7 @@ class SmallRegistry:
                 elif not registry.allows(self.headers.get("Authorization")):
                     status, answer = 401, {"error_code": 401, "message": "Unauthorized"}
                 else:
-                    status, answer = registry.answer(self.command, path, body)
+                    status, answer = registry.answer(self.command, path, body, query)
                 self.give(status, json.dumps(answer).encode())
 
             do_POST = do_GET
@@ -121,6 +161,10 @@ class SmallRegistry:
                 """Nothing."""
 
         return Handler
+
+
+def _place(reference):
+    return {name: reference[name] for name in ("subject", "version")}
 
 
 def _given(body):

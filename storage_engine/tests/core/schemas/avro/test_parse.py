@@ -188,7 +188,7 @@ def nested(depth):
         (json.dumps(nested(70)), "nested more than 64 deep"),
         ("[" * 300 + "]" * 300, "nested too deep"),
         ("[" * 500_000, "nested too deep"),
-        (json.dumps("x" * 5_000_000), "more than 1048576 bytes"),
+        (json.dumps("x" * 5_000_000), "more than 1024 KiB"),
         ("[" + "[]," * 150_000 + "1]", "more than 100,000 parts"),
         ('"\\ud800"', "half a character"),
         ("\ud800", "half a character"),

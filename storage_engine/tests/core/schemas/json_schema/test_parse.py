@@ -96,7 +96,7 @@ def test_a_remote_schema_is_never_fetched(monkeypatch):
         ('{"a\\nb": ' * 100 + "1" + "}" * 100, ""),
         ('{"not": ' * 250 + "true" + "}" * 250, "nested too deep"),
         ("[" * 300 + "]" * 300, "nested too deep"),
-        (json.dumps({"title": "x" * 5_000_000}), "more than 1048576 bytes"),
+        (json.dumps({"title": "x" * 5_000_000}), "more than 1024 KiB"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema_is_refused_by_one_line(text, message):

@@ -152,7 +152,7 @@ def test_what_is_referred_to_is_compiled_once_more_from_its_own_text():
         ('syntax = "proto3"; import "../x.proto"; message A {}', 'Import "../x.proto" was not'),
         ('syntax = "proto9"; message A {}', "is not valid"),
         ('syntax = "proto3"; ' + "message A {" * 300 + "}" * 300, "is not valid"),
-        ("x" * 5_000_000, "more than 1048576 bytes"),
+        ("x" * 5_000_000, "more than 1024 KiB"),
         ("\ud800", "half a character"),
     ],
 )

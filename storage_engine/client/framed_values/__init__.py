@@ -1,0 +1,1 @@
+"""Keys and values with Confluent's framing, read through a schema registry."""
