@@ -127,11 +127,9 @@ def _rounds(name: str, sides: Sequence[Side], work: Turn, rounds: int) -> list[R
         if turn:
             measured.append(found)
         when = f"round {turn}" if turn else "to warm up"
-        told = ", ".join(
-            f"{each} {measured.rate:,.0f} ({measured.cpu_us:.2f} us of processor time each)"
-            for each, measured in found.items()
+        report_line(
+            f"{name}, {when}: {', '.join(f'{side} {each}' for side, each in found.items())}"
         )
-        report_line(f"{name}, {when}, rows/s: {told}")
     return measured
 
 

@@ -59,6 +59,11 @@ class Measured:
         """The processor time for a row, in microseconds."""
         return self.cpu.all / self.rows * 1_000_000
 
+    def __str__(self) -> str:
+        parts = self.cpu._asdict().items()
+        times = ", ".join(f"{name} {each / self.rows * 1_000_000:.2f}" for name, each in parts)
+        return f"{self.rate:,.0f} rows/s (processor time for a row, us: {times})"
+
     def document(self) -> dict[str, float]:
         """Return the rate, and the seconds of the processor times."""
         times = {f"{name}_cpu_s": seconds for name, seconds in self.cpu._asdict().items()}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _BODY = "substring(value, 6, length(value) - 5)"
-"""What is behind Confluent's framing."""
+"""The record behind Confluent's framing."""
 
 
 class _Worker:

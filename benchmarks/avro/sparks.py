@@ -17,7 +17,7 @@ from storage_engine.tools.errors import CommandError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a read of all rows has to find."""
+    """The rows that a read of all has to find, and their sums."""
 
     rows: int
     checksum: int
