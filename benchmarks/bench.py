@@ -1,6 +1,7 @@
 """Run a benchmark: it prints each figure beside a ceiling measured in the same run, or its goal.
 
 benchmarks:
+  avro          Avro in Spark beside from_avro and to_avro on Apache Kafka (downloads 600 MB)
   beside-kafka  Spark's Kafka connector on Apache Kafka beside ours (downloads 600 MB)
   clients       librdkafka and Kafka's client for Java, on ours and on Apache Kafka
   codec         rows to record batches and back, and Avro records to columns, without a broker
@@ -37,6 +38,7 @@ import importlib
 from storage_engine.tools.local.signals import signals_interrupt
 
 NAMES = (
+    "avro",
     "beside-kafka",
     "clients",
     "codec",

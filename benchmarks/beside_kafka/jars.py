@@ -1,4 +1,4 @@
-"""Apache Kafka, its tools and Spark's Kafka connector, as Maven Central has them.
+"""Apache Kafka, its tools, and Spark's Kafka connector and Avro, as Maven Central has them.
 
 Rule: each jar has the checksum that is pinned here, so that all runs measure the same code. The
 jars are resolved and downloaded by the Apache Ivy that PySpark ships, the one behind `spark-submit
@@ -77,6 +77,14 @@ CONNECTOR = JarSet(
     dependencies=(("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_VERSION),),
     excluded=("org.apache.hadoop",),
 )
+SPARK_AVRO = JarSet(
+    name=f"Spark's Avro {SPARK_VERSION}",
+    folder=f"spark-avro-{SPARK_VERSION}",
+    pinned=_HERE / "avro_jars.sha256",
+    dependencies=(("org.apache.spark", "spark-avro_2.13", SPARK_VERSION),),
+    is_complete=True,
+)
+"""Spark's `from_avro` and `to_avro`; Avro itself is among PySpark's jars."""
 
 
 def fetch_jars(cache: Path, jars: JarSet) -> list[Path]:

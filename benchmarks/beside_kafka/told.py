@@ -29,6 +29,9 @@ class SparkJob(Told):
     rows_per_batch: NotRequired[int]
     columns: NotRequired[list[str]]
     where: NotRequired[str | None]
+    registry: NotRequired[str]
+    """The URL of the schema registry."""
+    schema_id: NotRequired[int]
 
 
 class BatchTook(TypedDict):

@@ -43,10 +43,10 @@ class _Worker:
             writer = self._in_memory(rows).write.format(IN_MEMORY).mode("append")
             return timed(rows, writer.save)
         if kind == "made":
-            return _digest(self._made(rows))
+            return digest(self._made(rows))
         frame = self._memory(job) if kind == "memory" else self._topic(job)
         if kind == "digest":
-            return _digest(frame)
+            return digest(frame)
         return timed(rows, frame.write.format("noop").mode("overwrite").save)
 
     def _topic(self, job: SparkJob) -> "DataFrame":
@@ -88,7 +88,7 @@ class _Worker:
         return self._spark.read.format(MADE).options(rows=rows, tasks=TASKS).load()
 
 
-def _digest(frame: "DataFrame") -> Answer:
+def digest(frame: "DataFrame") -> Answer:
     """Return the number of rows, and a number that does not depend on their order."""
     from pyspark.sql import functions as F
 

@@ -1,7 +1,8 @@
 """The beginning and end of each record of some batches, found for all of them at once.
 
 A record starts with a varint of its length, so that record i determines where i + 1 starts: a chain
-that seems to need a loop. All starts are guessed at once, and those that prove right are kept.
+that seems to need a loop. Many small batches of wide records are followed together, the n-th record
+of all in each round. Else all starts are guessed at once, and those that prove right are kept.
 
 1. The attributes byte, 0, follows the length. Every 0 behind a byte that can end a length is taken
    for it, and the length is read backwards. So every true start is among the candidates.
@@ -37,6 +38,9 @@ LEAST_BODY_BYTES = 6
 delta, key and value length, header count."""
 LEAST_RECORD_BYTES = 1 + LEAST_BODY_BYTES
 
+_ROUND_BYTES = 24_000
+"""A round over all batches costs as much as to look at so many bytes for candidates."""
+
 _OFFSET_DELTA_GROWS_AT = (1 << 6, 1 << 13, 1 << 20, 1 << 27)
 """The row numbers from which on a zigzag varint takes a byte more."""
 
@@ -71,7 +75,10 @@ def find_records(source: Bytes, regions: RecordRegions) -> RecordSpans:
     one."""
     found = _find_by_size(source, regions)
     if found is None:
-        found = _find_by_candidates(source, regions)
+        rounds = int(regions.counts.max())
+        is_wide = rounds * _ROUND_BYTES < len(source)
+        find = _find_in_rounds if is_wide else _find_by_candidates
+        found = find(source, regions)
     return _walk_all(source, regions) if found is None else found
 
 
@@ -115,6 +122,33 @@ def _record_sizes(lengths: Ints) -> Ints:
     for size in range(1, VARINT_BYTES):
         sizes += lengths >= 1 << (7 * size - 1)
     return sizes
+
+
+def _find_in_rounds(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
+    """Find the n-th record of all regions in the n-th round; return None for a damaged one."""
+    counts = regions.counts
+    rows = np.cumsum(counts) - counts
+    total = int(counts.sum())
+    bodies, ends = np.empty(total, np.int64), np.empty(total, np.int64)
+    at, stops = regions.starts, regions.stops
+    for number in range(1, int(counts.max()) + 1):
+        try:
+            lengths, found = read_column(source, at, stops)
+        except DamagedVarintError:
+            return None
+        at = found + lengths
+        if (lengths < LEAST_BODY_BYTES).any():
+            return None
+        bodies[rows], ends[rows] = found, at
+        # One that ends outside of its region is found here, or as the place of the next one.
+        is_last = counts == number
+        if is_last.any():
+            if (at[is_last] != stops[is_last]).any():
+                return None
+            more = ~is_last
+            at, stops, rows, counts = at[more], stops[more], rows[more], counts[more]
+        rows = rows + 1
+    return RecordSpans(bodies, ends)
 
 
 def _find_by_candidates(source: Bytes, regions: RecordRegions) -> RecordSpans | None:

@@ -141,13 +141,13 @@ def reference_document(reference: Reference) -> dict[str, Json]:
 
 
 def encode_json(document: Json) -> bytes:
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(document).encode()
 
 
 def decode_json(data: bytes) -> Json:
     """ValueError for what is no JSON, or nests too deep."""
     try:
-        document: Json = json.loads(data.decode(), parse_constant=_refuse_constant)
+        document: Json = _DECODER.decode(data.decode())
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     return document
@@ -155,6 +155,11 @@ def decode_json(data: bytes) -> Json:
 
 def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is no number of JSON")
+
+
+# Made once: to make one takes as long as to read a key.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def object_in(data: bytes | None) -> dict[str, Json]:

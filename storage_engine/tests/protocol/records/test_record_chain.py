@@ -80,10 +80,45 @@ def test_real_records_are_found_without_a_walk(batches, gap):
     ]
     source, regions = regions_of(bodies, list(map(len, batches)), gap)
     walked = record_chain._walk_all(source, regions)
-    found = record_chain._find_by_candidates(source, regions)
-    assert found is not None
-    assert found.bodies.tolist() == walked.bodies.tolist()
-    assert found.stops.tolist() == walked.stops.tolist()
+    for find in (record_chain._find_by_candidates, record_chain._find_in_rounds):
+        found = find(source, regions)
+        assert found is not None
+        assert found.bodies.tolist() == walked.bodies.tolist()
+        assert found.stops.tolist() == walked.stops.tolist()
+
+
+def test_small_batches_of_wide_records_are_followed_together(monkeypatch):
+    sizes = np.random.default_rng(1).integers(1_000, 9_000, (40, 3)).tolist()
+    counts = [1 + number % 3 for number in range(40)]
+    bodies = [
+        b"".join(
+            encode_record(NaiveRecord(row, 0, None, b"\x0e\x00" * size), 0, 0)
+            for row, size in enumerate(batch[:count])
+        )
+        for batch, count in zip(sizes, counts, strict=True)
+    ]
+    source, regions = regions_of(bodies, counts, b"gap")
+    walked = outcome(record_chain._walk_all, source, regions)
+    for other in ("_find_by_candidates", "_walk_all"):
+        monkeypatch.setattr(record_chain, other, None)
+    assert outcome(find_records, source, regions) == walked
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        (encode_record(NaiveRecord(0, 0, None, b"v"), 0, 0) + b"\x00", "1 bytes come after"),
+        (varint(40) + b"\x00" * 20, "its length is 40"),
+        (varint(3) + b"\x00" * 3, "its length is 3"),
+        (b"\xff", "is cut off"),
+    ],
+)
+def test_damage_in_small_batches_is_that_of_its_batch(last, reason):
+    wide = encode_record(NaiveRecord(0, 0, None, b"v" * 60_000), 0, 0)
+    source, regions = regions_of([wide + wide, wide + last, wide], [2, 2, 1], b"gap")
+    with pytest.raises(BrokenChainError, match=reason) as caught:
+        find_records(source, regions)
+    assert caught.value.region == 1
 
 
 @given(
@@ -105,9 +140,11 @@ def test_lies_have_the_same_outcome_as_with_a_walk(batches, gap):
         # The decoder lets no batch pass that is too short for its records.
         bodies[index] += b"\x00" * max(0, 7 * count - len(bodies[index]))
     source, regions = regions_of(bodies, counts, gap)
-    assert outcome(find_records, source, regions) == outcome(
-        record_chain._walk_all, source, regions
-    )
+    walked = outcome(record_chain._walk_all, source, regions)
+    assert outcome(find_records, source, regions) == walked
+    found = record_chain._find_in_rounds(source, regions)
+    if found is not None:
+        assert (found.bodies.tolist(), found.stops.tolist()) == walked
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 8191, 8192, 8193, 20_000])

@@ -2,12 +2,19 @@
 
 import pytest
 
-from benchmarks.beside_kafka.jars import CONNECTOR, KAFKA, KAFKA_TOOLS, ivy_file, read_pinned
+from benchmarks.beside_kafka.jars import (
+    CONNECTOR,
+    KAFKA,
+    KAFKA_TOOLS,
+    SPARK_AVRO,
+    ivy_file,
+    read_pinned,
+)
 from storage_engine.tests.tools.bench.printed import one_line
 from storage_engine.tools.cli import main
 
 
-@pytest.mark.parametrize("jars", [KAFKA, CONNECTOR], ids=lambda jars: jars.folder)
+@pytest.mark.parametrize("jars", [KAFKA, CONNECTOR, SPARK_AVRO], ids=lambda jars: jars.folder)
 def test_what_is_asked_of_maven_is_pinned(jars):
     pinned = read_pinned(jars.pinned)
     assert all(len(checksum) == 64 for checksum in pinned.values())

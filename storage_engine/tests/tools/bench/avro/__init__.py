@@ -1,0 +1,1 @@
+"""`headrace bench typed`: nothing is downloaded, and no broker runs."""
