@@ -8,6 +8,9 @@ from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask
 
+_SYMBOL_LENGTH = 16
+"""So many characters of an enum's symbol count for one value more."""
+
 
 class NullReader(ValueReader):
     """Reads nulls, which have no bytes."""
@@ -157,6 +160,8 @@ class EnumReader(ValueReader):
 
     def __init__(self, symbols: tuple[str, ...]) -> None:
         self._symbols = texts(symbols)
+        # The one byte of a symbol may become a long text.
+        self.values = 1 + max(map(len, symbols)) // _SYMBOL_LENGTH
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         return rows.varints(places)[1]
