@@ -36,6 +36,15 @@ _MAX_PARSERS = 256
 """The parsers that are kept: of so many writers' schemas, in all topics."""
 
 
+class UnknownSchemaIdsError(RowsDoNotFitError):
+    """The first record that does not fit is of a schema that is not known, perhaps only here and
+    now: `schema_ids` are all such ids of the batch."""
+
+    def __init__(self, message: str, row: int, schema_ids: frozenset[int]) -> None:
+        super().__init__(message, row=row)
+        self.schema_ids = schema_ids
+
+
 def schema_ids(batch: memoryview, header: BatchHeader) -> frozenset[int]:
     """Return the ids that the values of a plain batch name. RowsDoNotFitError for the first value
     without framing, RecordTooLargeError for more than MAX_IDS, CorruptRecordError for damaged
@@ -58,7 +67,8 @@ def typed_from_avro(
 ) -> bytearray:
     """Return the typed batch of a plain one whose header fields are checked already; errors as
     `typed_from_records` has them. `writers` are the schemas by their ids. How a schema is read is
-    kept with it, so pass the same object each time."""
+    kept with it, so pass the same object each time. Where an id is missing among them,
+    UnknownSchemaIdsError tells it, so that nobody needs `schema_ids` before."""
     reader = _Reader(schema, writers)
     return typed_from_records(batch, header, schema, topic_id, codec, reader.columns)
 
@@ -96,10 +106,17 @@ class _Reader:
                 faults[int(rows[error.damage.row])] = f"schema id {schema_id}: {error}"
         if faults:
             row = min(faults)
-            raise _not_stored(int(numbers[row]), faults[row])
+            raise self._fault(int(numbers[row]), faults[row], ids, int(framed.ids[row]))
         if len(parts) == 1:
             return parts[0]
         return _in_order(parts, [*rows_of.values()])
+
+    def _fault(self, record: int, reason: str, ids: list[int], schema_id: int) -> RowsDoNotFitError:
+        error = _not_stored(record, reason)
+        if schema_id < 0 or schema_id in self._writers:
+            return error
+        unknown = frozenset(each for each in ids if each not in self._writers)
+        return UnknownSchemaIdsError(str(error), record, unknown)
 
     def _parser(self, schema_id: int) -> AvroParser | str:
         """Return what reads the values of an id, or why none can."""

@@ -19,7 +19,12 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.typed import avro_columns
-from storage_engine.protocol.typed.avro_columns import MAX_IDS, schema_ids, typed_from_avro
+from storage_engine.protocol.typed.avro_columns import (
+    MAX_IDS,
+    UnknownSchemaIdsError,
+    schema_ids,
+    typed_from_avro,
+)
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.tests.protocol.typed import json_support
 from storage_engine.tests.protocol.typed.avro_support import (
@@ -350,3 +355,14 @@ def test_a_batch_has_as_many_records_as_it_says():
     seal(data, 0, read_header(data)._replace(last_offset_delta=3))
     with pytest.raises(CorruptRecordError, match="a record batch of 3 records has 3"):
         typed(data, schema, writers_of(record(n="int")))
+
+
+def test_ids_that_are_not_known_are_told_together_where_one_comes_first():
+    schema, writers = schema_of("n TINYINT"), writers_of(record(n="int"))
+    unknown = [framed(b"\2"), framed(b"\2", 9), framed(b"\x80\2"), framed(b"\2", 8)]
+    with pytest.raises(UnknownSchemaIdsError, match=r"record 1 .* 9: no registry has") as raised:
+        typed(records_of(unknown), schema, writers)
+    assert (raised.value.row, raised.value.schema_ids) == (1, {8, 9})
+    with pytest.raises(RowsDoNotFitError, match=r"record 0 .* more than 8 bits") as final:
+        typed(records_of(unknown[::-1][1:]), schema, writers)
+    assert not isinstance(final.value, UnknownSchemaIdsError)
