@@ -50,6 +50,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIGN = re.compile(r"[^A-Za-z0-9_]")
 _OWN_NAMES = frozenset(get_args(avro.PrimitiveName))
 
+
+def _logical(name: avro.PrimitiveName, logical: avro.Logical) -> avro.Primitive:
+    return avro.Primitive(name, logical, properties={"logicalType": logical.value})
+
+
 _PLAIN: dict[types.ColumnType, avro.Primitive] = {
     types.BooleanColumn(): avro.Primitive("boolean"),
     types.IntegerColumn(8): avro.Primitive("int", properties={CONNECT_TYPE: "int8"}),
@@ -61,14 +66,9 @@ _PLAIN: dict[types.ColumnType, avro.Primitive] = {
     types.StringColumn(): avro.Primitive("string"),
     types.BinaryColumn(): avro.Primitive("bytes"),
     types.IntervalColumn(): avro.Primitive("long", properties={SPARK_TYPE: SPARK_INTERVAL}),
-    **{
-        column_type: avro.Primitive(name, logical, properties={"logicalType": logical.value})
-        for column_type, name, logical in (
-            (types.DateColumn(), "int", avro.Logical.DATE),
-            (types.TimestampColumn(with_zone=True), "long", avro.Logical.TIMESTAMP_MICROS),
-            (types.TimestampColumn(with_zone=False), "long", avro.Logical.LOCAL_TIMESTAMP_MICROS),
-        )
-    },
+    types.DateColumn(): _logical("int", avro.Logical.DATE),
+    types.TimestampColumn(with_zone=True): _logical("long", avro.Logical.TIMESTAMP_MICROS),
+    types.TimestampColumn(with_zone=False): _logical("long", avro.Logical.LOCAL_TIMESTAMP_MICROS),
 }
 
 

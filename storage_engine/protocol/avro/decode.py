@@ -35,7 +35,7 @@ class Decoded(NamedTuple):
     """By row."""
 
 
-class DamagedRecordError(Exception):
+class UndecodableRecordError(Exception):
     """A record that can't be decoded, where all are wanted."""
 
     def __init__(self, damage: Damage) -> None:
@@ -81,15 +81,17 @@ class Decoder:
         return Decoded(self._joined(pieces, len(bodies)), tuple(damaged))
 
     def decode_all(self, bodies: pa.BinaryArray, room: ValueRoom) -> pa.RecordBatch:
-        """Return the columns of records that are all there; DamagedRecordError for the first that
-        is damaged, RecordTooLargeError where their lists need more than `room`."""
+        """Return the columns of records without nulls; UndecodableRecordError for the first that is
+        damaged, RecordTooLargeError where their lists need more than `room`."""
         if not len(bodies):
             return self._none()
         pieces: list[list[pa.Array]] = []
         for first, columns, wrong in self._pieces(bodies, room):
             if wrong.any():
                 row = first + int(np.argmax(wrong))
-                raise DamagedRecordError(Damage(row, reason_of(self._schema, bodies[row].as_py())))
+                raise UndecodableRecordError(
+                    Damage(row, reason_of(self._schema, bodies[row].as_py()))
+                )
             pieces.append(columns)
         return self._joined(pieces, len(bodies))
 

@@ -57,14 +57,17 @@ class RecordBytes:
         self._blocks_left: Ints = _BLOCKS_EVERYWHERE + sizes // _BYTES_PER_BLOCK
         self._varint_ends: Ints | None = None
         self._room = room
+        self._every: dict[int, npt.NDArray[np.void]] = {}
+        """The bytes from every place on, by their number."""
 
     def words(self, places: Ints, size: int) -> npt.NDArray[np.void]:
         """Return `size` bytes (4 or 8) from each place on, which may be beyond the end."""
-        count = len(self.bytes) - size
-        every = np.lib.stride_tricks.as_strided(
-            self.bytes[:size].view(f"V{size}"), shape=(count + 1,), strides=(1,)
-        )
-        return every[np.minimum(places, count)]
+        every = self._every.get(size)
+        if every is None:
+            shape = (len(self.bytes) - size + 1,)
+            every = np.ndarray(shape, f"V{size}", self.bytes.data, strides=(1,))
+            self._every[size] = every
+        return every[np.minimum(places, len(every) - 1)]
 
     def varint_ends(self) -> Ints:
         """Return the place of each byte that is the last of a varint, if it is in one."""

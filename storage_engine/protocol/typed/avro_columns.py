@@ -15,7 +15,7 @@ import pyarrow as pa
 from storage_engine.core.schemas.avro.schema import AvroSchema
 from storage_engine.core.schemas.errors import InvalidSchemaError
 from storage_engine.core.typed.topic_schema import TopicSchema
-from storage_engine.protocol.avro.decode import DamagedRecordError
+from storage_engine.protocol.avro.decode import UndecodableRecordError
 from storage_engine.protocol.avro.framing import Framed, cut
 from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.records.arrow_kernels import take
@@ -89,7 +89,7 @@ class _Reader:
         cells = sum(
             each.cells * len(rows_of[schema_id])
             for schema_id, each in parsers.items()
-            if isinstance(each, AvroParser)
+            if not isinstance(each, str)
         )
         if cells > MAX_CELLS:
             raise too_many_cells()
@@ -102,7 +102,7 @@ class _Reader:
                 continue
             try:
                 parts.append(parser.columns(framed.bodies(rows), room))
-            except DamagedRecordError as error:
+            except UndecodableRecordError as error:
                 faults[int(rows[error.damage.row])] = f"schema id {schema_id}: {error}"
         if faults:
             row = min(faults)

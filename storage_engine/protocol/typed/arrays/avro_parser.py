@@ -29,7 +29,7 @@ from storage_engine.protocol.avro.conversion import (
     unchanged,
 )
 from storage_engine.protocol.avro.damage import Damage
-from storage_engine.protocol.avro.decode import DamagedRecordError, Decoder
+from storage_engine.protocol.avro.decode import Decoder, UndecodableRecordError
 from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 from storage_engine.protocol.typed.arrow_types import arrow_type
@@ -61,13 +61,14 @@ class AvroParser:
         """The values of one row, with each of its lists and maps as one."""
 
     def columns(self, bodies: pa.Array, room: ValueRoom) -> list[pa.Array]:
-        """Return an array for each column; DamagedRecordError for the first record that is none, or
-        does not fit, RecordTooLargeError where lists have more values than there is room."""
+        """Return an array for each column; UndecodableRecordError for the first record that is
+        none, or does not fit, RecordTooLargeError where lists have more values than there is room.
+        """
         lists = ValueRoom(room.left // self._growth)
         fault: Damage | None = None
         try:
             batch = self._decoder.decode_all(bodies, lists)
-        except DamagedRecordError as error:
+        except UndecodableRecordError as error:
             # Records before it may be whole, and not fit.
             fault = error.damage
             if not fault.row:
@@ -87,7 +88,7 @@ class AvroParser:
                 if rows[row] and (fault is None or row < fault.row):
                     fault = Damage(row, f"'{printable(name)}' {reason}")
         if fault is not None:
-            raise DamagedRecordError(fault)
+            raise UndecodableRecordError(fault)
         return arrays
 
 

@@ -1,4 +1,4 @@
-"""What schemas are known by in a cache: comparing two takes as long as reading one."""
+"""Keys of caches of schemas: to compare two schemas takes as long as to read one."""
 
 from typing import Generic, TypeVar
 

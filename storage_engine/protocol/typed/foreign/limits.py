@@ -1,4 +1,4 @@
-"""What one batch of a foreign client may become: few bytes can be many values."""
+"""The limit of one batch of a foreign client: few bytes can be many values."""
 
 from storage_engine.core.errors import RecordTooLargeError
 

@@ -9,7 +9,7 @@ import pytest
 from storage_engine.core.schemas.errors import InvalidSchemaError
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
-from storage_engine.protocol.avro.decode import DamagedRecordError
+from storage_engine.protocol.avro.decode import UndecodableRecordError
 from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.typed.arrays.avro_parser import AvroParser
 from storage_engine.protocol.typed.arrow_types import arrow_type
@@ -193,7 +193,7 @@ def test_schemas_that_can_be_no_row():
     ],
 )  # fmt: skip
 def test_values_that_do_not_fit_are_told_with_their_row(kind, ddl, values, row, why):
-    with pytest.raises(DamagedRecordError) as raised:
+    with pytest.raises(UndecodableRecordError) as raised:
         columns(record(c=kind), f"c {ddl}", *[{"c": each} for each in values])
     assert (raised.value.damage.row, raised.value.damage.reason) == (row, why)
 
@@ -203,7 +203,7 @@ def test_the_first_record_is_told_whether_it_is_damaged_or_does_not_fit():
     reader = parser(record(c="int"), "c TINYINT")
     big, cut = encoded(tree, {"c": 500}), b""
     for data, row, why in (([b"\2", big, cut], 1, "8 bits"), ([b"\2", cut, big], 1, "cut off")):
-        with pytest.raises(DamagedRecordError, match=why) as raised:
+        with pytest.raises(UndecodableRecordError, match=why) as raised:
             reader.columns(bodies(data), ValueRoom(10))
         assert raised.value.damage.row == row
 

@@ -11,7 +11,7 @@ from storage_engine.protocol.records.record_batch import crc_matches, patch, rea
 from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.typed import avro_rows
-from storage_engine.tests.protocol.typed.avro_support import (
+from storage_engine.tests.protocol.typed.foreign.avro_support import (
     as_avro,
     rows_in_avro,
     text_of,

@@ -19,6 +19,7 @@ from storage_engine.protocol.records.record_batch import (
 )
 from storage_engine.protocol.records.record_headers import HEADERS_TYPE
 from storage_engine.protocol.typed import avro_columns
+from storage_engine.protocol.typed.arrays.avro_parser import AvroParser
 from storage_engine.protocol.typed.avro_columns import (
     MAX_IDS,
     UnknownSchemaIdsError,
@@ -27,7 +28,7 @@ from storage_engine.protocol.typed.avro_columns import (
 )
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
 from storage_engine.tests.protocol.typed import json_support
-from storage_engine.tests.protocol.typed.avro_support import (
+from storage_engine.tests.protocol.typed.foreign.avro_support import (
     ID,
     all_rows,
     framed,
@@ -81,8 +82,6 @@ def test_a_foreign_batch_is_never_split_and_keeps_its_sequence_times_and_headers
     assert header.base_sequence == 3 and header.is_transactional
     assert (header.base_timestamp, header.max_timestamp) == (0, 4999)
     assert rows_in(made, schema) == [{"id": n, "m": [("a", n)]} for n in range(5000)]
-    (piece, *_) = json_support.decoded(made, schema)
-    assert piece.batch.num_rows == 5000
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -109,7 +108,7 @@ def test_records_of_several_ids_lie_in_one_batch_in_any_order():
     writers = writers_of(text_of(schema), old, wide)
     rows, values = [], []
     for n in range(300):
-        row = {"id": n, "v": None, "w": None}
+        row: dict[str, object] = {"id": n, "v": None, "w": None}
         kind = random.Random(n).randrange(3)
         if kind == 0:
             row |= {"v": n / 2, "w": "all"}
@@ -332,12 +331,11 @@ def test_lists_of_few_bytes_and_many_values_are_bounded(monkeypatch, ddl, items,
 def test_a_schema_is_compared_with_the_topic_once(monkeypatch):
     made = []
 
-    class Counted(avro_columns.AvroParser):
-        def __init__(self, *arguments):
-            made.append(arguments)
-            super().__init__(*arguments)
+    def counted(*arguments):
+        made.append(arguments)
+        return AvroParser(*arguments)
 
-    monkeypatch.setattr(avro_columns, "AvroParser", Counted)
+    monkeypatch.setattr(avro_columns, "AvroParser", counted)
     schema, other = schema_of("n INT"), schema_of("n INT")
     writers = writers_of(record(n="int"), record(x="int"))
     for _ in range(3):
@@ -362,7 +360,7 @@ def test_ids_that_are_not_known_are_told_together_where_one_comes_first():
     unknown = [framed(b"\2"), framed(b"\2", 9), framed(b"\x80\2"), framed(b"\2", 8)]
     with pytest.raises(UnknownSchemaIdsError, match=r"record 1 .* 9: no registry has") as raised:
         typed(records_of(unknown), schema, writers)
-    assert (raised.value.row, raised.value.schema_ids) == (1, {8, 9})
+    assert (raised.value.row, raised.value.schema_ids) == (1, frozenset({8, 9}))
     with pytest.raises(RowsDoNotFitError, match=r"record 0 .* more than 8 bits") as final:
         typed(records_of(unknown[::-1][1:]), schema, writers)
     assert not isinstance(final.value, UnknownSchemaIdsError)

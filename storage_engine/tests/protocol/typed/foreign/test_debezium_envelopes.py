@@ -10,7 +10,7 @@ from storage_engine.core.typed.avro_schema import parse_avro
 from storage_engine.core.typed.column_types import ddl_of
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.typed.row_errors import RowsDoNotFitError
-from storage_engine.tests.protocol.typed.avro_support import (
+from storage_engine.tests.protocol.typed.foreign.avro_support import (
     ID,
     all_rows,
     typed,
