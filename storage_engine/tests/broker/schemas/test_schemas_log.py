@@ -8,7 +8,12 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.schemas import schemas_log
 from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.core.schemas.registry.changes import delete_subject
-from storage_engine.protocol.records.record_batch import HEADER_BYTES, read_header, seal
+from storage_engine.protocol.records.record_batch import (
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    read_header,
+    seal,
+)
 from storage_engine.tests.broker.schemas.schemas_support import (
     SCHEMAS,
     WrittenSchemas,
@@ -168,8 +173,6 @@ def test_what_is_not_committed_is_not_read(cluster):
     written.log.register("ghost", text_of("Ghost", a="int"))
     batch = bytearray(batch_of(written.log.records[-2:]))
     header = read_header(batch)
-    from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT
-
     header = header._replace(
         producer_id=7, producer_epoch=0, base_sequence=0,
         attributes=header.attributes | TRANSACTIONAL_BIT,
@@ -177,7 +180,12 @@ def test_what_is_not_committed_is_not_read(cluster):
     seal(batch, 0, header)
     outcome = partition.append(memoryview(batch), acks=-1, in_transaction=True, is_checked=True)
     assert outcome.base_offset > 0, outcome
-    partition.append_marker(7, 0, TransactionMarker(commits=False, coordinator_epoch=0))
+    cluster.loop.run_until(lambda: partition.high_watermark == outcome.next_offset)
     assert read_to_end(cluster)
+    assert schemas_of(cluster)._position == outcome.base_offset
+    partition.append_marker(7, 0, TransactionMarker(commits=False, coordinator_epoch=0))
+    cluster.loop.run_until(lambda: partition.last_stable_offset > outcome.next_offset)
+    assert read_to_end(cluster)
+    assert schemas_of(cluster)._position > outcome.next_offset
     assert texts(cluster, 1, first)
     assert schemas_of(cluster).state.subjects() == ["a"]
