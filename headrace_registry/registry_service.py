@@ -75,7 +75,8 @@ class RegistryService:
         if skipped:
             log.warning("%d records were skipped: damaged, or not served here", skipped)
         self._member.start()
-        self.topics.start()
+        if self._settings.has_typed_topics:
+            self.topics.start()
 
     def close(self) -> None:
         self.topics.close()

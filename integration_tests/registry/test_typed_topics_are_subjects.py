@@ -28,7 +28,7 @@ WIDER = f"{DDL}, tag STRING"
 
 @pytest.fixture(scope="module")
 def clients(cluster) -> Iterator[list[Client]]:
-    settings = settings_for(cluster)
+    settings = settings_for(cluster, has_typed_topics=True)
     with running_registry(settings) as first, running_registry(settings) as second:
         both = [Client(first), Client(second)]
         yield both

@@ -35,7 +35,7 @@ def row(number: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def registry_process(cluster: Any, folder: Path) -> Iterator[RegistryUnderFire]:
     """The registry whose topic the brokers read."""
-    registry = RegistryUnderFire(cluster, folder, SCHEMAS)
+    registry = RegistryUnderFire(cluster, folder, SCHEMAS, has_typed_topics=True)
     try:
         registry.start()
         yield registry
