@@ -102,9 +102,8 @@ def _best(steps: list[Callable[[], object]], batches: int, rounds: int) -> list[
     best = [float("inf")] * len(steps)
     for _ in range(rounds):
         for place, step in enumerate(steps):
-            step()
-            started = time.process_time()
             for _ in range(batches):
+                started = time.process_time()
                 step()
-            best[place] = min(best[place], (time.process_time() - started) / batches)
+                best[place] = min(best[place], time.process_time() - started)
     return best
