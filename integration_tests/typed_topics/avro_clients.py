@@ -60,10 +60,12 @@ def wait_for_subject(registry: RegistryUnderFire, topic: str, version: int = 1) 
 
     def is_there() -> bool:
         try:
-            found[:] = [client.get_version(f"{topic}-value", version).schema_id]
+            schema_id = client.get_version(f"{topic}-value", version).schema_id
         except SchemaRegistryError:
             return False
-        return True
+        if schema_id is not None:
+            found.append(schema_id)
+        return bool(found)
 
     wait_until(is_there, f"version {version} of {topic}-value")
     return found[0]
