@@ -218,6 +218,8 @@ def test_key_columns_that_the_writer_does_not_have_are_taken_from_the_key():
         typed(records_of(values[:1]), schema, writers_of(writer))
     with pytest.raises(RowsDoNotFitError, match="record 1 is not stored: its key"):
         typed(records_of([values[0]] * 2, [keys[0], b"\0\0\0\0\7\2"]), schema, writers_of(writer))
+    with pytest.raises(RowsDoNotFitError, match="record 1 is not stored: its key"):
+        typed(records_of([None, values[0]], [keys[0], b"{}}"]), schema, writers_of(writer))
     odd = keys[0].replace(b"2026-01-01", b"2026-1-1")
     with pytest.raises(RowsDoNotFitError, match=r"record 0 (is not stored|has the key)"):
         typed(records_of(values[:1], [odd]), schema, writers_of(writer))
@@ -364,3 +366,10 @@ def test_ids_that_are_not_known_are_told_together_where_one_comes_first():
     with pytest.raises(RowsDoNotFitError, match=r"record 0 .* more than 8 bits") as final:
         typed(records_of(unknown[::-1][1:]), schema, writers)
     assert not isinstance(final.value, UnknownSchemaIdsError)
+
+
+def test_a_record_far_behind_is_named_by_its_number():
+    values = [framed(b"\2")] * 9_000
+    values[8_500] = framed(b"\2\2")
+    with pytest.raises(RowsDoNotFitError, match="record 8500 is not stored: schema id 7: 1 bytes"):
+        typed(records_of(values), schema_of("n INT"), writers_of(record(n="int")))
