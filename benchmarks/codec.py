@@ -7,7 +7,8 @@ of sizes from half to one and a half times that with keys. In the same run:
   kafka-python  the same records, fewer of them, through its record builder and parser, if installed
 
 With --avro instead: Avro records to columns, beside a copy of them and of the columns, and beside
-fastavro, which makes a dict of Python of each. Needs the package's extra `dev`.
+fastavro, which makes a dict of Python of each. Needs the package's extra `dev`. With --typed:
+records of JSON and of Avro to the columns of typed topics and back, in batches of 1,000 and of 10.
 
 Rates are per core: records divided by processor time, the median of several rounds. MB/s count the
 bytes of keys and values, 10^6 to the MB.
@@ -16,6 +17,7 @@ examples:
   headrace bench codec
   headrace bench codec --compression lz4 --json
   headrace bench codec --avro
+  headrace bench codec --typed
 """
 
 import argparse
@@ -91,7 +93,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[codec.name.lower() for codec in Codec],
         help="compression of the batches (default none)",
     )
-    parser.add_argument("--avro", action="store_true", help="records of Avro, and nothing else")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--avro", action="store_true", help="records of Avro, and nothing else")
+    kinds.add_argument(
+        "--typed", action="store_true", help="records of typed topics, and nothing else"
+    )
     add_json(parser)
 
 
@@ -102,6 +108,12 @@ def run(args: argparse.Namespace) -> int:
 
         rates = avro_records.measure(args.records, args.rounds)
         print_results(avro_records.COLUMNS, rates, as_json=args.json)
+        return 0
+    if args.typed:
+        from benchmarks.typed import foreign_records
+
+        costs = foreign_records.measure(args.records, args.rounds)
+        print_results(foreign_records.COLUMNS, costs, as_json=args.json)
         return 0
     import numpy as np
 

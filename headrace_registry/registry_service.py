@@ -12,6 +12,8 @@ from headrace_registry.log.schemas_topic import ensure_topic
 from headrace_registry.log.writer import SchemasWriter
 from headrace_registry.registry_settings import RegistrySettings
 from headrace_registry.schema_calls import SchemaCalls
+from headrace_registry.typed_topics.column_fit import column_misfit
+from headrace_registry.typed_topics.topic_subjects import TopicSubjects
 from headrace_registry.writes import Plan, Writes
 from storage_engine.client.cluster import DEADLINE_MS, Cluster
 from storage_engine.client.security.security_rows import Given
@@ -54,7 +56,14 @@ class RegistryService:
             session_timeout_ms=settings.session_timeout_ms,
             on_role=lambda writer, is_writer: self.writes.elected(writer, is_writer),
         )
-        self.schemas = SchemaCalls(self._follower, self.writes)
+        self.schemas = SchemaCalls(
+            self._follower,
+            self.writes,
+            lambda subject, parsed: column_misfit(self.topics.typed, subject, parsed),
+        )
+        self.topics = TopicSubjects(
+            self._cluster, self.schemas, self.look, lambda: self.writes.is_writer
+        )
 
     def start(self) -> None:
         """Make the topic if it is not there, read it whole, and join the others."""
@@ -66,8 +75,11 @@ class RegistryService:
         if skipped:
             log.warning("%d records were skipped: damaged, or not served here", skipped)
         self._member.start()
+        if self._settings.has_typed_topics:
+            self.topics.start()
 
     def close(self) -> None:
+        self.topics.close()
         self._member.close()
         self.writes.close()
         self._follower.close()

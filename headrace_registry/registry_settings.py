@@ -37,6 +37,8 @@ class RegistrySettings:
     session_timeout_ms: int = 10_000
     may_write: bool = True
     """Whether it may be elected writer."""
+    has_typed_topics: bool = True
+    """Whether the schemas of typed topics are subjects by themselves."""
 
     @property
     def mechanism(self) -> str | None:

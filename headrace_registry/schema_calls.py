@@ -57,7 +57,14 @@ class GivenSchema:
 class SchemaCalls:
     """For any number of threads."""
 
-    def __init__(self, follower: Follower, writes: Writes) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        writes: Writes,
+        misfit: Callable[[str, ParsedSchema], str | None] = lambda subject, parsed: None,
+    ) -> None:
+        """`misfit`: why records of a schema under a subject would be refused by its topic."""
+        self._misfit = misfit
         self._follower = follower
         self._writes = writes
         self._lock = threading.Lock()
@@ -155,9 +162,12 @@ class SchemaCalls:
         self,
         candidate: Candidate,
         choose: Callable[[RegistryState, Level], Sequence[StoredSchema]] | None = None,
+        *,
+        is_of_topic: bool = False,
     ) -> list[str]:
         """Why it is not compatible with the versions that `choose` names: by default those that
-        the subject's level wants."""
+        the subject's level wants, and, whatever the level, the columns of a typed topic, unless the
+        schema is a version of the topic's own."""
 
         def compared(state: RegistryState) -> tuple[Level, Sequence[StoredSchema]]:
             level = state.level(candidate.subject)
@@ -170,10 +180,16 @@ class SchemaCalls:
                 candidate.metadata,
             )
 
+        if choose is None and not is_of_topic:
+            misfit = self._misfit(candidate.subject, candidate.parsed)
+            if misfit is not None:
+                return [misfit]
         level, versions = self._follower.look(compared)
         return reasons_against(level, candidate.schema, candidate.parsed, versions, self.parsed)
 
-    def register(self, subject: str, given: GivenSchema, *, normalize: bool) -> Json:
+    def register(
+        self, subject: str, given: GivenSchema, *, normalize: bool, is_of_topic: bool = False
+    ) -> Json:
         """The id. RegistryError for a schema that is invalid, incompatible, or not permitted."""
         # Parsed before its turn, which costs others no time.
         self.candidate(subject, given, normalize=normalize)
@@ -186,7 +202,7 @@ class SchemaCalls:
                 return known.id
             self._follower.look(lambda state: check_may_register(state, candidate))
             if given.schema_id is None:
-                reasons = self.reasons(candidate)
+                reasons = self.reasons(candidate, is_of_topic=is_of_topic)
                 if reasons:
                     raise RegistryError(
                         INCOMPATIBLE,

@@ -64,6 +64,11 @@ class Writes:
         self._turn = threading.Lock()
         self._writer: SchemasWriter | None = None
 
+    @property
+    def is_writer(self) -> bool:
+        """Whether the group says so; whoever writes may find that another has taken over."""
+        return self._role.is_own
+
     def elected(self, writer: Identity | None, is_own: bool) -> None:
         with self._changed:
             self._role = _Role(writer, is_own)

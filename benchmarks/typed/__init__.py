@@ -13,6 +13,7 @@ Downloads what `bench beside-kafka` does (600 MB, once, into --folder), and for 
 Needs Linux, Java 17, 12 GB of memory and 8 GB of disk.
 
   small batches  --small-batches alone: what typed batches of 1, 10, 100 and 1,000 rows cost
+  Avro           --avro-produce alone: what records of Avro that become columns cost the brokers
 
 examples:
   headrace bench typed
@@ -54,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="measure what small typed batches cost, and nothing else; downloads nothing",
     )
+    parser.add_argument(
+        "--avro-produce",
+        action="store_true",
+        help="measure what records of Avro cost that become columns, and nothing else; downloads "
+        "nothing",
+    )
     add_downloads(parser)
     add_dir(parser)
     add_conf(parser, "a setting of both Sparks")
@@ -69,6 +76,12 @@ def run(args: argparse.Namespace) -> int:
 
         costs = small_batches.measure(args.dir, args.rounds)
         print_results(small_batches.COLUMNS, costs, as_json=args.json)
+        return 0
+    if args.avro_produce:
+        from benchmarks.typed import avro_produce
+
+        ratios = avro_produce.produce_ratio(args.dir, avro_produce.RECORDS, args.rounds)
+        print_results(avro_produce.COLUMNS, ratios, as_json=args.json)
         return 0
     from benchmarks.typed.comparison import compare
 

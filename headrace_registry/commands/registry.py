@@ -82,6 +82,10 @@ _OPTIONS = {
         "",
         "never be the one that writes: for a registry that the others can't reach",
     ),
+    "without-typed-topics": (
+        "",
+        "do not register the schemas of typed topics: for a second registry of a cluster",
+    ),
 }
 
 
@@ -174,6 +178,7 @@ def _settings(given: dict[str, str]) -> "tuple[RegistrySettings, Path | None]":
             group=given["group"],
             session_timeout_ms=_milliseconds(given.get("session-timeout", _DEFAULT_SESSION_S)),
             may_write=given.get("never-write", "false").lower() != "true",
+            has_typed_topics=given.get("without-typed-topics", "false").lower() != "true",
         ),
         config,
     )

@@ -5,6 +5,7 @@ actions:
   show      a schema, by its subject or its id
   check     whether a schema could be registered: the exit status is 1 when it is not compatible
   register  make a schema a version of a subject, and print its id
+  topics    the typed topics, and why the schema of one is not registered
   delete    delete a subject or a version; with --permanent what was deleted before
 
 examples:
@@ -63,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     registering = _add(actions, "register", _register, "register a schema")
     _add_schema(registering)
     add_json(registering)
+    topics = _add(actions, "topics", _topics, "list the typed topics and their subjects")
+    add_json(topics)
     deleting = _add(actions, "delete", _delete, "delete a subject or a version of it")
     deleting.add_argument("subject", metavar="SUBJECT", help="subject to delete")
     _add_version(deleting, "version to delete (default: all)")
@@ -161,6 +164,20 @@ def _list(http: RegistryHttp, args: argparse.Namespace) -> int:
     ]
     columns = ("subject", "version", "id", "type", *(["deleted"] if args.deleted else []))
     print_rows(columns, rows, as_json=args.json)
+    return 0
+
+
+def _topics(http: RegistryHttp, args: argparse.Namespace) -> int:
+    rows: list[Document] = [
+        {
+            "topic": each.get("topic"),
+            "subject": each.get("subject"),
+            "version": each.get("schemaVersion"),
+            "problem": each.get("problem") or ("" if not args.json else None),
+        }
+        for each in _rows(http.ask("GET", "/typed-topics"))
+    ]
+    print_rows(("topic", "subject", "version", "problem"), rows, as_json=args.json)
     return 0
 
 

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from headrace_registry.access.principals import Principals
 from headrace_registry.access.rights import Everybody, Viewer
 from headrace_registry.forwarding import HEADER, POSITION, Forwarded, RawRequest
-from headrace_registry.http import schema_routes, setting_routes, subject_routes
+from headrace_registry.http import schema_routes, setting_routes, subject_routes, topic_routes
 from headrace_registry.http.calls import QueryParams, RegistryCall
 from headrace_registry.http.routing import Answer, Handler, Routes
 from headrace_registry.registry_service import RegistryService
@@ -48,7 +48,7 @@ def _root(call: RegistryCall) -> Answer:
     return {}
 
 
-for _module in (subject_routes, schema_routes, setting_routes):
+for _module in (subject_routes, schema_routes, setting_routes, topic_routes):
     ROUTES.include(_module.ROUTES)
 
 

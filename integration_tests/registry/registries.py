@@ -23,7 +23,15 @@ _WRITER = re.compile(r"the writer is (\S+)")
 class RegistryUnderFire:
     """One instance, on its own port, started again and again."""
 
-    def __init__(self, cluster: HasBootstrapServers, folder: Path, topic: str) -> None:
+    def __init__(
+        self,
+        cluster: HasBootstrapServers,
+        folder: Path,
+        topic: str,
+        *,
+        has_typed_topics: bool = False,
+    ) -> None:
+        """`has_typed_topics`: it registers those of all tests that share the cluster."""
         self.port = find_free_port("127.0.0.1")
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / f"registry-{self.port}.log"
@@ -31,6 +39,7 @@ class RegistryUnderFire:
             *("--bootstrap-server", cluster.bootstrap_servers),
             *("--listen", f"127.0.0.1:{self.port}", "--topic", topic, "--group", topic),
             *("--session-timeout", str(SESSION_S)),
+            *(() if has_typed_topics else ("--without-typed-topics",)),
         ]
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -34,7 +34,7 @@ def settings_for(cluster, **more: Any) -> RegistrySettings:
         topic=topic,
         group=topic,
         session_timeout_ms=SESSION_MS,
-        **more,
+        **{"has_typed_topics": False, **more},
     )
 
 

@@ -3,13 +3,15 @@ the timestamps that are taken, the moment to roll a segment, the form of batches
 
 A batch from a client may need a preparation before its append: its keys are checked (cleanup.policy
 with `compact`), its records are compressed with another codec (compression.type), or records in
-JSON become the columns of a typed topic. A preparation uses no state of the log, so that it can run
-on another thread. Source: R-LOG2, R-LOG7, R-LOG10, R-LOG12, KIP-937.
+JSON or Avro become the columns of a typed topic. A preparation uses no state of the log, so that it
+can run on another thread. Source: R-LOG2, R-LOG7, R-LOG10, R-LOG12, KIP-937.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
 from zlib import crc32
 
@@ -22,6 +24,8 @@ from storage_engine.core.errors import (
     KafkaError,
     RecordTooLargeError,
 )
+from storage_engine.core.schemas.avro.schema import AvroSchema
+from storage_engine.core.typed.foreign_format import ForeignFormat
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.log.log_config import MAX_SEGMENT_BYTES, NO_TIME_LIMIT, LogConfig
 from storage_engine.log.segments.indexes import MAX_RELATIVE_OFFSET
@@ -51,6 +55,24 @@ millisecond."""
 
 LEAST_COLUMNS = 20
 """The fewest columns that a batch counts as: a batch with fewer takes as long to check."""
+
+MOST_WRITERS = 100
+"""The most schemas that the records of one append may be written in."""
+
+Args = ParamSpec("Args")
+Made = TypeVar("Made")
+
+
+class UnknownWritersError(KafkaError):
+    """Records are written in schemas that were not handed in."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+    def __init__(self, ids: frozenset[int]) -> None:
+        super().__init__("the schemas of records are not known yet")
+        self.ids = ids
+        """The ids of all records of the append."""
+
 
 _CODECS = {
     "producer": None,
@@ -82,6 +104,8 @@ class Requirement(NamedTuple):
     """The codec for batches; None: any."""
     schema: TopicSchema | None = None
     """The schema for typed batches; None: records are stored as they come."""
+    foreign_format: ForeignFormat = ForeignFormat.JSON
+    """The records of which typed batches are made."""
 
     def is_settled_at_once(self, records: memoryview) -> bool:
         """Return True when an append can be accepted or refused at once, with no decompression: its
@@ -140,7 +164,7 @@ def requirement_of(config: LogConfig) -> Requirement | None:
     codec = _CODECS[config.compression_type]
     if config.schema is not None:
         # The columns of a key have no nulls, so that every row has one.
-        return Requirement(False, codec, config.schema)
+        return Requirement(False, codec, config.schema, config.foreign_format)
     return Requirement(config.compacts, codec) if config.compacts or codec is not None else None
 
 
@@ -152,9 +176,11 @@ def prepare(
     allow_transactional: bool,
     topic_id: UUID = NO_TOPIC_ID,
     room: DecompressionRoom | None = None,
+    writers: Mapping[int, AvroSchema] = MappingProxyType({}),
 ) -> memoryview:
     """Return the batches of one append as they are to be stored, in memory of their own unless they
-    are unchanged. Raises the KafkaError that their producer is to get. Runs on any thread.
+    are unchanged. Raises the KafkaError that their producer is to get; UnknownWritersError for
+    records of Avro in schemas that are not among `writers`. Runs on any thread.
     """
     room = room or DecompressionRoom()
     schema = requirement.schema
@@ -167,8 +193,10 @@ def prepare(
     if schema is None:
         parts = _recompressed(records, batches, requirement, room)
     else:
-        codec = _COLUMN_CODECS[requirement.codec]
-        parts = _typed(records, batches, schema, topic_id, codec, max_message_bytes, room)
+        columns = _Columns(
+            schema, requirement.foreign_format, topic_id, _COLUMN_CODECS[requirement.codec], writers
+        )
+        parts = _typed(records, batches, columns, max_message_bytes, room)
     if all(isinstance(part, memoryview) for part in parts):
         return records
     return memoryview(bytearray().join(parts))
@@ -191,28 +219,37 @@ def check_typed(
         check_typed_batch(header, batch, schema=schema, topic_id=topic_id)
 
 
+class _Columns(NamedTuple):
+    """The columns to be made of records, and the schemas to read these by."""
+
+    schema: TopicSchema
+    foreign_format: ForeignFormat
+    topic_id: UUID
+    codec: Codec
+    writers: Mapping[int, AvroSchema]
+
+
 def _typed(
     records: memoryview,
     batches: list[tuple[int, BatchHeader]],
-    schema: TopicSchema,
-    topic_id: UUID,
-    codec: Codec,
+    columns: _Columns,
     max_message_bytes: int,
     room: DecompressionRoom,
 ) -> list[BytesLike]:
     """Return each batch as a typed one: with the same number of rows, so that offsets and sequences
     stay as their producer counts them, and therefore never in two."""
+    plain = [_plain_or_typed(records, position, header, room) for position, header in batches]
     parts: list[BytesLike] = []
-    for position, header in batches:
-        batch = records[position : position + header.size_in_bytes]
+    for (_, header), batch in zip(batches, plain, strict=True):
         if is_typed(header):
-            check_typed_batch(header, batch, schema=schema, topic_id=topic_id)
+            check_typed_batch(header, batch, schema=columns.schema, topic_id=columns.topic_id)
             parts.append(batch)
             continue
-        if header.compression != Codec.NONE:
-            section = _section(header, batch, room)
-            batch = memoryview(recompressed(header, section, Codec.NONE))
-        typed = _columns_of(batch, schema, topic_id, codec)
+        made = _columns_of(batch, columns)
+        if made is None:
+            # Of all batches at once, so that an append asks for schemas once.
+            raise UnknownWritersError(_writers_of(plain))
+        typed = made
         if len(typed) > max_message_bytes:
             raise RecordTooLargeError(
                 f"a record batch of {header.size_in_bytes} bytes has {len(typed)} as columns, more"
@@ -224,12 +261,59 @@ def _typed(
     return parts
 
 
-def _columns_of(batch: memoryview, schema: TopicSchema, topic_id: UUID, codec: Codec) -> bytearray:
-    # The import is here: it loads Arrow, which a broker without such producers saves.
+def _plain_or_typed(
+    records: memoryview, position: int, header: BatchHeader, room: DecompressionRoom
+) -> memoryview:
+    batch = records[position : position + header.size_in_bytes]
+    if is_typed(header) or header.compression == Codec.NONE:
+        return batch
+    return memoryview(recompressed(header, _section(header, batch, room), Codec.NONE))
+
+
+def _writers_of(batches: list[memoryview]) -> frozenset[int]:
+    """The ids of the schemas in which the records are written."""
+    from storage_engine.protocol.typed.avro_columns import schema_ids
+
+    ids: set[int] = set()
+    for batch in batches:
+        header = read_header(batch)
+        if not is_typed(header):
+            ids |= _blaming_the_producer(schema_ids, batch, header)
+    if len(ids) > MOST_WRITERS:
+        raise InvalidRecordError(
+            f"the records of one request are of {len(ids)} schemas, more than {MOST_WRITERS}: send "
+            "them in several requests"
+        )
+    return frozenset(ids)
+
+
+def _columns_of(batch: memoryview, columns: _Columns) -> bytearray | None:
+    """None for records of Avro in schemas that are not known."""
+    # The imports are here: they load Arrow, which a broker without such producers saves.
+    schema, form, topic_id, codec, writers = columns
+    header = read_header(batch)
+    if form is ForeignFormat.AVRO:
+        from storage_engine.protocol.typed.avro_columns import (
+            UnknownSchemaIdsError,
+            typed_from_avro,
+        )
+
+        try:
+            return _blaming_the_producer(
+                typed_from_avro, batch, header, schema, topic_id, codec, writers
+            )
+        except UnknownSchemaIdsError:
+            return None
     from storage_engine.protocol.typed.json_columns import typed_from_json
 
+    return _blaming_the_producer(typed_from_json, batch, header, schema, topic_id, codec)
+
+
+def _blaming_the_producer(
+    convert: Callable[Args, Made], *args: Args.args, **named: Args.kwargs
+) -> Made:
     try:
-        return typed_from_json(batch, read_header(batch), schema, topic_id, codec)
+        return convert(*args, **named)
     except CorruptRecordError as error:
         # Its CRC is right: the producer would send it again for ever.
         raise InvalidRecordError(f"a record batch is damaged: {error}") from None

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.retained.retention import DeletionPolicy, KafkaDeletionPolicy
+from storage_engine.core.typed.foreign_format import ForeignFormat
 from storage_engine.core.typed.topic_schema import TopicSchema
 
 MAX_SEGMENT_BYTES = 0x7FFFFFFF
@@ -60,6 +61,8 @@ class LogConfig:
     producer_id_expiration_ms: int = _DAY_MS
     schema: TopicSchema | None = None
     """The schema of a typed topic; None: records are bytes."""
+    foreign_format: ForeignFormat = ForeignFormat.JSON
+    """The records of clients that know no columns, in a typed topic."""
 
     @property
     def deletes_old_segments(self) -> bool:

@@ -18,6 +18,7 @@ from storage_engine.client.cluster import Cluster
 from storage_engine.client.retry import Retry
 from storage_engine.client.topic_schemas import KnownSchema, TopicSchemas
 from storage_engine.core.errors import ConfigError, UnsupportedVersionError
+from storage_engine.core.typed.foreign_format import FORMAT_SETTING, ForeignFormat
 from storage_engine.core.typed.topic_schema import (
     SCHEMA_SETTING,
     TopicSchema,
@@ -31,6 +32,9 @@ from storage_engine.protocol.typed.kept_rows import TypedTarget
 
 _Topics = tuple[str, str, str]
 """The source, its topic, and the topic of the target."""
+
+
+_NAMES = {ForeignFormat.JSON: "JSON", ForeignFormat.AVRO: "Avro"}
 
 
 class MirroredSchemas:
@@ -48,10 +52,13 @@ class MirroredSchemas:
         cluster supports none."""
         if SCHEMA_SETTING not in settings or _knows_schemas(self._target):
             return settings
+        form = ForeignFormat(settings.get(FORMAT_SETTING, ForeignFormat.JSON))
         self._report(
-            f"topic '{topic}': brokers of the target know no schemas, rows become JSON records"
+            f"topic '{topic}': brokers of the target know no schemas, rows become "
+            f"{_NAMES[form]} records"
         )
-        return {name: value for name, value in settings.items() if name != SCHEMA_SETTING}
+        typed = (SCHEMA_SETTING, FORMAT_SETTING)
+        return {name: value for name, value in settings.items() if name not in typed}
 
     def refresh(self, copied: Mapping[Copy, TopicIds]) -> None:
         """Compare the schemas of topics that are new. ConfigError when the target has a topic with

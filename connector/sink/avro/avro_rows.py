@@ -13,11 +13,10 @@ from connector.sink.row_routing import RoutedRows
 from connector.sink.typed.conforming import conformed
 from connector.typed_columns import DELETED, HEADERS, KEY, PARTITION
 from storage_engine.protocol.avro.encode import encode, encode_values
-from storage_engine.protocol.avro.encoding.byte_rows import TooManyBytesError, spread
+from storage_engine.protocol.avro.encoding.byte_rows import TooManyBytesError, with_nulls
 from storage_engine.protocol.avro.encoding.value_errors import UnencodableValueError
 from storage_engine.protocol.avro.framing import framed
 from storage_engine.protocol.records.arrow_kernels import kernel
-from storage_engine.protocol.records.varints import Mask
 from storage_engine.protocol.typed.nested_arrays import bits, boolean_array
 
 _FALSE = boolean_array(np.zeros(1, np.bool_))[0]
@@ -54,7 +53,7 @@ class AvroEncoder:
             return self._encoded(part, columns, count)
         alive = boolean_array(~gone)
         kept = {name: kernel("filter", each, alive) for name, each in columns.items()}
-        return _with_nulls(self._encoded(part, kept, int((~gone).sum())), ~gone)
+        return with_nulls(self._encoded(part, kept, int((~gone).sum())), ~gone)
 
     def _key(self, key: pa.Array) -> pa.Array:
         part = self._sink.key
@@ -65,7 +64,7 @@ class AvroEncoder:
         # A record without a key.
         valid = kernel("is_valid", key)
         kept = kernel("filter", key, valid)
-        return _with_nulls(self._encoded(part, {KEY: kept}, len(kept)), bits(valid))
+        return with_nulls(self._encoded(part, {KEY: kept}, len(kept)), bits(valid))
 
     def _encoded(self, part: WrittenAvro, columns: dict[str, pa.Array], count: int) -> pa.Array:
         schema = part.text.parsed()
@@ -87,10 +86,3 @@ class AvroEncoder:
 
     def _unfit(self, why: str) -> RowError:
         return RowError("ROW_DOES_NOT_FIT", f"a row for the topic '{self._sink.topic}': {why}")
-
-
-def _with_nulls(encoded: pa.Array, valid: Mask) -> pa.Array:
-    """A pa.BinaryArray with the values of `encoded` where `valid`, and null elsewhere."""
-    _, offsets, data = spread(encoded, np.flatnonzero(valid), len(valid)).buffers()
-    packed = pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(pa.binary(), len(valid), [packed, offsets, data])

@@ -54,9 +54,9 @@ class RecordDecoder:
         errors = dict(framed.errors)
         pieces: list[pa.RecordBatch] = []
         places: list[Ints] = []
-        for schema_id in _different(framed.ids):
+        for schema_id in framed.different_ids:
             rows = np.flatnonzero(framed.ids == schema_id)
-            plan = self._plan(int(schema_id))
+            plan = self._plan(schema_id)
             if isinstance(plan, str):
                 errors |= dict.fromkeys(rows.tolist(), plan)
                 continue
@@ -121,10 +121,3 @@ class RecordDecoder:
                     raise
                 reason = error
         return f"schema id {schema_id}: {' '.join(str(reason).split())}"
-
-
-def _different(ids: Ints) -> list[int]:
-    """The ids that are there, without -1."""
-    if len(ids) and ids[0] >= 0 and (ids == ids[0]).all():
-        return [int(ids[0])]
-    return [each for each in np.unique(ids).tolist() if each >= 0]

@@ -4,6 +4,7 @@
            -> copied, queued behind those of its principal and address to its partition
                 -> prepared by a thread -> appended
                 -> it is large          -> prepared by a thread for large ones -> appended
+                -> of unknown schemas   -> they are found -> prepared by a thread -> appended
 
 Appends of a principal from an address to a partition are made in the order in which they came,
 however long each of them is prepared (decompressed, checked, compressed anew or made columns of):
@@ -13,7 +14,7 @@ small one.
 
 Nothing that was checked before the wait counts after it: leader epoch, lease, replicas in sync, the
 producer's sequence, its transaction and the topic's settings are checked when the batch is
-appended. Source: R-NET1, R-LOG7, R-LOG10.
+appended. Neither the threads nor others wait for schemas. Source: R-NET1, R-LOG7, R-LOG10.
 """
 
 from collections import deque
@@ -23,12 +24,20 @@ from functools import partial
 from storage_engine.broker.quotas.new_producers import NewProducers
 from storage_engine.broker.replicas.hosted_partition import HostedPartition
 from storage_engine.broker.replicas.replica_manager import ReplicaManager
+from storage_engine.broker.schemas.writers import Found, Writers
 from storage_engine.broker.shared_threads import SharedThreads, share_of
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.fair_queue import Share, SharedRoom
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background
-from storage_engine.log.append_rules import AppendOutcome, DecompressionRoom, Requirement, prepare
+from storage_engine.core.typed.foreign_format import ForeignFormat
+from storage_engine.log.append_rules import (
+    AppendOutcome,
+    DecompressionRoom,
+    Requirement,
+    UnknownWritersError,
+    prepare,
+)
 from storage_engine.net.client_log import ClientLog
 from storage_engine.net.connection import Connection
 
@@ -70,6 +79,8 @@ class _Waiting:
         "refusal",
         "requirement",
         "share",
+        "writers",
+        "writers_of",
     )
 
     def __init__(
@@ -94,6 +105,10 @@ class _Waiting:
         self.requirement: Requirement | None = None
         """The requirement that the records are, or were, prepared for."""
         self.is_checked = False
+        self.writers: Found | None = None
+        """The schemas of its records, once they were asked for."""
+        self.writers_of = -1
+        """The generation of the schemas that the records are, or were, prepared by."""
         self.prepared: memoryview | KafkaError | None = None
         """The batches to append or the reason to refuse them; None until a thread is done."""
 
@@ -106,9 +121,14 @@ class ProducerAppends:
     """All appends of producers to the partitions of one broker."""
 
     def __init__(
-        self, replicas: ReplicaManager, background: Background, new_producers: NewProducers
+        self,
+        replicas: ReplicaManager,
+        background: Background,
+        new_producers: NewProducers,
+        writers: Writers,
     ) -> None:
         self._replicas = replicas
+        self._writers = writers
         self._new_producers = new_producers
         self._threads = SharedThreads(background, at_once=PREPARED_AT_ONCE)
         self._threads_for_large = SharedThreads(background, at_once=LARGE_AT_ONCE, each=LARGE_EACH)
@@ -162,6 +182,7 @@ class ProducerAppends:
         if is_ready:
             # It needs no preparation, only its turn.
             waiting.requirement, waiting.prepared = requirement, waiting.records
+            waiting.writers_of = self._writers.generation
         else:
             self._have_prepared(waiting)
 
@@ -224,6 +245,9 @@ class ProducerAppends:
             requirement.keys or requirement.schema is not None
         )
         topic_id = waiting.partition.topic_id
+        writers: Found = {}
+        if requirement is not None and requirement.foreign_format is ForeignFormat.AVRO:
+            writers = self._writers_for(waiting)
 
         def work() -> memoryview:
             if requirement is None:
@@ -235,6 +259,7 @@ class ProducerAppends:
                 allow_transactional=waiting.in_transaction,
                 topic_id=topic_id,
                 room=room,
+                writers=writers,
             )
 
         def done(prepared: memoryview) -> None:
@@ -246,6 +271,9 @@ class ProducerAppends:
             if room.is_exceeded and threads is self._threads:
                 self._have_prepared(waiting, is_large=True)
                 return
+            if isinstance(error, UnknownWritersError) and waiting.writers is None:
+                self._writers.find(error.ids, waiting.share, partial(self._found, waiting))
+                return
             if not isinstance(error, KafkaError):
                 tp = waiting.partition.topic_partition
                 log.error(tp.topic, "append not prepared partition=%s", tp, exc_info=error)
@@ -254,6 +282,21 @@ class ProducerAppends:
             self._prepared(waiting, error.as_outcome())
 
         threads.background.submit(work, done, failed)
+
+    def _writers_for(self, waiting: _Waiting) -> Found:
+        generation = self._writers.generation
+        if waiting.writers_of != generation:
+            # Ids stand for other schemas by now.
+            waiting.writers, waiting.writers_of = None, generation
+        known = self._writers.parsed
+        return known if waiting.writers is None else waiting.writers
+
+    def _found(self, waiting: _Waiting, found: Found | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            self._prepared(waiting, found.as_outcome())
+            return
+        waiting.writers = found
+        self._have_prepared(waiting)
 
     def _prepared(self, waiting: _Waiting, prepared: memoryview | KafkaError) -> None:
         waiting.prepared = prepared
@@ -291,7 +334,12 @@ class ProducerAppends:
     def _must_be_prepared_anew(self, waiting: _Waiting) -> bool:
         """Whether the topic's settings require another preparation by now."""
         requirement = waiting.partition.log.leader_appends.requirement
-        return requirement is not None and requirement != waiting.requirement
+        if requirement is None:
+            return False
+        is_avro = requirement.foreign_format is ForeignFormat.AVRO
+        return requirement != waiting.requirement or (
+            is_avro and waiting.writers_of != self._writers.generation
+        )
 
     def _refusal(self, waiting: _Waiting) -> KafkaError | None:
         """The error if the append may not be made any more."""
@@ -311,7 +359,11 @@ class ProducerAppends:
 
     def _outcome(self, waiting: _Waiting) -> AppendOutcome:
         if isinstance(waiting.prepared, KafkaError):
-            return _stored_before(waiting) or waiting.prepared
+            stored = _stored_before(waiting)
+            if stored is None:
+                waiting.partition.note_refused(waiting.records, waiting.prepared)
+                return waiting.prepared
+            return stored
         assert waiting.prepared is not None
         return self._append(
             waiting.partition,

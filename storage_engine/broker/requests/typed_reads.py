@@ -2,8 +2,8 @@
 
     follower                        the batches as stored
     client that says what it wants  as stored, or frames with some columns
-    any other client                records of JSON, see `json_answers`; until it makes them the
-                                    stored batches stand for them
+    any other client                records of JSON or Avro, see `foreign_answers`; until it makes
+                                    them the stored batches stand for them
 
 Frames are bounded by the bytes that are sent and by the batches that are looked at, of which a
 filter may skip nearly all.
@@ -13,6 +13,7 @@ from typing import TypeGuard
 
 from storage_engine.core.errors import ErrorCode, KafkaError
 from storage_engine.core.ports import SlicedRecords
+from storage_engine.core.typed.foreign_format import ForeignFormat
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.core.typed.unreadable_schema import UnreadableSchema
 from storage_engine.log.files.segment_files import LoadJob
@@ -60,14 +61,17 @@ def _most(want: TypedWant) -> int:
 
 
 class UnconvertedSlice(SlicedRecords):
-    """Stored batches of a typed topic for a client that takes records of JSON."""
+    """Stored batches of a typed topic for a client that takes records of JSON or Avro."""
 
-    __slots__ = ("records", "schema")
+    __slots__ = ("foreign_format", "records", "schema")
 
-    def __init__(self, records: SegmentSlice, schema: TopicSchema) -> None:
+    def __init__(
+        self, records: SegmentSlice, schema: TopicSchema, foreign_format: ForeignFormat
+    ) -> None:
         super().__init__([records])
         self.records = records
         self.schema = schema
+        self.foreign_format = foreign_format
 
     @property
     def end_offset(self) -> int:
@@ -139,7 +143,11 @@ def read_for_consumer(
             at_least_one=at_least_one,
             wait=wait,
         )
-        return None if records is None else UnconvertedSlice(records, schema)
+        return (
+            None
+            if records is None
+            else UnconvertedSlice(records, schema, log.config.foreign_format)
+        )
     return log.reads.read(
         offset, max_bytes=max_bytes, max_offset=max_offset, at_least_one=at_least_one, wait=wait
     )

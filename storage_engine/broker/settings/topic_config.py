@@ -31,6 +31,7 @@ from storage_engine.core.settings.settings import (
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
 )
+from storage_engine.core.typed.foreign_format import FORMAT_SETTING, ForeignFormat
 from storage_engine.core.typed.topic_schema import SCHEMA_SETTING, schema_of
 from storage_engine.core.typed.unreadable_schema import UnreadableSchema
 from storage_engine.log.log_config import LogConfig
@@ -147,6 +148,7 @@ def _log_config(broker: BrokerValues, values: Mapping[str, Any]) -> LogConfig:
         flush_ms=values["flush.ms"],
         producer_id_expiration_ms=broker.integer("producer.id.expiration.ms"),
         schema=None if values[SCHEMA_SETTING] is None else schema_of(values[SCHEMA_SETTING]),
+        foreign_format=ForeignFormat(values[FORMAT_SETTING]),
     )
 
 
@@ -256,6 +258,31 @@ _POLICY = "cleanup.policy"
 
 def check_new_topic(broker: BrokerValues, settings: Mapping[str, str]) -> None:
     """Raises ConfigError when a new topic's settings contradict its schema."""
+    _check_format(settings)
+    _check_policy(broker, settings)
+
+
+def _check_format(settings: Mapping[str, str]) -> None:
+    form, text = settings.get(FORMAT_SETTING), settings.get(SCHEMA_SETTING)
+    if form is None:
+        return
+    if text is None:
+        raise ConfigError(
+            f"{FORMAT_SETTING} is for typed topics, and this one has no schema: leave it out, or "
+            "create the topic with a schema"
+        )
+    if form == ForeignFormat.AVRO:
+        # The import is here: brokers without such topics save it.
+        from storage_engine.core.typed.avro_text import avro_text
+
+        schema = schema_of(text)
+        try:
+            avro_text(schema, schema.latest, "topic")
+        except ConfigError as error:
+            raise ConfigError(f"{FORMAT_SETTING}={form}: {error}") from None
+
+
+def _check_policy(broker: BrokerValues, settings: Mapping[str, str]) -> None:
     text = settings.get(SCHEMA_SETTING)
     if text is not None and not schema_of(text).key and _compacts(broker, settings):
         raise ConfigError(
@@ -267,9 +294,13 @@ def check_new_topic(broker: BrokerValues, settings: Mapping[str, str]) -> None:
 def check_change(broker: BrokerValues, before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Raises ConfigError for a change of a topic's settings that its schema forbids."""
     old, new = before.get(SCHEMA_SETTING), after.get(SCHEMA_SETTING)
+    if (old, before.get(FORMAT_SETTING)) != (new, after.get(FORMAT_SETTING)) and (
+        old is None or new is not None
+    ):
+        _check_format(after)
     if old == new:
         if new is not None and _compacts(broker, after) and not _compacts(broker, before):
-            check_new_topic(broker, after)
+            _check_policy(broker, after)
         return
     if old is None:
         raise ConfigError(

@@ -18,6 +18,7 @@ from storage_engine.broker.wiring.parts import (
     RequestParts,
     SettingsParts,
 )
+from storage_engine.broker.wiring.schemas import SchemaParts
 from storage_engine.broker.wiring.upkeep import UpkeepParts
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import BrokerEpoch
@@ -31,6 +32,7 @@ class BrokerParts:
     settings: SettingsParts
     config_changes: ConfigChanges
     cluster: ClusterParts
+    schemas: SchemaParts
     replicas: ReplicaParts
     upkeep: UpkeepParts
     requests: RequestParts
@@ -97,6 +99,7 @@ class BrokerParts:
             self.access.close()
         self.config_changes.close()
         self.cluster.controller.close()
+        self.schemas.log.close()
         self.upkeep.maintenance.close()
         self.replicas.moves.close()
         self.replicas.fetchers.close()

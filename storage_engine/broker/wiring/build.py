@@ -20,6 +20,7 @@ from storage_engine.broker.wiring.parts import (
     build_requests,
     build_settings,
 )
+from storage_engine.broker.wiring.schemas import build_schemas
 from storage_engine.broker.wiring.upkeep import UpkeepParts, build_upkeep
 
 __all__ = ["BrokerParts", "build"]
@@ -60,7 +61,8 @@ def build(ports: BrokerPorts) -> BrokerParts:
     """Build all parts; nothing runs yet."""
     settings = build_settings(ports)
     cluster = build_cluster(ports, settings.config)
-    replicas = build_replicas(ports, settings, cluster)
+    schemas = build_schemas(ports, cluster)
+    replicas = build_replicas(ports, settings, cluster, schemas.writers)
     manager = replicas.manager
     upkeep = build_upkeep(
         ports,
@@ -73,7 +75,13 @@ def build(ports: BrokerPorts) -> BrokerParts:
     config_changes = _config_changes(
         ports, settings, cluster=cluster, replicas=manager, upkeep=upkeep, users=authentication
     )
-    requests = build_requests(ports, replicas=replicas, cluster=cluster, scrubs=upkeep.scrubs)
+    requests = build_requests(
+        ports,
+        replicas=replicas,
+        cluster=cluster,
+        scrubs=upkeep.scrubs,
+        schema_ids=schemas.topic_ids,
+    )
     access = build_access(ports)
     coordinators = build_coordinators(
         ports,
@@ -90,6 +98,7 @@ def build(ports: BrokerPorts) -> BrokerParts:
         settings=settings,
         config_changes=config_changes,
         cluster=cluster,
+        schemas=schemas,
         replicas=replicas,
         upkeep=upkeep,
         requests=requests,

@@ -123,7 +123,7 @@ def _add_record_apis(parts: BrokerParts) -> None:
     fetch = FetchHandler(
         sessions=requests.fetch_sessions,
         reader=requests.reader,
-        json_answers=requests.json_answers,
+        foreign_answers=requests.foreign_answers,
         waits=requests.fetch_waits,
         metadata=cluster.metadata,
         leaders=requests.leaders,

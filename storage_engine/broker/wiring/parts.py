@@ -34,9 +34,11 @@ from storage_engine.broker.requests.fetch_reads import PartitionReader
 from storage_engine.broker.requests.fetch_sessions import FetchSessions
 from storage_engine.broker.requests.fetch_waits import FetchWaits
 from storage_engine.broker.requests.follower_sessions import session_maker
-from storage_engine.broker.requests.json_answers import JsonAnswers
+from storage_engine.broker.requests.foreign_answers import ForeignAnswers
 from storage_engine.broker.requests.long_work import LongWork
 from storage_engine.broker.requests.rack_reads import RackReads
+from storage_engine.broker.schemas.topic_schema_ids import TopicSchemaIds
+from storage_engine.broker.schemas.writers import Writers
 from storage_engine.broker.settings.config import BrokerConfig
 from storage_engine.broker.settings.config_store import ConfigStore
 from storage_engine.broker.settings.dynamic_config import DynamicConfig
@@ -276,7 +278,7 @@ class ReplicaParts:
 
 
 def build_replicas(
-    ports: BrokerPorts, settings: SettingsParts, cluster: ClusterParts
+    ports: BrokerPorts, settings: SettingsParts, cluster: ClusterParts, writers: Writers
 ) -> ReplicaParts:
     """Build the replicas with their fetchers."""
     config = settings.config
@@ -304,7 +306,7 @@ def build_replicas(
         log_starts=log_starts,
         throttle=throttle,
         fetchers=fetchers,
-        producer_appends=ProducerAppends(manager, ports.background, new_producers),
+        producer_appends=ProducerAppends(manager, ports.background, new_producers, writers),
         new_producers=new_producers,
         moves=ReplicaMoves(
             logs=ports.logs,
@@ -360,7 +362,7 @@ class RequestParts:
 
     reader: PartitionReader
     cold_reads: ColdReads
-    json_answers: JsonAnswers
+    foreign_answers: ForeignAnswers
     fetch_sessions: FetchSessions
     fetch_waits: FetchWaits
     long_work: LongWork
@@ -368,7 +370,12 @@ class RequestParts:
 
 
 def build_requests(
-    ports: BrokerPorts, *, replicas: ReplicaParts, cluster: ClusterParts, scrubs: Scrubs
+    ports: BrokerPorts,
+    *,
+    replicas: ReplicaParts,
+    cluster: ClusterParts,
+    scrubs: Scrubs,
+    schema_ids: TopicSchemaIds,
 ) -> RequestParts:
     """Build the reads of the replicas."""
     manager, metadata = replicas.manager, cluster.metadata
@@ -385,8 +392,12 @@ def build_requests(
     return RequestParts(
         reader=reader,
         cold_reads=cold_reads,
-        json_answers=JsonAnswers(
-            ports.background, reader=reader, replicas=manager, cold_reads=cold_reads
+        foreign_answers=ForeignAnswers(
+            ports.background,
+            reader=reader,
+            replicas=manager,
+            cold_reads=cold_reads,
+            schema_ids=schema_ids,
         ),
         fetch_sessions=FetchSessions(
             ports.config.integer("max.incremental.fetch.session.cache.slots"),

@@ -13,7 +13,6 @@ from storage_engine.client.fetching.fetched_batches import (
     FetchedBatches,
     WholeBatches,
     is_framed,
-    without_read,
 )
 from storage_engine.client.metadata import Leader
 from storage_engine.client.retry import pause_ms
@@ -21,6 +20,7 @@ from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import monotonic_ms
 from storage_engine.protocol.apis.fetch import FetchPartitionResponse
+from storage_engine.protocol.fetched_parts import without_read
 from storage_engine.protocol.typed.projection import TypedWant
 
 

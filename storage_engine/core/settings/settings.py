@@ -159,6 +159,9 @@ max.incremental.fetch.session.cache.slots int 1000 min=0 unit=sessions
     The most fetch sessions that the broker keeps; 0 keeps none.
 max.request.partition.size.limit int 2000 min=1 unit=partitions
     The most partitions in one answer to DescribeTopicPartitions.
+# ---- schemas ----
+schemas.topic str _schemas not-empty  # ours
+    The topic of the schema registry, where typed topics have headrace.foreign.format=avro.
 # ---- background work of the log ----
 log.retention.check.interval.ms long 300000 min=1 unit=ms live
     How often the broker looks for segments that retention deletes.
@@ -384,6 +387,8 @@ flush.before.ack= bool false  # ours
 =headrace.schema str -
     The columns of a typed topic, in all versions; a topic without it has none.
     Allowed: a schema as JSON
+=headrace.foreign.format str json choices=json,avro
+    How clients that know no columns write and read a typed topic; avro needs a schema registry.
 """
 
 TOPIC_SETTINGS = tuple(

@@ -1,7 +1,8 @@
 """Columns from an Avro schema: a record whose fields are the columns.
 
 A union with null is nullable; another union has no one type, and is refused. Defaults, aliases and
-documentation are not kept.
+documentation are not kept. Types that Avro does not have are known by the attributes that
+`avro_text.py` writes.
 
 Source: the specification of Apache Avro 1.12, primitive, complex and logical types.
 """
@@ -12,6 +13,14 @@ from storage_engine.core.schemas.avro import schema as avro
 from storage_engine.core.schemas.avro.parse import parse_avro_schema
 from storage_engine.core.schemas.errors import InvalidSchemaError
 from storage_engine.core.typed import column_types as types
+from storage_engine.core.typed.avro_text import (
+    CONNECT_TYPE,
+    KEY,
+    LOGICAL_MAP,
+    SPARK_INTERVAL,
+    SPARK_TYPE,
+    VALUE,
+)
 from storage_engine.core.typed.bounded_json import check_text_size, json_integer
 
 _PRIMITIVES: dict[str, types.ColumnType] = {
@@ -96,6 +105,8 @@ class _ColumnReader(types.TypeCount):
                         "can't be of that depth"
                     )
                 return types.StructColumn(tuple(self.record(record, path, depth)))
+            case avro.Array() as array if array.properties.get("logicalType") == LOGICAL_MAP:
+                return self._map(array, path, depth)
             case avro.Array(items=items):
                 return types.ArrayColumn(*self._type(items, path, depth + 1))
             case avro.Map(values=values):
@@ -112,6 +123,26 @@ class _ColumnReader(types.TypeCount):
                 return _plain_or_logical(plain, primitive.logical, primitive, path)
             case avro.Union():
                 raise AssertionError("a union has no union inside")
+
+    def _map(self, array: avro.Array, path: str, depth: int) -> types.ColumnType:
+        """Return the map that an array of entries is; an array of anything else is itself."""
+        entry = self._schema.resolve(array.items)
+        if isinstance(entry, avro.Record) and [each.name for each in entry.fields] == [KEY, VALUE]:
+            key, value = entry.fields
+            key_type, may_be_null = self._type(key.type, f"{path}.{KEY}", depth + 1)
+            if not may_be_null:
+                inner = self._type(value.type, f"{path}.{VALUE}", depth + 1)
+                return types.MapColumn(key_type, *inner)
+        return types.ArrayColumn(*self._type(array.items, path, depth + 1))
+
+
+_BY_ATTRIBUTE: dict[tuple[str, str], types.ColumnType] = {
+    (CONNECT_TYPE, "int8"): types.IntegerColumn(8),
+    (CONNECT_TYPE, "int16"): types.IntegerColumn(16),
+    (SPARK_TYPE, SPARK_INTERVAL): types.IntervalColumn(),
+}
+_CARRIERS = {CONNECT_TYPE: "int", SPARK_TYPE: "long"}
+"""The types whose attributes count."""
 
 
 def _plain_or_logical(
@@ -135,4 +166,14 @@ def _plain_or_logical(
             f"'{path}' has the logical type {printable(name)}, which no column can keep: use "
             "timestamp-micros, long, int or bytes"
         )
-    return _LOGICAL.get(logical, plain) if isinstance(logical, avro.Logical) else plain
+    if isinstance(logical, avro.Logical):
+        return _LOGICAL.get(logical, plain)
+    return _by_attribute(written) or plain
+
+
+def _by_attribute(written: avro.Primitive | avro.Fixed) -> types.ColumnType | None:
+    for attribute, carrier in _CARRIERS.items():
+        value = written.properties.get(attribute)
+        if written.name == carrier and isinstance(value, str):
+            return _BY_ATTRIBUTE.get((attribute, value))
+    return None

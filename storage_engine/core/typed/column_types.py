@@ -228,6 +228,14 @@ def parts_of(column_type: ColumnType) -> tuple[ColumnType, ...]:
             return ()
 
 
+def least_values(column_type: ColumnType) -> int:
+    """Return how many values one value of the type has at least, with all that is inside of
+    structs."""
+    if isinstance(column_type, StructColumn):
+        return 1 + sum(least_values(each.type) for each in column_type.fields)
+    return 1
+
+
 def check_types(column_types: Iterable[ColumnType]) -> None:
     """ConfigError when the types of a topic's columns exceed MAX_DEPTH or MAX_COLUMNS, or a nested
     field's name is not usable. The walk ends at the first excess, so it is short for any types."""

@@ -32,6 +32,7 @@ from storage_engine.core.schemas.avro.schema import (
     Logical,
     LogicalType,
     Map,
+    NamedType,
     Primitive,
     Record,
     Union,
@@ -116,6 +117,13 @@ def _check_logical(found: Primitive | Fixed) -> None:
 def is_null(schema: AvroSchema, avro_type: AvroType) -> bool:
     found = schema.resolve(avro_type)
     return isinstance(found, Primitive) and found.name == "null"
+
+
+def type_name(found: AvroType) -> str:
+    """Return what a message calls a type."""
+    if isinstance(found, NamedType):
+        return f"{type(found).__name__.lower()} {printable(found.full_name[:80])}"
+    return found.name if isinstance(found, Primitive) else type(found).__name__.lower()
 
 
 def widened(schema: AvroSchema, union: Union) -> pa.DataType | None:

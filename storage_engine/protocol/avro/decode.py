@@ -15,6 +15,7 @@ from storage_engine.protocol.avro.damage import Damage, reason_of
 from storage_engine.protocol.avro.record_bytes import RecordBytes, Rows
 from storage_engine.protocol.avro.record_reader import RecordReader
 from storage_engine.protocol.avro.value_reader import ValueReader
+from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.records.arrow_binary import Offsets, numbers_in
 from storage_engine.protocol.records.varints import Bytes, Ints, Mask
 
@@ -32,6 +33,14 @@ class Decoded(NamedTuple):
     """A row for each record; one that is null or damaged has a null in each column."""
     damaged: tuple[Damage, ...]
     """By row."""
+
+
+class UndecodableRecordError(Exception):
+    """A record that can't be decoded, where all are wanted."""
+
+    def __init__(self, damage: Damage) -> None:
+        super().__init__(damage.reason)
+        self.damage = damage
 
 
 class Decoder:
@@ -53,35 +62,61 @@ class Decoder:
             self._reader = RecordReader(kind if wanted else pa.struct([]), [_root(schema)], wanted)
         self.arrow_schema = pa.schema(list(self._reader.kind))
         """The columns that are decoded, in the schema's order."""
+        self.values = self._reader.values
+        """The values of one record, with each of its lists and maps as one."""
 
     def decode(self, bodies: pa.BinaryArray) -> Decoded:
         """Return the columns of these records, without any framing; InvalidRecordError when a
         column would have 2 GiB or more."""
-        count = len(bodies)
-        if not count:
-            empty = [pa.nulls(0, each.type) for each in self.arrow_schema]
-            return Decoded(self._joined([empty], 0), ())
-        offsets = numbers_in(bodies.buffers()[1], np.int32, bodies.offset, count + 1)
-        data = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)
-        present = validity(bodies)
+        if not len(bodies):
+            return Decoded(self._none(), ())
         pieces: list[list[pa.Array]] = []
         damaged: list[Damage] = []
-        for first, stop in _pieces(offsets):
-            some = None if present is None else present[first:stop]
-            columns, wrong = self._piece(data, offsets[first : stop + 1].astype(np.int64), some)
+        for first, columns, wrong in self._pieces(bodies, None):
             pieces.append(columns)
             for row in (np.flatnonzero(wrong) + first).tolist():
                 known = len(damaged) < _MOST_REASONS
-                body = bytes(data[offsets[row] : offsets[row + 1]]) if known else None
+                body = bodies[row].as_py() if known else None
                 damaged.append(Damage(row, reason_of(self._schema, body)))
-        return Decoded(self._joined(pieces, count), tuple(damaged))
+        return Decoded(self._joined(pieces, len(bodies)), tuple(damaged))
+
+    def decode_all(self, bodies: pa.BinaryArray, room: ValueRoom) -> pa.RecordBatch:
+        """Return the columns of records without nulls; UndecodableRecordError for the first that is
+        damaged, RecordTooLargeError where their lists need more than `room`."""
+        if not len(bodies):
+            return self._none()
+        pieces: list[list[pa.Array]] = []
+        for first, columns, wrong in self._pieces(bodies, room):
+            if wrong.any():
+                row = first + int(np.argmax(wrong))
+                raise UndecodableRecordError(
+                    Damage(row, reason_of(self._schema, bodies[row].as_py()))
+                )
+            pieces.append(columns)
+        return self._joined(pieces, len(bodies))
+
+    def _none(self) -> pa.RecordBatch:
+        return self._joined([[pa.nulls(0, each.type) for each in self.arrow_schema]], 0)
+
+    def _pieces(
+        self, bodies: pa.BinaryArray, room: ValueRoom | None
+    ) -> Iterator[tuple[int, list[pa.Array], Mask]]:
+        """Yield the first row of each piece, its columns, and which rows are damaged."""
+        count = len(bodies)
+        offsets = numbers_in(bodies.buffers()[1], np.int32, bodies.offset, count + 1)
+        data = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)
+        present = validity(bodies)
+        for first, stop in _pieces(offsets):
+            some = None if present is None else present[first:stop]
+            places = offsets[first : stop + 1].astype(np.int64)
+            yield first, *self._piece(data, places, some, room)
 
     def _piece(
-        self, data: Bytes, offsets: Ints, present: Mask | None
+        self, data: Bytes, offsets: Ints, present: Mask | None, room: ValueRoom | None
     ) -> tuple[list[pa.Array], Mask]:
         """Return the columns of some rows, and which rows are damaged."""
         base = int(offsets[0])
-        source = RecordBytes(data[base : int(offsets[-1])], np.diff(offsets))
+        source = RecordBytes(data[base : int(offsets[-1])], np.diff(offsets), room)
         places = offsets + (source.first - base)
         count = len(offsets) - 1
         rows = Rows(source, places[1:], np.arange(count))

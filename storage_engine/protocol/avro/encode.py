@@ -179,7 +179,7 @@ class _Encoder:
             pa.bool_(), count, [None, pa.py_buffer(np.packbits(which, bitorder="little"))]
         )
         with _rows_of(rows):
-            parts = self.value(member, kernel("filter", _filterable(array), packed))
+            parts = self.value(member, kernel("filter", _as_list(array), packed))
         spread_parts: list[Part] = []
         for part in parts:
             if not isinstance(part, NumberPart):
@@ -191,14 +191,14 @@ class _Encoder:
         return spread_parts
 
     def _array(self, schema: Array, array: pa.Array) -> list[Part]:
-        starts, elements = _elements(array)
+        starts, elements = _elements(_as_list(array))
         with _lists_of(starts):
             values = joined_rows(self.value(schema.items, elements), len(elements))
         return _blocks(values, starts)
 
     def _map(self, schema: Map, array: pa.Array) -> list[Part]:
         """Entries are rows of a key and a value."""
-        starts, entries = _elements(map_as_list(array) if pa.types.is_map(array.type) else array)
+        starts, entries = _elements(_as_list(array))
         if not len(entries):
             return [same_number(0)]
         keys = without_nulls(entries.field(0))
@@ -226,7 +226,8 @@ def _only_column(
     return None
 
 
-def _filterable(array: pa.Array) -> pa.Array:
+def _as_list(array: pa.Array) -> pa.Array:
+    """A map as a list of its entries, any other array as it is."""
     return map_as_list(array) if pa.types.is_map(array.type) else array
 
 

@@ -34,11 +34,19 @@ class Framed:
     """The schema id of each row; -1 where it has none."""
 
     errors: dict[int, str]
-    """Why rows are not framed."""
+    """Why rows are not framed; the first is among them where there is one."""
 
     data: pa.Buffer
     starts: Ints
     lengths: Ints
+
+    @property
+    def different_ids(self) -> list[int]:
+        """The ids that rows have."""
+        ids = self.ids
+        if len(ids) and ids[0] >= 0 and (ids == ids[0]).all():
+            return [int(ids[0])]
+        return [each for each in np.unique(ids).tolist() if each >= 0]
 
     def bodies(self, rows: Ints) -> pa.Array:
         """The bodies of some rows, ascending, as a pa.BinaryArray."""
@@ -47,8 +55,8 @@ class Framed:
         )
 
 
-def cut(values: pa.Array) -> Framed:
-    """Takes a pa.BinaryArray of records apart."""
+def cut(values: pa.Array, *, most_errors: int | None = None) -> Framed:
+    """Takes a pa.BinaryArray of records apart. `most_errors`: so many of each kind are told."""
     column = as_column(values, "a value")
     starts: Ints = column.offsets[:-1].astype(np.int64)
     source = np.frombuffer(column.data, np.uint8)
@@ -56,20 +64,20 @@ def cut(values: pa.Array) -> Framed:
     long_enough: Mask = column.lengths >= FRAMING_BYTES
     errors = {
         int(row): f"it has {column.lengths[row]} bytes, and the framing alone has {FRAMING_BYTES}"
-        for row in np.flatnonzero(present & ~long_enough)
+        for row in np.flatnonzero(present & ~long_enough)[:most_errors]
     }
     rows = np.flatnonzero(long_enough)
     first = starts[rows]
     magic = source[first] if len(rows) else np.zeros(0, np.uint8)
-    for row, byte in zip(rows[magic != MAGIC], magic[magic != MAGIC], strict=True):
-        errors[int(row)] = (
-            f"it begins with the byte {byte}, and with {MAGIC} in Confluent's framing: it was not "
-            "written by a serializer of a schema registry"
+    for place in np.flatnonzero(magic != MAGIC)[:most_errors]:
+        errors[int(rows[place])] = (
+            f"it begins with the byte {magic[place]}, and with {MAGIC} in Confluent's framing: it "
+            "was not written by a serializer of a schema registry"
         )
     whole = rows[magic == MAGIC]
     ids = np.full(len(values), -1, np.int64)
     ids[whole] = _numbers(source, starts[whole] + 1)
-    for row in whole[ids[whole] < 0]:
+    for row in whole[ids[whole] < 0][:most_errors]:
         errors[int(row)] = f"its schema id is {ids[row]}, and registries give none below 0"
     ids[ids < 0] = -1
     return Framed(ids=ids, errors=errors, data=column.data, starts=starts, lengths=column.lengths)

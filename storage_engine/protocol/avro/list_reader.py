@@ -22,6 +22,8 @@ from storage_engine.protocol.records.varints import Ints, Mask
 _ROUNDS = 32
 _FEW_ROWS = 40
 """From that round on, and with less rows than that, a round costs more than doubling does."""
+_WALKED_VALUES = 16
+"""An item that is read by Python takes as much time as so many others."""
 _MOST = 1 << 40
 """More items than there can be, few enough to be computed with."""
 
@@ -96,6 +98,7 @@ class ListReader(ValueReader):
         if self._counts_values and head.counts.any():
             wrong = rows.source.too_many_values(rows.records, head.counts * self._item.values)
             head = head.without(rows, wrong)
+        rows.source.take_room(int(head.counts.sum()) * self._item.values)
         return head
 
 
@@ -193,6 +196,7 @@ def _in_rounds(
 
 def _one_by_one(walk: ItemWalk, rows: Rows, count: int, start: int, end: int) -> Ints:
     """Return the places of `count` items from `start` on, and the one behind them."""
+    rows.source.take_room(count * _WALKED_VALUES)
     found = np.full(count + 1, rows.source.zeros)
     found[0] = start
     body = rows.source.bytes[start:end].tobytes() if start < end else b""

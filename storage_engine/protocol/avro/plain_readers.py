@@ -8,6 +8,10 @@ from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask
 
+_LONG_BYTES = 8
+_SYMBOL_LENGTH = 16
+"""So many characters of an enum's symbol count for one value more."""
+
 
 class NullReader(ValueReader):
     """Reads nulls, which have no bytes."""
@@ -66,13 +70,18 @@ class IntegerReader(ValueReader):
         self._type = np.dtype(f"i{kind.byte_width}")
         limits = np.iinfo(self._type)
         self._least, self._most = -(-limits.min // factor), limits.max // factor
+        self._has_limits = factor != 1 or kind.byte_width < _LONG_BYTES
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         return rows.varints(places)[1]
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         numbers, after = rows.varints(places)
-        if len(numbers) and (numbers.min() < self._least or numbers.max() > self._most):
+        if (
+            self._has_limits
+            and len(numbers)
+            and (numbers.min() < self._least or numbers.max() > self._most)
+        ):
             wrong = (numbers < self._least) | (numbers > self._most)
             rows.mark(wrong)
             numbers[wrong] = 0
@@ -157,6 +166,8 @@ class EnumReader(ValueReader):
 
     def __init__(self, symbols: tuple[str, ...]) -> None:
         self._symbols = texts(symbols)
+        # The one byte of a symbol may become a long text.
+        self.values = 1 + max(map(len, symbols)) // _SYMBOL_LENGTH
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         return rows.varints(places)[1]

@@ -65,17 +65,17 @@ def promotion(written: Primitive, read: Primitive) -> Conversion | str:
     if one in _TIMES and other in _TIMES:
         return unchanged if source == target else _viewed(target)
     if one is not None and other is not None and one is not other:
-        return f"{one.value} is not read as {other.value}"
+        return f"is {one.value}, which is not read as {other.value}"
     return _through_numbers(written, read, source, target)
 
 
 def decimals(one: LogicalType | None, other: LogicalType | None) -> Conversion | str:
     """Return the conversion of decimals; a string says why there is none."""
     if not isinstance(one, Decimal) or not isinstance(other, Decimal):
-        return "a decimal and plain bytes are not read as one another"
+        return "is a decimal on one side, and plain bytes on the other"
     if one.scale != other.scale or one.precision > other.precision:
         was, now = (f"({each.precision}, {each.scale})" for each in (one, other))
-        return f"a decimal{was} is not read as decimal{now}"
+        return f"is a decimal{was}, which is not read as decimal{now}"
     if one == other:
         return unchanged
     return lambda array: (as_type(array, pa.decimal128(other.precision, other.scale)), [])
@@ -178,7 +178,7 @@ def symbols(written: Enum, read: Enum) -> Conversion | str:
 def fixed(written: Fixed, read: Fixed) -> Conversion | str:
     """Return the conversion of fixed values; a string says why there is none."""
     if written.size != read.size:
-        return f"{written.size} bytes are not read as {read.size}"
+        return f"has {written.size} bytes, which are not read as {read.size}"
     if isinstance(written.logical, Decimal) or isinstance(read.logical, Decimal):
         return decimals(written.logical, read.logical)
     return unchanged

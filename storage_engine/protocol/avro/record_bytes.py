@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.records.arrow_kernels import take
 from storage_engine.protocol.records.varints import Bytes, Ints, Mask, Words
 
@@ -40,8 +41,9 @@ _TWO = np.uint64(2)
 class RecordBytes:
     """The bytes of some records, with margins."""
 
-    def __init__(self, data: Bytes, sizes: Ints) -> None:
-        """`data` is copied; `sizes` are those of the records."""
+    def __init__(self, data: Bytes, sizes: Ints, room: ValueRoom | None = None) -> None:
+        """`data` is copied; `sizes` are those of the records. `room`: for the values of all lists
+        together."""
         size = len(data)
         self.bytes: Bytes = np.zeros(size + 4 * _MARGIN, np.uint8)
         self.bytes[_MARGIN : _MARGIN + size] = data
@@ -54,20 +56,29 @@ class RecordBytes:
         self._values_left: Ints = _VALUES_EVERYWHERE + _VALUES_PER_BYTE * sizes
         self._blocks_left: Ints = _BLOCKS_EVERYWHERE + sizes // _BYTES_PER_BLOCK
         self._varint_ends: Ints | None = None
+        self._room = room
+        self._every: dict[int, npt.NDArray[np.void]] = {}
+        """The bytes from every place on, by their number."""
 
     def words(self, places: Ints, size: int) -> npt.NDArray[np.void]:
         """Return `size` bytes (4 or 8) from each place on, which may be beyond the end."""
-        count = len(self.bytes) - size
-        every = np.lib.stride_tricks.as_strided(
-            self.bytes[:size].view(f"V{size}"), shape=(count + 1,), strides=(1,)
-        )
-        return every[np.minimum(places, count)]
+        every = self._every.get(size)
+        if every is None:
+            shape = (len(self.bytes) - size + 1,)
+            every = np.ndarray(shape, f"V{size}", self.bytes.data, strides=(1,))
+            self._every[size] = every
+        return every[np.minimum(places, len(every) - 1)]
 
     def varint_ends(self) -> Ints:
         """Return the place of each byte that is the last of a varint, if it is in one."""
         if self._varint_ends is None:
             self._varint_ends = np.flatnonzero(self.bytes < 0x80)
         return self._varint_ends
+
+    def take_room(self, values: int) -> None:
+        """Take room for values of lists; RecordTooLargeError when there is not enough."""
+        if self._room is not None:
+            self._room.take(values)
 
     def too_many_values(self, rows: Ints, counts: Ints) -> Mask:
         """Count values of lists; return where a record has more than it may."""

@@ -11,6 +11,9 @@ from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 from storage_engine.protocol.records.varints import Ints, Mask
 
+_NO_BRANCH_BITS = np.uint8(0xFF - 2)
+"""The bits that no byte of one of two branches has."""
+
 
 class _Gap(ValueReader):
     """Skips the same number of bytes in each row."""
@@ -97,10 +100,11 @@ class NullableReader(ValueReader):
         self.has_lists = inner.has_lists
         self._inner = inner
         self._count, self._null = (1, -1) if null_branch is None else (2, null_branch)
+        self._present_byte = 2 if null_branch == 0 else 0
+        """The branch of the type, as it is written; that of null is the other of 0 and 2."""
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
-        branches, after = _branches(rows, places, self._count)
-        present = branches != self._null
+        present, after = self._present(rows, places)
         if self._inner.size is not None:
             behind: Ints = after + present * self._inner.size
             return behind
@@ -112,8 +116,7 @@ class NullableReader(ValueReader):
         return np.where(present, ends, after)
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
-        branches, after = _branches(rows, places, self._count)
-        present = branches != self._null
+        present, after = self._present(rows, places)
         if present.all():
             return self._inner.read(rows, after, valid)
         if not present.any():
@@ -121,6 +124,14 @@ class NullableReader(ValueReader):
         starts = np.where(present, after, rows.source.zeros)
         array, ends = self._inner.read(rows, starts, _both(present, valid))
         return array, np.where(present, ends, after)
+
+    def _present(self, rows: Rows, places: Ints) -> tuple[Mask, Ints]:
+        """Return which rows are not null, and the places behind the branches."""
+        found = rows.bytes_at(places)
+        if self._count == 1 or (found & _NO_BRANCH_BITS).any():
+            branches, after = _branches(rows, places, self._count)
+            return branches != self._null, after
+        return found == self._present_byte, places + 1
 
 
 class UnionReader(ValueReader):

@@ -32,6 +32,7 @@ from storage_engine.protocol.avro.arrow_types import (
     arrow_schema,
     arrow_type,
     is_null,
+    type_name,
     widened,
 )
 from storage_engine.protocol.avro.conversion import (
@@ -154,11 +155,13 @@ class _Rules:
             case Record(), Record():
                 found = self._of_records(written, read, path)
             case _:
-                found = f"is {_name_of(written)}, and the reader's is {_name_of(read)}"
+                found = f"is {type_name(written)}, and the reader's is {type_name(read)}"
         if isinstance(found, str):
             raise _unreadable(path, found)
         if isinstance(read, Enum | Fixed) and not _same_name(written, read):
-            raise _unreadable(path, f"is {_name_of(written)}, and the reader's is {_name_of(read)}")
+            raise _unreadable(
+                path, f"is {type_name(written)}, and the reader's is {type_name(read)}"
+            )
         return found
 
     def _of_records(self, written: Record, read: Record, path: str) -> Conversion:
@@ -220,7 +223,7 @@ class _Rules:
     ) -> tuple[Branch, str | None]:
         """Return what becomes of a branch, and why it is nothing."""
         written = self._writer.resolve(source)
-        name = _name_of(written)
+        name = type_name(written)
         for number, member in enumerate(members):
             if self._matches(written, member):
                 try:
@@ -256,12 +259,6 @@ def _same_name(written: AvroType, read: AvroType) -> bool:
     assert isinstance(written, NamedType)
     assert isinstance(read, NamedType)
     return written.name == read.name or written.full_name in read.aliases
-
-
-def _name_of(found: AvroType) -> str:
-    if isinstance(found, NamedType):
-        return f"{type(found).__name__.lower()} {printable(found.full_name[:80])}"
-    return found.name if isinstance(found, Primitive) else type(found).__name__.lower()
 
 
 def _unreadable(path: str, why: str) -> InvalidSchemaError:

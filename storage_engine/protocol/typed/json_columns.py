@@ -1,72 +1,20 @@
 """JSON records of clients that don't know typed topics, as a typed batch.
 
-One plain batch becomes exactly one typed batch with the same number of rows, and the same sequence,
-epoch, transaction, timestamps and headers. The values are JSON objects of the columns of the
-schema's latest version; a missing field is null. A key may be null, or must be the one that
-`typed_keys` gives the row; a key with a null value is a tombstone. The first record that does not
-fit is named by its number.
+The values are JSON objects of the columns of the schema's latest version; a missing field is null.
+All else about a record is in `foreign/records_as_rows.py`.
 """
 
-import json
-from collections.abc import Callable
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 
-from storage_engine.core.errors import CorruptRecordError, RecordTooLargeError
-from storage_engine.core.printable import printable
-from storage_engine.core.typed.column_types import (
-    BinaryColumn,
-    BooleanColumn,
-    DecimalColumn,
-    IntegerColumn,
-    StringColumn,
-)
-from storage_engine.core.typed.topic_schema import SchemaColumn, TopicSchema
-from storage_engine.protocol.records.arrow_binary import as_column, int64_values
-from storage_engine.protocol.records.arrow_kernels import as_type, kernel, take
-from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
-from storage_engine.protocol.records.record_batch import (
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-    TYPED_BIT,
-    BatchHeader,
-    Codec,
-)
-from storage_engine.protocol.records.record_decoder import DecodedRecords, decode_batches
+from storage_engine.core.typed.topic_schema import TopicSchema
+from storage_engine.protocol.records.record_batch import BatchHeader, Codec
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.arrays.json_fault import fault_of
-from storage_engine.protocol.typed.arrays.json_parser import LARGE_BYTES, JsonReader
-from storage_engine.protocol.typed.arrays.json_source import UnreadableJsonError
-from storage_engine.protocol.typed.arrays.json_text import joined, text
-from storage_engine.protocol.typed.arrays.row_fit import fitting_columns, fitting_headers
-from storage_engine.protocol.typed.directory import HEADERS, MAX_ROWS, TOMBSTONES
-from storage_engine.protocol.typed.nested_arrays import (
-    binary_values,
-    bits,
-    boolean_array,
-    first_bad,
-    int_array,
-)
-from storage_engine.protocol.typed.row_errors import RowsDoNotFitError, shown
-from storage_engine.protocol.typed.typed_encoder import (
-    TypedColumn,
-    batch_times,
-    codec_number,
-    dictionary_columns,
-    encode_typed,
-)
-from storage_engine.protocol.typed.typed_keys import key_texts
-
-_EMPTY_OBJECT = binary_values((b"{}",))
-
-PIECE_BYTES = LARGE_BYTES
-"""The text that is parsed at once: what it costs in memory is up to 200 times as much."""
-
-MAX_CELLS = 32 << 20
-"""The most values of one batch, nulls and nested ones included: `{}` is short, but has all
-columns."""
+from storage_engine.protocol.typed.arrays.json_parser import JsonReader
+from storage_engine.protocol.typed.foreign.json_values import json_columns
+from storage_engine.protocol.typed.foreign.records_as_rows import typed_from_records
 
 
 def typed_from_json(
@@ -76,216 +24,12 @@ def typed_from_json(
     topic_id: UUID,
     codec: Codec = Codec.NONE,
 ) -> bytearray:
-    """Return the typed batch of a plain one whose header fields are checked already.
+    """Return the typed batch of a plain one whose header fields are checked already; errors as
+    `typed_from_records` has them."""
+    visible = schema.latest.visible
 
-    RowsDoNotFitError, an InvalidRecordError, names the first record that does not fit;
-    CorruptRecordError for damaged records, RecordTooLargeError for too many values.
-    """
-    records = decode_batches(
-        [batch], include_headers=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
-    )
-    count = header.records_count
-    if len(records) != count or header.last_offset_delta != count - 1:
-        raise CorruptRecordError(f"a record batch of {count} records has {len(records)}")
-    if count > MAX_ROWS:
-        raise _too_large(f"{count} records")
-    rows = _Rows(records, schema)
-    arrays = rows.columns()
-    found = [TypedColumn(column.column_id, array, column.type) for column, array in arrays]
-    headers = fitting_headers(records.headers, count)
-    if headers.null_count < count:
-        found.append(TypedColumn(HEADERS, headers, None))
-    if rows.gone is not None:
-        found.append(TypedColumn(TOMBSTONES, boolean_array(rows.gone), BooleanColumn()))
-    first, largest, times = batch_times(int64_values(records.timestamps_ms))
-    kept_bits = header.attributes & (TRANSACTIONAL_BIT | TIMESTAMP_TYPE_BIT)
-    return encode_typed(
-        header._replace(
-            attributes=kept_bits | TYPED_BIT, base_timestamp=first, max_timestamp=largest
-        ),
-        found + times,
-        topic_id=topic_id,
-        schema_version=schema.latest.version,
-        codec=codec_number(codec),
-        dictionaries=dictionary_columns(found),
-    )
+    def read(values: pa.Array, numbers: Ints) -> list[pa.Array]:
+        reader = JsonReader(visible)
+        return json_columns(reader, values, numbers, lambda value: fault_of(value, visible))
 
-
-class _Rows:
-    """The records of a batch, as they become rows of the schema's latest version."""
-
-    def __init__(self, records: DecodedRecords, schema: TopicSchema) -> None:
-        self._schema = schema
-        self._version = schema.latest
-        self._keys, self._values = records.keys, records.values
-        gone = bits(kernel("is_null", records.values))
-        self.gone = gone if gone.any() else None
-        """A numpy column that is true for tombstones; None when there are none."""
-
-    def columns(self) -> list[tuple[SchemaColumn, pa.Array]]:
-        """Return the columns with their arrays, for all records."""
-        visible = self._version.visible
-        arrays = self._live_columns(visible)
-        if self.gone is not None:
-            arrays = self._with_tombstones(visible, arrays)
-        rows = pa.RecordBatch.from_arrays(arrays, [column.name for column in visible])
-        tombstones = None if self.gone is None else boolean_array(self.gone)
-        fitting = fitting_columns(rows, self._schema, self._version, tombstones=tombstones)
-        self._check_keys({column.column_id: array for column, array in fitting})
-        return fitting
-
-    def _live_columns(self, visible: tuple[SchemaColumn, ...]) -> list[pa.Array]:
-        """Return the columns of the records that are no tombstones."""
-        values, numbers = self._values, np.arange(len(self._values))
-        if self.gone is not None:
-            numbers = np.flatnonzero(~self.gone)
-            values = take(values, int_array(numbers))
-        return _parsed(JsonReader(visible), values, numbers, lambda value: fault_of(value, visible))
-
-    def _with_tombstones(
-        self, visible: tuple[SchemaColumn, ...], live: list[pa.Array]
-    ) -> list[pa.Array]:
-        """Return the columns of all records; those of tombstones come from their keys."""
-        assert self.gone is not None
-        numbers = np.flatnonzero(self.gone)
-        keys = take(self._keys, int_array(numbers))
-        self._check_has_key(keys, numbers)
-        of_keys = dict(zip(self._schema.key, self._key_columns(keys, numbers), strict=True))
-        places = np.empty(len(self.gone), np.int64)
-        places[~self.gone] = np.arange(len(self.gone) - len(numbers))
-        places[numbers] = np.arange(len(self.gone) - len(numbers), len(self.gone))
-        order = int_array(places)
-        arrays = []
-        for column, array in zip(visible, live, strict=True):
-            part = of_keys.get(column.column_id)
-            if part is None:
-                part = pa.nulls(len(numbers), array.type)
-            arrays.append(take(pa.concat_arrays([array, part]), order))
-        return arrays
-
-    def _check_has_key(self, keys: pa.Array, numbers: Ints) -> None:
-        if not self._schema.key:
-            raise RowsDoNotFitError(
-                f"record {int(numbers[0])} has a null value, but the topic has no key columns: send"
-                " a JSON object",
-                row=int(numbers[0]),
-            )
-        if keys.null_count:
-            row = int(numbers[int(np.argmax(bits(kernel("is_null", keys))))])
-            raise RowsDoNotFitError(
-                f"record {row} has neither a key nor a value: send a JSON object", row=row
-            )
-
-    def _key_columns(self, keys: pa.Array, numbers: Ints) -> list[pa.Array]:
-        """Return the key columns of tombstones from their keys."""
-        columns = self._schema.key_columns(self._version)
-        texts = keys
-        if len(columns) == 1:
-            (column,) = columns
-            if isinstance(column.type, BinaryColumn):
-                return [keys]
-            if isinstance(column.type, StringColumn):
-                return [self._decoded(keys, numbers)]
-            quote = "" if _is_bare(column) else '"'
-            name = _object_of(column)
-            texts = as_type(
-                joined(text(f"{name}{quote}"), self._decoded(keys, numbers), text(f"{quote}}}")),
-                pa.binary(),
-            )
-        return _parsed(JsonReader(columns), texts, numbers, lambda value: _key_fault(value))
-
-    def _decoded(self, keys: pa.Array, numbers: Ints) -> pa.Array:
-        """Return keys as texts; they must be UTF-8."""
-        try:
-            return as_type(keys, pa.string())
-        except pa.ArrowException:
-            place = first_bad(len(keys), lambda start, stop: as_type(keys[start:stop], pa.string()))
-            row = int(numbers[place])
-            raise RowsDoNotFitError(f"record {row} has a key that is not UTF-8", row=row) from None
-
-    def _check_keys(self, arrays: dict[int, pa.Array]) -> None:
-        """RowsDoNotFitError for a key that is neither null nor that of its key columns."""
-        keys = self._keys
-        if keys.null_count == len(keys):
-            return
-        if not self._schema.key:
-            row = int(np.argmax(bits(kernel("is_valid", keys))))
-            raise RowsDoNotFitError(
-                f"record {row} has the key {shown(keys[row].as_py())}, but the topic has no key"
-                " columns: send none",
-                row=row,
-            )
-        expected = key_texts(
-            [arrays[each] for each in self._schema.key], self._schema, self._version
-        )
-        differs = kernel("not_equal", keys, expected)
-        wrong = bits(differs) & bits(kernel("is_valid", differs))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            names = ", ".join(
-                f"'{printable(column.name)}'" for column in self._schema.key_columns(self._version)
-            )
-            raise RowsDoNotFitError(
-                f"record {row} has the key {shown(keys[row].as_py())}, its key columns {names} say"
-                f" {shown(expected[row].as_py())}: send that key, or none",
-                row=row,
-            )
-
-
-def _object_of(column: SchemaColumn) -> str:
-    """Return the beginning of a JSON object with this column."""
-    return f"{{{json.dumps(column.name, ensure_ascii=False)}:"
-
-
-def _is_bare(column: SchemaColumn) -> bool:
-    return isinstance(column.type, BooleanColumn | IntegerColumn | DecimalColumn)
-
-
-def _key_fault(value: bytes) -> tuple[str, str]:
-    return "", "its key is not the one of the key columns"
-
-
-def _parsed(
-    reader: JsonReader,
-    values: pa.Array,
-    numbers: Ints,
-    fault: Callable[[bytes], tuple[str, str]],
-) -> list[pa.Array]:
-    """Return the columns of JSON objects; RowsDoNotFitError with the record's number, of which
-    `numbers` has one for each object. `fault` explains a single one that can't be read."""
-    if not len(values):
-        return [array.slice(0, 0) for array in reader.columns(_EMPTY_OBJECT)]
-    if reader.cells(values) > MAX_CELLS:
-        raise _too_large(f"more than {MAX_CELLS} values, the missing ones included")
-    pieces = []
-    for start, stop in _pieces(values):
-        piece = values.slice(start, stop - start)
-        try:
-            pieces.append(reader.columns(piece))
-        except UnreadableJsonError as error:
-            row = start + first_bad(
-                stop - start,
-                lambda low, high: reader.columns(piece.slice(low, high - low)),  # noqa: B023
-            )
-            column, reason = fault(values[row].as_py())
-            raise RowsDoNotFitError(
-                f"record {int(numbers[row])} is not stored: {reason or shown(str(error))}",
-                column=column,
-                row=int(numbers[row]),
-            ) from None
-    return [pa.concat_arrays(parts) for parts in zip(*pieces, strict=True)]
-
-
-def _pieces(values: pa.Array) -> list[tuple[int, int]]:
-    ends = np.cumsum(as_column(values, "the values").lengths)
-    pieces = []
-    start, done = 0, 0
-    while start < len(values):
-        stop = max(start + 1, int(np.searchsorted(ends, done + PIECE_BYTES, side="right")))
-        pieces.append((start, stop))
-        start, done = stop, int(ends[stop - 1])
-    return pieces
-
-
-def _too_large(what: str) -> RecordTooLargeError:
-    return RecordTooLargeError(f"a record batch has {what}: send smaller batches")
+    return typed_from_records(batch, header, schema, topic_id, codec, read)

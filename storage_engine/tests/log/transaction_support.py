@@ -4,9 +4,9 @@ with read_committed as a client has it.
 
 import pyarrow as pa
 
-from storage_engine.client.fetching.fetched_batches import committed
 from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.log.partition_log import PartitionLog
+from storage_engine.protocol.fetched_parts import committed
 from storage_engine.protocol.records.record_batch import TRANSACTIONAL_BIT, read_header, seal
 from storage_engine.protocol.records.record_decoder import decode_batches
 from storage_engine.protocol.records.record_encoder import encode_batches

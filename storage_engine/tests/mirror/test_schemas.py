@@ -74,6 +74,11 @@ def test_a_cluster_without_schemas_gets_none(monkeypatch):
         "topic 't': brokers of the target know no schemas, rows become JSON records"
     ]
     assert Clusters(monkeypatch).mirrored.settings_for_target("t", settings) == settings
+    settings["headrace.foreign.format"] = "avro"
+    assert clusters.mirrored.settings_for_target("t", settings) == {"retention.ms": "5"}
+    assert clusters.told[1:] == [
+        "topic 't': brokers of the target know no schemas, rows become Avro records"
+    ]
 
 
 def test_records_are_copied_as_records(monkeypatch):

@@ -1,7 +1,7 @@
 """Fetch: consumers and followers read; both may wait for data.
 
 Bytes that are not in the page cache are first read from the disk, by `cold_reads`; typed batches
-are first converted for clients that don't know them, by `json_answers`.
+are first converted for clients that don't know them, by `foreign_answers`.
 
 Below this handler every request names all its partitions, each once. `fetch_sessions` adds the
 partitions that a request in a session leaves out, and removes unchanged ones from the answer;
@@ -22,7 +22,7 @@ from storage_engine.broker.requests.fetch_reads import FetchRead, PartitionReade
 from storage_engine.broker.requests.fetch_sessions import FetchSessions, SessionFetch
 from storage_engine.broker.requests.fetch_waits import UNKNOWN, FetchWaits, with_ids, with_names
 from storage_engine.broker.requests.follower_sessions import FollowerSession
-from storage_engine.broker.requests.json_answers import JsonAnswers
+from storage_engine.broker.requests.foreign_answers import ForeignAnswers
 from storage_engine.broker.requests.long_work import Steps
 from storage_engine.broker.requests.typed_reads import UnconvertedSlice, is_cold_slice
 from storage_engine.core.errors import ErrorCode
@@ -48,7 +48,7 @@ class FetchHandler:
 
     sessions: FetchSessions
     reader: PartitionReader
-    json_answers: JsonAnswers
+    foreign_answers: ForeignAnswers
     waits: FetchWaits
     metadata: MetadataCache
     leaders: CurrentLeaders
@@ -258,7 +258,7 @@ class _Answering:
     def _answer_later(
         self, request: FetchRequest, read: FetchRead, send: Callable[[FetchRead], None]
     ) -> None:
-        self.handler.json_answers.answer(request, read, self.call.share, send, self._gone)
+        self.handler.foreign_answers.answer(request, read, self.call.share, send, self._gone)
 
     def _gone(self) -> bool:
         return self.call.exchange.closed

@@ -148,6 +148,9 @@ def decode_json(data: bytes) -> Json:
     """ValueError for what is no JSON, or nests too deep."""
     try:
         document: Json = _DECODER.decode(data.decode())
+        if b"\\u" in data:
+            # Half of a surrogate pair, which no text has: a ValueError, too.
+            encode_json(document)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     return document

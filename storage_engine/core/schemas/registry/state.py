@@ -32,6 +32,9 @@ from storage_engine.core.schemas.registry.records import (
 
 DEFAULT_LEVEL = Level.BACKWARD
 
+ITEM_BYTES = 1_000
+"""Roughly the memory of a version or a setting beside its text."""
+
 _Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
 _Place = tuple[str, int]
@@ -65,6 +68,7 @@ class RegistryState:
         """No id up to it is ever given again."""
         self.skipped = 0
         """Records that were damaged or foreign."""
+        self._version_bytes = 0
 
     # --- changes ---
 
@@ -120,6 +124,7 @@ class RegistryState:
     def _put(self, stored: StoredSchema) -> None:
         place = (stored.subject, stored.version)
         self.highest_id = max(self.highest_id, stored.id)
+        self._version_bytes += _bytes_of(stored)
         self._subjects.setdefault(stored.subject, {})[stored.version] = stored
         self._by_id.setdefault(stored.id, {})[place] = stored
         self._ids.setdefault(_sameness_of(stored), set()).add(stored.id)
@@ -131,6 +136,7 @@ class RegistryState:
         stored = versions.pop(version, None)
         if stored is None:
             return
+        self._version_bytes -= _bytes_of(stored)
         if not versions:
             del self._subjects[subject]
         place = (subject, version)
@@ -167,6 +173,12 @@ class RegistryState:
             _discard(self._spellings, key, spelled)
 
     # --- questions ---
+
+    @property
+    def memory_bytes(self) -> int:
+        """Roughly the memory of all that it holds."""
+        settings = len(self._configs) + len(self._modes) + len(self._spellings)
+        return self._version_bytes + settings * ITEM_BYTES
 
     def spellings(self, key: RecordKey) -> list[bytes]:
         """The keys, in other spellings than ours, under which there is a value, too."""
@@ -247,6 +259,10 @@ class RegistryState:
         if whole is Mode.READONLY_OVERRIDE:
             return whole
         return self._modes.get(subject, whole)
+
+
+def _bytes_of(stored: StoredSchema) -> int:
+    return len(stored.schema.text) + len(stored.subject) + ITEM_BYTES
 
 
 def _discard(sets: dict[_Key, set[_Item]], key: _Key, item: _Item) -> None:

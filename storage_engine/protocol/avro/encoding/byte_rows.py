@@ -24,6 +24,7 @@ from storage_engine.protocol.records.arrow_binary import (
 from storage_engine.protocol.records.varints import (
     Bytes,
     Ints,
+    Mask,
     VarintColumn,
     constant_column,
     write_column,
@@ -119,6 +120,14 @@ def spread(binary: pa.Array, rows: Ints, count: int) -> pa.Array:
     lengths = np.zeros(count, np.int64)
     lengths[rows] = values.lengths
     return _over(values.data, int(values.offsets[0]), lengths)
+
+
+def with_nulls(binary: pa.Array, valid: Mask) -> pa.Array:
+    """A row for each of `valid`: those of `binary` where it is true, and nulls elsewhere. The bytes
+    are not copied."""
+    _, offsets, data = spread(binary, np.flatnonzero(valid), len(valid)).buffers()
+    packed = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), len(valid), [packed, offsets, data])
 
 
 def per_list(binary: pa.Array, offsets: npt.NDArray[np.int32]) -> pa.Array:

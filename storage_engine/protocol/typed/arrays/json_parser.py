@@ -50,7 +50,7 @@ class JsonReader:
         self._schema = _schema_of(record, pa.int64())
         self._has_integers = _schema_of(record, _ANY_INTEGER) != self._schema
         self._record = record
-        self._leaves = _leaves(record)
+        self._leaves = types.least_values(record)
         self._nested_leaves = max(map(_nested_leaves, (each.type for each in columns)), default=0)
 
     def cells(self, values: pa.Array) -> int:
@@ -288,14 +288,6 @@ def _any(array: pa.Array) -> bool:
     return bool(kernel("any", array).as_py())
 
 
-def _leaves(column_type: types.ColumnType) -> int:
-    """Return how many values one value of the type has at least, with all that is inside of
-    structs."""
-    if isinstance(column_type, types.StructColumn):
-        return 1 + sum(_leaves(each.type) for each in column_type.fields)
-    return 1
-
-
 def _nested_leaves(column_type: types.ColumnType) -> int:
     """Return the most values that a struct inside of the type has."""
     match column_type:
@@ -305,6 +297,6 @@ def _nested_leaves(column_type: types.ColumnType) -> int:
             return max(2, _nested_leaves(key), _nested_leaves(value))
         case types.StructColumn(fields):
             inside = max((_nested_leaves(each.type) for each in fields), default=0)
-            return max(_leaves(column_type), inside)
+            return max(types.least_values(column_type), inside)
         case _:
             return 1

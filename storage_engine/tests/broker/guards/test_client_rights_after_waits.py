@@ -6,7 +6,7 @@ import pytest
 from simulation.tests.world.simulated_producer import SimulatedProducer
 from simulation.world.requests import produce_request
 from storage_engine.broker.guards.client import RequestClient
-from storage_engine.broker.requests.json_answers import ConvertedBatches
+from storage_engine.broker.requests.foreign_answers import ConvertedBatches
 from storage_engine.core.errors import ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.security.acl_rules import (
@@ -220,7 +220,7 @@ def test_rows_that_became_json_meanwhile_are_not_sent_without_the_right(
         assert produced(cluster, batch, tp=tp).error_code == 0
     come_as(cluster, BOB)
     allow_only(cluster, [topic(O.READ, "typed")])
-    cluster[1].parts.requests.json_answers._cache = ConvertedBatches()
+    cluster[1].parts.requests.foreign_answers._cache = ConvertedBatches()
     cluster[1].loop.held = []
     waiting = fetch(cluster, tp=tp)
     cluster.loop.run_for(10)

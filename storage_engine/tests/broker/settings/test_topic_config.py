@@ -2,7 +2,12 @@
 
 import pytest
 
-from storage_engine.broker.settings.topic_config import TopicConfig, validate_topic_config
+from storage_engine.broker.settings.topic_config import (
+    TopicConfig,
+    check_change,
+    check_new_topic,
+    validate_topic_config,
+)
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.settings.settings import BY_TOPIC_KEY
 from storage_engine.core.typed.ddl import parse_ddl
@@ -57,6 +62,7 @@ def test_every_topic_setting_reaches_its_user() -> None:
         "leader.replication.throttled.replicas": "0:1",
         "follower.replication.throttled.replicas": "*",
         "headrace.schema": new_schema(parse_ddl("id INT")).to_json(),
+        "headrace.foreign.format": "avro",
     }
     only_one_value = {"compression.type"}
     without_effect = {name for name, row in BY_TOPIC_KEY.items() if row.without_effect}
@@ -95,3 +101,44 @@ def test_an_impossible_override_is_told(name: str, text: str, message: str) -> N
 def test_a_minimum_lag_above_the_maximum_is_told() -> None:
     with pytest.raises(ConfigError, match=r"^min.compaction.lag.ms=9: must not be larger than max"):
         validate_topic_config({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"})
+
+
+SCHEMA_TEXT = new_schema(parse_ddl("id INT, fare DOUBLE"), ["id"]).to_json()
+ODD_TEXT = new_schema(parse_ddl("id INT, `the fare` DOUBLE"), ["id"]).to_json()
+FORMAT, SCHEMA = "headrace.foreign.format", "headrace.schema"
+
+
+@pytest.mark.parametrize("form", ["json", "avro"])
+def test_a_foreign_format_needs_a_schema(form: str) -> None:
+    with pytest.raises(ConfigError, match="is for typed topics") as caught:
+        check_new_topic(config(), {FORMAT: form})
+    assert "\n" not in str(caught.value)
+    check_new_topic(config(), {FORMAT: form, SCHEMA: SCHEMA_TEXT})
+    with pytest.raises(ConfigError, match="is for typed topics"):
+        check_change(config(), {}, {FORMAT: form})
+
+
+def test_avro_needs_names_that_avro_has_when_the_topic_is_made_and_when_it_changes() -> None:
+    check_new_topic(config(), {SCHEMA: ODD_TEXT, FORMAT: "json"})
+    with pytest.raises(ConfigError, match="the column 'the fare' can't be a field of Avro"):
+        check_new_topic(config(), {SCHEMA: ODD_TEXT, FORMAT: "avro"})
+    odd, plain = {SCHEMA: ODD_TEXT}, {SCHEMA: SCHEMA_TEXT, FORMAT: "avro"}
+    with pytest.raises(ConfigError, match="can't be a field of Avro"):
+        check_change(config(), odd, {**odd, FORMAT: "avro"})
+    evolved = new_schema(parse_ddl("id INT, fare DOUBLE"), ["id"]).evolved(
+        parse_ddl("id INT, fare DOUBLE, `a b` INT")
+    )
+    with pytest.raises(ConfigError, match="the column 'a b'"):
+        check_change(config(), plain, {**plain, SCHEMA: evolved.to_json()})
+    check_change(config(), plain, {SCHEMA: SCHEMA_TEXT})
+
+
+def test_a_stored_format_that_is_impossible_hinders_no_other_change() -> None:
+    stored = {SCHEMA: ODD_TEXT, FORMAT: "avro"}
+    check_change(config(), stored, {**stored, "retention.ms": "5"})
+    check_change(config(), {FORMAT: "avro"}, {FORMAT: "avro", "retention.ms": "5"})
+
+
+def test_an_unknown_foreign_format_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"headrace.foreign.format=xml: must be json or avro"):
+        validate_topic_config({FORMAT: "xml"})

@@ -1,105 +1,108 @@
-"""read_committed: which batches of a fetch count."""
+"""Rows of committed transactions are the same in frames and in whole batches."""
 
-import pyarrow as pa
-import pytest
+from uuid import UUID
 
-from storage_engine.client.fetching.fetched_batches import committed, without_read
-from storage_engine.protocol.records.record_batch import CONTROL_BIT, patch, read_header, seal
-from storage_engine.protocol.records.record_decoder import decode_batches
-from storage_engine.protocol.records.record_encoder import encode_batches
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage_engine.client.fetching.fetched_batches import WholeBatches
+from storage_engine.client.fetching.typed_reading import Selection, TypedReading
+from storage_engine.client.topic_schemas import KnownSchema
+from storage_engine.core.retained.producer_table import TransactionMarker
+from storage_engine.protocol.fetched_parts import committed, without_read
+from storage_engine.protocol.records.control_record import encode_marker
+from storage_engine.protocol.records.record_batch import patch
+from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded
+from storage_engine.tests.client.support.typed_topics import SCHEMA, typed_batch
+from storage_engine.tests.protocol.typed.in_memory import project
+
+TOPIC_ID = UUID(int=9)
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("rows"), st.integers(0, 2), st.integers(0, 3)),
+        st.tuples(st.sampled_from(["commit", "abort"]), st.integers(0, 2), st.just(0)),
+    ),
+    max_size=12,
+)
 
 
-class Log:
-    """Bytes as a leader would send them, one batch after the other from offset 0 on."""
+class TransactionalLog:
+    """Batches of three producers, of which one has no transactions; the broker's list of aborted
+    ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, events) -> None:
         self.content = bytearray()
         self.offset = 0
+        self.aborted: list[tuple[int, int]] = []
+        self.committed: list[tuple[int, float]] = []
+        self._open: dict[int, list[tuple[int, int, float]]] = {}
+        for kind, producer, fare in events:
+            if kind == "rows":
+                self._rows(producer, float(fare))
+            elif producer and producer in self._open:
+                self._end(producer, commits=kind == "commit")
+        for producer in list(self._open):
+            self._end(producer, commits=False)
+        self.committed.sort()
 
-    def data(self, text: str, producer_id: int = -1) -> "Log":
-        transactional = producer_id >= 0
-        return self._add(
-            encode_batches(
-                pa.array([text]),
-                producer_id=producer_id,
-                producer_epoch=0 if transactional else -1,
-                base_sequence=0 if transactional else -1,
-                transactional=transactional,
-            )[0].data
+    def _rows(self, producer: int, fare: float) -> None:
+        rows = {"id": [self.offset, self.offset + 1], "fare": [fare, fare]}
+        settings = {}
+        if producer:
+            settings = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+        batch = typed_batch(TOPIC_ID, rows, transactional=bool(producer), **settings)
+        found = (self.offset, self.offset + 1)
+        if producer:
+            self._open.setdefault(producer, []).append((*found, fare))
+        else:
+            self.committed += [(n, fare) for n in found]
+        self._add(batch, 2)
+
+    def _end(self, producer: int, *, commits: bool) -> None:
+        rows = self._open.pop(producer)
+        if commits:
+            self.committed += [(n, fare) for first, last, fare in rows for n in (first, last)]
+        else:
+            self.aborted.append((producer, rows[0][0]))
+        marker = TransactionMarker(commits=commits, coordinator_epoch=0)
+        self._add(bytes(encode_marker(producer, 0, marker, timestamp_ms=0)), 1)
+
+    def _add(self, batch: bytes, count: int) -> None:
+        data = bytearray(batch)
+        patch(data, 0, base_offset=self.offset, leader_epoch=self.offset)
+        self.content += data
+        self.offset += count
+
+
+@given(EVENTS, st.integers(0, 3), st.integers(0, 30))
+def test_committed_rows_are_the_same_in_frames_and_whole_from_any_offset_on(events, fare, start):
+    log = TransactionalLog(events)
+    known = KnownSchema(TOPIC_ID, SCHEMA)
+    reading = TypedReading("t", known, Selection.of(["id"], f"fare = {fare}"))
+    projected = project(memoryview(bytes(log.content)), reading.want, SCHEMA, limit_bytes=1 << 20)
+    frames = memoryview(b"".join(projected.pieces))
+    whole = WholeBatches.of(frames, framed=True)
+    if whole is None:
+        assert not log.content
+        return
+    assert (whole.next_offset, whole.last_epoch) == _last_of(log.content)
+    left, aborted = without_read(frames, log.aborted, start, framed=True)
+    found = [
+        number
+        for rows in iter_typed_decoded(
+            committed(left, aborted, framed=True),
+            reading.plan,
+            start_offset=start,
+            framed=True,
+            topic_schema=SCHEMA,
         )
-
-    def marker(self, producer_id: int) -> "Log":
-        """The end of a transaction; whether it is a commit or an abort is in its record."""
-        self.data("marker", producer_id)
-        start = len(self.content) - self._last_size
-        header = read_header(self.content, start)
-        view = memoryview(self.content)
-        seal(view, start, header._replace(attributes=header.attributes | CONTROL_BIT))
-        view.release()
-        return self
-
-    def _add(self, batch: memoryview) -> "Log":
-        patch(batch, 0, base_offset=self.offset, leader_epoch=0)
-        self._last_size = len(batch)
-        self.content += batch
-        self.offset += 1
-        return self
-
-    def read(self, *aborted: tuple[int, int]) -> list[str]:
-        return self.read_on(0, *aborted)
-
-    def read_on(self, position: int, *aborted: tuple[int, int]) -> list[str]:
-        """All below `position` came with another fetch."""
-        records, left = without_read(memoryview(bytes(self.content)), aborted, position)
-        pieces = committed(records, left)
-        return [value.decode() for value in decode_batches(pieces).values.to_pylist()]
+        for number in rows.batch.column("id").to_pylist()
+    ]
+    assert found == [n for n, of in log.committed if of == fare and n >= start]
 
 
-def test_without_aborted_transactions_everything_counts() -> None:
-    log = Log().data("a").data("b", 7).marker(7)
-    assert log.read() == ["a", "b"]
-
-
-def test_an_aborted_transaction_is_left_out_and_what_lies_between_is_not() -> None:
-    log = Log().data("a", 7).data("b").data("c", 7).data("d", 8).marker(7).marker(8)
-    assert log.read((7, 0)) == ["b", "d"]
-
-
-def test_a_producer_counts_again_after_its_abort_marker() -> None:
-    log = Log().data("a", 7).marker(7).data("b", 7).marker(7)
-    assert log.read((7, 0)) == ["b"]
-
-
-def test_a_transaction_before_the_aborted_one_counts() -> None:
-    log = Log().data("a", 7).marker(7).data("b", 7).marker(7)
-    assert log.read((7, 2)) == ["a"]
-
-
-def test_a_transaction_that_was_aborted_before_the_fetch_began_is_left_out() -> None:
-    log = Log().data("a", 7).marker(7).data("b")
-    assert log.read((7, -5)) == ["b"]
-
-
-def test_several_aborted_transactions_may_overlap() -> None:
-    log = Log().data("a", 7).data("b", 8).data("c", 7).marker(8).data("d", 8).marker(7).marker(8)
-    assert log.read((8, 1), (7, 0)) == ["d"]
-    assert log.read((8, 1), (7, 0), (8, 4)) == []
-
-
-@pytest.mark.parametrize("producer_id", [-1, 9])
-def test_other_producers_are_not_touched(producer_id: int) -> None:
-    log = Log().data("a", 7).data("b", producer_id).data("c", 7)
-    assert log.read((7, 0)) == ["b"]
-
-
-def test_what_was_read_takes_its_aborted_transactions_along() -> None:
-    log = Log().data("a", 7).marker(7).data("b", 7).marker(7).data("c", 7).marker(7)
-    aborted = ((7, 0), (7, 4))
-    assert [log.read_on(position, *aborted) for position in range(7)] == [["b"]] * 3 + [[]] * 4
-
-
-def test_a_transaction_that_goes_on_is_left_out_also_behind_what_was_read() -> None:
-    log = Log().data("a", 7).data("b", 8).marker(8).data("c", 7).marker(7).data("d", 7)
-    assert log.read_on(1, (7, 0)) == ["b", "d"]
-    assert log.read_on(3, (7, 0)) == ["d"]
-    assert log.read_on(3, (7, -5)) == ["d"]
+def _last_of(content):
+    whole = WholeBatches.of(memoryview(content))
+    assert whole is not None
+    return whole.next_offset, whole.last_epoch

@@ -48,9 +48,42 @@ names = st.one_of(
 column_names = names.filter(lambda name: not name.startswith("_"))
 
 
-def _structs(inner: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnType]:
+AVRO_NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,6}", fullmatch=True) | st.sampled_from(
+    ["long", "string", "key", "value", "fixed"]
+)
+"""Names that fields of Avro may have."""
+
+
+def types_of(named: st.SearchStrategy[str]) -> st.SearchStrategy[ColumnType]:
+    """Types whose fields have such names."""
+
+    def nested(inner: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnType]:
+        return st.one_of(
+            st.builds(ArrayColumn, inner, st.booleans()),
+            st.builds(MapColumn, inner, inner, st.booleans()),
+            _structs(named, inner),
+        )
+
+    return st.recursive(flat_types, nested, max_leaves=6)
+
+
+def columns_of(
+    column_names: st.SearchStrategy[str], named: st.SearchStrategy[str]
+) -> st.SearchStrategy[list[ColumnSpec]]:
+    """Columns of such names, with fields of such names."""
+    return st.lists(
+        st.builds(ColumnSpec, column_names, types_of(named), st.booleans()),
+        min_size=1,
+        max_size=5,
+        unique_by=lambda column: column.name.casefold(),
+    )
+
+
+def _structs(
+    named: st.SearchStrategy[str], inner: st.SearchStrategy[ColumnType]
+) -> st.SearchStrategy[ColumnType]:
     fields = st.lists(
-        st.builds(StructColumnField, names, inner, st.booleans()),
+        st.builds(StructColumnField, named, inner, st.booleans()),
         min_size=1,
         max_size=3,
         unique_by=lambda field: field.name.casefold(),
@@ -58,19 +91,6 @@ def _structs(inner: st.SearchStrategy[ColumnType]) -> st.SearchStrategy[ColumnTy
     return st.builds(StructColumn, fields.map(tuple))
 
 
-types: st.SearchStrategy[ColumnType] = st.recursive(
-    flat_types,
-    lambda inner: st.one_of(
-        st.builds(ArrayColumn, inner, st.booleans()),
-        st.builds(MapColumn, inner, inner, st.booleans()),
-        _structs(inner),
-    ),
-    max_leaves=6,
-)
+types: st.SearchStrategy[ColumnType] = types_of(names)
 
-columns = st.lists(
-    st.builds(ColumnSpec, column_names, types, st.booleans()),
-    min_size=1,
-    max_size=5,
-    unique_by=lambda column: column.name.casefold(),
-)
+columns = columns_of(column_names, names)

@@ -74,3 +74,21 @@ def test_columns_of_any_name_are_fields_of_the_object():
     assert rows_in(made, schema) == [{"_id": 1, "__deleted": "f", "maße": 2, "masse": 3}]
     records = decode_batches([as_json(made, schema)])
     assert (records.values[0].as_py().decode(), records.keys[0].as_py()) == (value, b"1")
+
+
+def test_key_columns_that_a_value_leaves_out_are_taken_from_the_key():
+    schema = schema_of("id BIGINT, day STRING, v STRING", ["id", "day"])
+    key = b'{"id":1,"day":"a"}'
+    values = ['{"v": "x"}', '{"id": 1, "v": "y"}', '{"id": 1, "day": "a"}', '{"id": 2, "day": "b"}']
+    made = typed(records_of(values, [key, key, key, None]), schema)
+    assert rows_in(made, schema) == [
+        {"id": 1, "day": "a", "v": "x"},
+        {"id": 1, "day": "a", "v": "y"},
+        {"id": 1, "day": "a", "v": None},
+        {"id": 2, "day": "b", "v": None},
+    ]
+    with pytest.raises(RowsDoNotFitError, match=r"record 1 has the key .* say .*2"):
+        typed(records_of([values[0], '{"id": 2}'], [key, key]), schema)
+    alone = schema_of("id BIGINT, v STRING", ["id"])
+    with pytest.raises(RowsDoNotFitError, match="row 1 has null in the column 'id'"):
+        typed(records_of(['{"v": "x"}', '{"v": "y"}'], [b"1", None]), alone)

@@ -36,21 +36,28 @@ MAP_KEYS = st.one_of(
 )
 
 
-def _nested(inner: st.SearchStrategy[types.ColumnType]) -> st.SearchStrategy[types.ColumnType]:
-    fields = st.lists(
-        st.builds(types.StructColumnField, NAMES, inner, st.booleans()),
-        min_size=1,
-        max_size=3,
-        unique_by=lambda field: field.name.casefold(),
-    )
-    return st.one_of(
-        st.builds(types.ArrayColumn, inner, st.booleans()),
-        st.builds(types.MapColumn, MAP_KEYS, inner, st.booleans()),
-        st.builds(types.StructColumn, fields.map(tuple)),
-    )
+def types_of(names: st.SearchStrategy[str]) -> st.SearchStrategy[types.ColumnType]:
+    """Types whose fields have such names."""
+
+    def nested(inner: st.SearchStrategy[types.ColumnType]) -> st.SearchStrategy[types.ColumnType]:
+        fields = st.lists(
+            st.builds(types.StructColumnField, names, inner, st.booleans()),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda field: field.name.casefold(),
+        )
+        return st.one_of(
+            st.builds(types.ArrayColumn, inner, st.booleans()),
+            st.builds(types.MapColumn, MAP_KEYS, inner, st.booleans()),
+            st.builds(types.StructColumn, fields.map(tuple)),
+        )
+
+    return st.recursive(PLAIN_TYPES, nested, max_leaves=4)
 
 
-TYPES = st.recursive(PLAIN_TYPES, _nested, max_leaves=4)
+TYPES = types_of(NAMES)
+AVRO_TYPES = types_of(st.sampled_from(["a", "b", "key", "value", "long", "fixed", "_x9"]))
+"""Types whose fields have names of Avro."""
 
 STRINGS = st.one_of(
     st.text(max_size=8),
@@ -118,16 +125,16 @@ def maybe(column_type: types.ColumnType, nullable: bool) -> st.SearchStrategy:
 
 
 @st.composite
-def schemas(draw, most_columns=4):
+def schemas(draw, most_columns=4, kinds=TYPES):
     names = [f"c{n}" for n in range(draw(st.integers(1, most_columns)))]
-    specs = [ColumnSpec(name, draw(TYPES), draw(st.booleans())) for name in names]
+    specs = [ColumnSpec(name, draw(kinds), draw(st.booleans())) for name in names]
     return new_schema(specs)
 
 
 @st.composite
-def schemas_and_rows(draw, least_rows=1, most_rows=12):
+def schemas_and_rows(draw, least_rows=1, most_rows=12, kinds=TYPES):
     """A schema, and a pa.RecordBatch of its latest version."""
-    schema = draw(schemas())
+    schema = draw(schemas(kinds=kinds))
     count = draw(st.integers(least_rows, most_rows))
     return schema, draw(rows_of(schema, count))
 

@@ -22,3 +22,13 @@ def test_goals_stand_where_the_project_has_set_them(capsys):
     table = capsys.readouterr().out
     assert "5000000" in table
     assert "memcpy" in table
+
+
+def test_records_of_typed_topics_are_measured_in_both_formats(capsys):
+    assert main(["bench", "codec", "--typed", "--records", "1000", "--rounds", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    columns = [each for each in found if each["step"] == "records to columns"]
+    assert [(each["rows"], each["by"]) for each in columns] == [
+        (1000, "json"), (1000, "avro"), (10, "json"), (10, "avro"),
+    ]  # fmt: skip
+    assert all(each["us_per_batch"] > 0 for each in found)

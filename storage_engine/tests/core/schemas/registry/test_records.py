@@ -118,6 +118,8 @@ DAMAGED = [
     (b"\xff", b"{}"),
     (b"[]", b"{}"),
     (b"[" * 100_000, None),
+    (b'{"keytype":"CONFIG","subject":"\\ud800","magic":0}', b"{}"),
+    (b'{"keytype":"CONFIG","subject":"a","magic":0}', b'{"compatibilityGroup":"\\udc00"}'),
     *(
         record(key, {})
         for key in (

@@ -1,4 +1,5 @@
-"""Answers clients that know no typed batches: with one record of JSON for each row.
+"""Answers clients that know no typed batches: with one record for each row, of JSON or of Avro as
+the topic's settings say.
 
     read -> all batches are converted -> answer
          -> some are not -> copied, a thread converts them -> read again -> answer
@@ -8,6 +9,9 @@ Conversions are kept for other clients, up to CACHED_MAX_BYTES, by leader epoch 
 by offset alone, at which another batch may be after a truncation. As an answer is made of a new
 read, everything is checked again after a wait: leadership, truncation, high watermark; the right to
 read, and whether the client is still there, when the answer is sent.
+
+The records of Avro have the id of the topic's schema; until it is known here, the answer is an
+error that clients retry.
 
 A fetch's limits count the bytes that are sent: conversion ends where they are reached. Followers,
 and clients that ask for typed batches, never come here.
@@ -26,12 +30,14 @@ from storage_engine.broker.replicas.replica_manager import ReplicaManager
 from storage_engine.broker.requests.cold_reads import ColdReads
 from storage_engine.broker.requests.fetch_reads import READ_COMMITTED, FetchRead, PartitionReader
 from storage_engine.broker.requests.typed_reads import UnconvertedSlice
+from storage_engine.broker.schemas.topic_schema_ids import TopicSchemaIds
 from storage_engine.broker.shared_threads import SharedThreads
 from storage_engine.broker.unexpected import guarded
 from storage_engine.core.errors import CorruptRecordError, ErrorCode, KafkaError
 from storage_engine.core.fair_queue import Share
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.ports import Background, SlicedRecords
+from storage_engine.core.typed.foreign_format import ForeignFormat
 from storage_engine.core.typed.topic_schema import TopicSchema, UnknownSchemaVersionError
 from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.fetch import (
@@ -52,7 +58,7 @@ CACHED_BATCH_MAX_BYTES = CACHED_MAX_BYTES // 4
 """The largest conversion that is kept: a larger one would drive out too many others."""
 
 FETCH_MAX_BYTES = 8 << 20
-"""The most bytes of JSON in an answer, or one batch, whatever the client's limit."""
+"""The most bytes of records in an answer, or one batch, whatever the client's limit."""
 
 STORED_MAX_BYTES = 4 << 20
 """The most stored bytes, or one batch, that are copied to be converted for one fetch."""
@@ -88,9 +94,11 @@ class _Key(NamedTuple):
     crc: int
     schema_version: int
     """The latest version, whose columns the records have."""
+    schema_id: int
+    """The id in records of Avro; OF_JSON for others."""
 
 
-class JsonBatch(bytearray):
+class ConvertedBatch(bytearray):
     """A converted batch. Its memory is counted for as long as there is a reference to it."""
 
     __slots__ = ("__weakref__",)
@@ -102,7 +110,7 @@ _NOT_TYPED = CorruptRecordError(
 """A marker, or a batch without rows; or one whose header is damaged: not every client checks the
 CRC of a batch that looks like a marker."""
 
-Converted = JsonBatch | KafkaError
+Converted = ConvertedBatch | KafkaError
 """A batch of records, or the error of its conversion."""
 
 
@@ -115,8 +123,12 @@ class _StoredBatch(NamedTuple):
     schema: TopicSchema
 
 
+OF_JSON = -1
+"""In place of a schema's id: the records are of JSON."""
+
+
 class _Need(NamedTuple):
-    """The batches of a partition to convert, and the most bytes of JSON that are needed."""
+    """The batches of a partition to convert, and the most bytes of records that are needed."""
 
     batches: list[_StoredBatch]
     limit: int
@@ -126,20 +138,22 @@ class ConvertedBatches:
     """The conversions that are kept, and the memory of all conversions."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[_Key, JsonBatch] = OrderedDict()
+        self._kept: OrderedDict[_Key, ConvertedBatch] = OrderedDict()
         self._kept_bytes = 0
-        self._held: weakref.WeakValueDictionary[_Key, JsonBatch] = weakref.WeakValueDictionary()
+        self._held: weakref.WeakValueDictionary[_Key, ConvertedBatch] = (
+            weakref.WeakValueDictionary()
+        )
         """All conversions in memory, also those that are not kept: they are shared, too."""
         self.held_bytes = 0
 
-    def get(self, key: _Key) -> JsonBatch | None:
+    def get(self, key: _Key) -> ConvertedBatch | None:
         batch = self._kept.get(key)
         if batch is None:
             return self._held.get(key)
         self._kept.move_to_end(key)
         return batch
 
-    def take(self, key: _Key, batch: JsonBatch) -> None:
+    def take(self, key: _Key, batch: ConvertedBatch) -> None:
         """Count a new conversion, and keep it if it is not too large."""
         size = len(batch)
         self.held_bytes += size
@@ -157,7 +171,7 @@ class ConvertedBatches:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _JsonFetch:
+class _ForeignFetch:
     """A fetch with batches that are, or were, to be converted."""
 
     request: FetchRequest
@@ -173,7 +187,7 @@ class _JsonFetch:
     rounds: int = 0
 
 
-class JsonAnswers:
+class ForeignAnswers:
     """Answers fetches once their bytes are in the page cache, and converted where they must be."""
 
     def __init__(
@@ -183,7 +197,9 @@ class JsonAnswers:
         reader: PartitionReader,
         replicas: ReplicaManager,
         cold_reads: ColdReads,
+        schema_ids: TopicSchemaIds,
     ) -> None:
+        self._schema_ids = schema_ids
         self._threads = SharedThreads(background, at_once=CONVERTED_AT_ONCE, each=CONVERTED_EACH)
         self._reader = reader
         self._replicas = replicas
@@ -203,15 +219,15 @@ class JsonAnswers:
         """Respond with `read`, which was just made, or a newer one when its bytes are cold or not
         converted. `gone`: whether the client's connection is closed; nothing is done for it
         then."""
-        fetch = _JsonFetch(request=request, share=share, respond=respond, gone=gone)
+        fetch = _ForeignFetch(request=request, share=share, respond=respond, gone=gone)
         self._cold_reads.answer(request, read, share, partial(self._warm, fetch), gone)
 
-    def _warm(self, fetch: _JsonFetch, read: FetchRead) -> None:
+    def _warm(self, fetch: _ForeignFetch, read: FetchRead) -> None:
         """Respond, or have the missing batches converted. `read` was just made."""
         if not any(isinstance(answer.records, UnconvertedSlice) for answer in read.partitions):
             fetch.respond(read)
             return
-        making = _AnswerInMaking(fetch, read, self._cache, self._replicas)
+        making = _AnswerInMaking(fetch, read, self._cache, self._replicas, self._schema_ids)
         if making.needs and fetch.rounds < MOST_ROUNDS and (making.is_empty or not fetch.rounds):
             if self._cache.held_bytes > HELD_HARD_MAX_BYTES:
                 making.refuse_the_rest()
@@ -222,7 +238,7 @@ class JsonAnswers:
             self._reader.note_damage(partition, offset, damage)
         fetch.respond(making.read)
 
-    def _have_converted(self, fetch: _JsonFetch, needs: Sequence[_Need]) -> None:
+    def _have_converted(self, fetch: _ForeignFetch, needs: Sequence[_Need]) -> None:
         """Convert the batches when it is the fetch's turn, which may be now."""
         if fetch.has_thread:
             fetch.has_thread = False
@@ -233,7 +249,7 @@ class JsonAnswers:
         # In a later turn they would be out of date.
         fetch.needs = ()
 
-    def _begin(self, fetch: _JsonFetch) -> None:
+    def _begin(self, fetch: _ForeignFetch) -> None:
         """Use the thread, if the fetch still needs it."""
         if fetch.needs:
             self._convert(fetch, fetch.needs)
@@ -244,28 +260,30 @@ class JsonAnswers:
             fetch.has_thread = False
             self._threads.ended(fetch.share)
 
-    def _look_again(self, fetch: _JsonFetch) -> None:
+    def _look_again(self, fetch: _ForeignFetch) -> None:
         if not fetch.gone():
             guarded("a fetch of JSON", self._read_again, fetch)
 
-    def _read_again(self, fetch: _JsonFetch) -> None:
+    def _read_again(self, fetch: _ForeignFetch) -> None:
         read = self._reader.read(fetch.request)
         self._cold_reads.answer(
             fetch.request, read, fetch.share, partial(self._warm, fetch), fetch.gone
         )
 
-    def _convert(self, fetch: _JsonFetch, needs: Sequence[_Need]) -> None:
+    def _convert(self, fetch: _ForeignFetch, needs: Sequence[_Need]) -> None:
         limit = min(fetch.request.max_bytes, FETCH_MAX_BYTES)
         if self._cache.held_bytes > HELD_MAX_BYTES:
             limit = 0
 
         def done(converted: dict[_Key, Converted]) -> None:
             for key, batch in converted.items():
-                if isinstance(batch, JsonBatch):
+                if isinstance(batch, ConvertedBatch):
                     self._cache.take(key, batch)
             fetch.converted.update(converted)
             self.conversions += len(converted)
-            size = sum(len(batch) for batch in converted.values() if isinstance(batch, JsonBatch))
+            size = sum(
+                len(batch) for batch in converted.values() if isinstance(batch, ConvertedBatch)
+            )
             self._threads.ended(fetch.share, size)
             self._look_again(fetch)
 
@@ -282,9 +300,15 @@ class _AnswerInMaking:
     """A read whose stored batches are replaced by their conversions."""
 
     def __init__(
-        self, fetch: _JsonFetch, read: FetchRead, cache: ConvertedBatches, replicas: ReplicaManager
+        self,
+        fetch: _ForeignFetch,
+        read: FetchRead,
+        cache: ConvertedBatches,
+        replicas: ReplicaManager,
+        schema_ids: TopicSchemaIds,
     ) -> None:
         self._fetch = fetch
+        self._schema_ids = schema_ids
         self._cache = cache
         self._room = min(fetch.request.max_bytes, FETCH_MAX_BYTES)
         self._batches_left = BATCHES_MAX
@@ -315,9 +339,7 @@ class _AnswerInMaking:
         """Answer the partitions without conversions with a retriable error."""
         for place in self._waiting:
             answer = self.read.partitions[place]
-            self.read.partitions[place] = FetchPartitionResponse(
-                answer.topic, answer.partition, int(_TRY_AGAIN)
-            )
+            self.read.partitions[place] = _try_again(answer)
 
     def _made_of(
         self,
@@ -331,13 +353,16 @@ class _AnswerInMaking:
         if self._stored_left <= 0 or self._batches_left <= 0:
             # The partition is first in the client's next fetch.
             return answer._replace(records=None)
+        schema_id = self._schema_id(answer.topic, stored)
+        if schema_id is None:
+            return _try_again(answer)
         data = stored.copy()
         self._stored_left -= len(data)
         limit = min(wanted.partition_max_bytes, self._room)
-        pieces: list[JsonBatch | memoryview] = []
+        pieces: list[ConvertedBatch | memoryview] = []
         size = 0
         end_offset = wanted.fetch_offset
-        batches = self._batches(partition, stored, data)
+        batches = self._batches(partition, stored, data, schema_id)
         for each in batches:
             found = self._found(each)
             if found is None:
@@ -363,8 +388,18 @@ class _AnswerInMaking:
             aborted = [(every.producer_id, every.first_offset) for every in known]
         return answer._replace(records=SlicedRecords(pieces), aborted_transactions=aborted)
 
+    def _schema_id(self, topic: str, stored: UnconvertedSlice) -> int | None:
+        """None where the id is not known yet."""
+        if stored.foreign_format is ForeignFormat.JSON:
+            return OF_JSON
+        return self._schema_ids.current(topic, stored.schema)
+
     def _batches(
-        self, partition: HostedPartition, stored: UnconvertedSlice, data: memoryview
+        self,
+        partition: HostedPartition,
+        stored: UnconvertedSlice,
+        data: memoryview,
+        schema_id: int,
     ) -> Iterator["_StoredBatch"]:
         """The next batches, as many as may still be looked up."""
         for position, header in iter_headers(data):
@@ -378,11 +413,12 @@ class _AnswerInMaking:
                 header.partition_leader_epoch,
                 header.crc,
                 stored.schema.latest.version,
+                schema_id,
             )
             batch = data[position : position + header.size_in_bytes]
             yield _StoredBatch(key, header, batch, stored.schema)
 
-    def _found(self, each: "_StoredBatch") -> JsonBatch | memoryview | KafkaError | None:
+    def _found(self, each: "_StoredBatch") -> ConvertedBatch | memoryview | KafkaError | None:
         """The bytes or error for a batch; None until it is converted."""
         if not is_typed(each.header):
             return each.batch if crc_matches(each.batch, 0, len(each.batch)) else _NOT_TYPED
@@ -405,11 +441,23 @@ class _AnswerInMaking:
         return FetchPartitionResponse(answer.topic, answer.partition, int(code))
 
 
+def _try_again(answer: FetchPartitionResponse) -> FetchPartitionResponse:
+    return FetchPartitionResponse(answer.topic, answer.partition, int(_TRY_AGAIN))
+
+
+def _records_of(each: _StoredBatch) -> bytearray:
+    # The imports are here: they load Arrow, which a broker without such clients saves.
+    if each.key.schema_id == OF_JSON:
+        from storage_engine.protocol.typed.json_rows import as_json_batches
+
+        return as_json_batches(each.batch, each.header, each.schema)
+    from storage_engine.protocol.typed.avro_rows import as_avro_batches
+
+    return as_avro_batches(each.batch, each.header, each.schema, each.key.schema_id)
+
+
 def _converted(needs: Sequence[_Need], limit: int) -> dict[_Key, Converted]:
     """Convert batches up to the limits, at least one. Runs on any thread."""
-    # The import is here: it loads Arrow, which a broker without such clients saves.
-    from storage_engine.protocol.typed.json_rows import as_json_batches
-
     converted: dict[_Key, Converted] = {}
     total = 0
     for need in needs:
@@ -420,7 +468,7 @@ def _converted(needs: Sequence[_Need], limit: int) -> dict[_Key, Converted]:
             if size and size >= need.limit:
                 break
             try:
-                batch = JsonBatch(as_json_batches(each.batch, each.header, each.schema))
+                batch = ConvertedBatch(_records_of(each))
             except KafkaError as error:
                 converted[each.key] = error.as_outcome()
                 break

@@ -9,7 +9,7 @@ import pytest
 from simulation.world.cluster import SimulatedCluster
 from simulation.world.network import CLIENT
 from storage_engine.broker.replicas.hosted_partition import Role
-from storage_engine.broker.requests import json_answers
+from storage_engine.broker.requests import foreign_answers
 from storage_engine.core.errors import CorruptRecordError, ErrorCode
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.retained.producer_table import TransactionMarker
@@ -77,7 +77,7 @@ def row(number: int, **more) -> tuple[int, bytes, dict]:
 
 
 def conversions(cluster: SimulatedCluster) -> int:
-    return cluster[1].parts.requests.json_answers.conversions
+    return cluster[1].parts.requests.foreign_answers.conversions
 
 
 def hold(cluster: SimulatedCluster) -> list[Callable[[], None]]:
@@ -111,10 +111,10 @@ def test_what_was_converted_for_one_client_is_there_for_the_next(cluster):
 def test_the_cache_has_a_limit(cluster, monkeypatch):
     fill(cluster, 3)
     size = len(fetched(cluster, max_bytes=1).records)
-    monkeypatch.setattr(json_answers, "CACHED_MAX_BYTES", int(2.5 * size))
-    monkeypatch.setattr(json_answers, "CACHED_BATCH_MAX_BYTES", 2 * size)
+    monkeypatch.setattr(foreign_answers, "CACHED_MAX_BYTES", int(2.5 * size))
+    monkeypatch.setattr(foreign_answers, "CACHED_BATCH_MAX_BYTES", 2 * size)
     fetched(cluster)
-    cache = cluster[1].parts.requests.json_answers._cache
+    cache = cluster[1].parts.requests.foreign_answers._cache
     assert len(cache._kept) == 2
     # What slow clients hold is counted until they let it go.
     assert cache.held_bytes == sum(map(len, cache._kept.values())) == cache._kept_bytes
@@ -162,11 +162,11 @@ def test_a_fetch_that_waits_is_answered_when_rows_come(cluster):
 
 def test_when_slow_clients_hold_too_much_an_answer_has_one_batch(cluster, monkeypatch):
     fill(cluster, 4)
-    monkeypatch.setattr(json_answers, "CACHED_MAX_BYTES", 0)
-    cache = cluster[1].parts.requests.json_answers._cache
+    monkeypatch.setattr(foreign_answers, "CACHED_MAX_BYTES", 0)
+    cache = cluster[1].parts.requests.foreign_answers._cache
     assert len(rows_of(fetched(cluster))) == 4 * ROWS
     assert cache.held_bytes == 0
-    cache.held_bytes = json_answers.HELD_MAX_BYTES + 1
+    cache.held_bytes = foreign_answers.HELD_MAX_BYTES + 1
     assert len(rows_of(fetched(cluster))) == ROWS
     assert conversions(cluster) == 5
 
@@ -175,16 +175,16 @@ def test_clients_that_take_nothing_hold_one_copy_of_a_batch_and_a_limited_number
     cluster, monkeypatch
 ):
     fill(cluster, 12)
-    monkeypatch.setattr(json_answers, "CACHED_BATCH_MAX_BYTES", 0)
+    monkeypatch.setattr(foreign_answers, "CACHED_BATCH_MAX_BYTES", 0)
     requests = cluster[1].parts.requests
-    cache = requests.json_answers._cache
+    cache = requests.foreign_answers._cache
 
     def read(number: int) -> FetchPartitionResponse:
         """What a fetch is answered with, before it is sent."""
         request = FetchRequest(0, 1, 1, [FetchPartition(TRIPS.topic, 0, number * ROWS, 1 << 20)])
         answers: list[Any] = []
         found = requests.reader.read(request)
-        requests.json_answers.answer(
+        requests.foreign_answers.answer(
             request, found, ("User:a", "host", 1), answers.append, lambda: False
         )
         cluster.loop.run_until(lambda: bool(answers))
@@ -193,7 +193,7 @@ def test_clients_that_take_nothing_hold_one_copy_of_a_batch_and_a_limited_number
     held = [read(0) for _ in range(5)]
     size = cache.held_bytes
     assert size == len(held[0].records) and conversions(cluster) == 1
-    monkeypatch.setattr(json_answers, "HELD_HARD_MAX_BYTES", 4 * size)
+    monkeypatch.setattr(foreign_answers, "HELD_HARD_MAX_BYTES", 4 * size)
     held += [read(number) for number in range(1, 12)]
     assert 4 * size < cache.held_bytes < 6 * size
     codes = [each.error_code for each in held]
@@ -214,7 +214,7 @@ def test_a_slow_conversion_holds_up_nobody_else(cluster):
     held = hold(cluster)
     slow = [fetch(cluster, ROWS) for _ in range(5)]
     cluster.loop.run_for(100)
-    assert len(held) == json_answers.CONVERTED_EACH
+    assert len(held) == foreign_answers.CONVERTED_EACH
     assert not any(slow)
     for replica in (-1, 1):
         assert fetched(cluster, tp=other, replica=replica).records
@@ -235,7 +235,7 @@ def test_another_principal_does_not_wait_for_the_conversions_of_one(cluster):
     cluster.network.principals[CLIENT] = Principal("other")
     other = fetch(cluster, 2 * ROWS)
     cluster.loop.run_for(100)
-    assert len(held) == json_answers.CONVERTED_AT_ONCE
+    assert len(held) == foreign_answers.CONVERTED_AT_ONCE
     work, cluster[1].loop.held = held[-1], None
     work()
     assert rows_of(cluster.answer(other).partitions[0])[0] == row(2 * ROWS)
@@ -249,14 +249,14 @@ def test_another_principal_does_not_wait_for_the_conversions_of_one(cluster):
 def test_a_client_that_is_gone_is_not_converted_for(cluster):
     fill(cluster, 2)
     hold(cluster)
-    for _ in range(json_answers.CONVERTED_EACH + 2):
+    for _ in range(foreign_answers.CONVERTED_EACH + 2):
         fetch(cluster)
     cluster.loop.run_for(100)
     cluster.network.reset(CLIENT, 1)
     cluster[1].loop.release()
     cluster.loop.run_for(1_000)
     # Those of the fetches that were under way.
-    assert conversions(cluster) == 2 * json_answers.CONVERTED_EACH
+    assert conversions(cluster) == 2 * foreign_answers.CONVERTED_EACH
     assert rows_of(fetched(cluster))[0] == row(0)
 
 

@@ -1,0 +1,1 @@
+"""Records of clients that know no columns, and rows of typed topics: what formats share."""
