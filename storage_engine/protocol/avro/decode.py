@@ -11,7 +11,7 @@ from storage_engine.core.schemas.avro.schema import AvroSchema, Record
 from storage_engine.protocol.avro.arrays import taken, validity
 from storage_engine.protocol.avro.arrow_types import VALUE, arrow_type, check_columns
 from storage_engine.protocol.avro.compiled import reader_of, record_reader
-from storage_engine.protocol.avro.damage import Damage, reason_of
+from storage_engine.protocol.avro.damage import TOO_LONG, Damage, Reasons
 from storage_engine.protocol.avro.record_bytes import RecordBytes, Rows
 from storage_engine.protocol.avro.record_reader import RecordReader
 from storage_engine.protocol.avro.value_reader import ValueReader
@@ -21,8 +21,6 @@ from storage_engine.protocol.records.varints import Bytes, Ints, Mask
 _PIECE_ROWS = 8_192
 _PIECE_BYTES = 2 << 20
 """Rows are decoded in pieces of this size, or of one row: the processor's caches hold them."""
-_MOST_REASONS = 100
-"""So many damaged records are read once more, by Python, for the reason."""
 
 
 class Decoded(NamedTuple):
@@ -32,6 +30,14 @@ class Decoded(NamedTuple):
     """A row for each record; one that is null or damaged has a null in each column."""
     damaged: tuple[Damage, ...]
     """By row."""
+
+
+class _Piece(NamedTuple):
+    """The columns of some rows; which rows are damaged, and which of these took too long."""
+
+    columns: list[pa.Array]
+    wrong: Mask
+    too_long: Collection[int]
 
 
 class Decoder:
@@ -66,20 +72,19 @@ class Decoder:
         present = validity(bodies)
         pieces: list[list[pa.Array]] = []
         damaged: list[Damage] = []
+        reasons = Reasons(self._schema)
         for first, stop in _pieces(offsets):
             some = None if present is None else present[first:stop]
-            columns, wrong = self._piece(data, offsets[first : stop + 1].astype(np.int64), some)
-            pieces.append(columns)
-            for row in (np.flatnonzero(wrong) + first).tolist():
-                known = len(damaged) < _MOST_REASONS
-                body = bytes(data[offsets[row] : offsets[row + 1]]) if known else None
-                damaged.append(Damage(row, reason_of(self._schema, body)))
+            piece = self._piece(data, offsets[first : stop + 1].astype(np.int64), some)
+            pieces.append(piece.columns)
+            for number in np.flatnonzero(piece.wrong).tolist():
+                row = first + number
+                body = data[offsets[row] : offsets[row + 1]]
+                why = TOO_LONG if number in piece.too_long else reasons.of(body)
+                damaged.append(Damage(row, why))
         return Decoded(self._joined(pieces, count), tuple(damaged))
 
-    def _piece(
-        self, data: Bytes, offsets: Ints, present: Mask | None
-    ) -> tuple[list[pa.Array], Mask]:
-        """Return the columns of some rows, and which rows are damaged."""
+    def _piece(self, data: Bytes, offsets: Ints, present: Mask | None) -> _Piece:
         base = int(offsets[0])
         source = RecordBytes(data[base : int(offsets[-1])], np.diff(offsets))
         places = offsets + (source.first - base)
@@ -89,13 +94,13 @@ class Decoder:
         if present is not None:
             starts = np.where(present, starts, source.zeros)
         columns, after = self._reader.columns(rows, starts)
-        wrong = (after != rows.ends) | source.broken[:-1]
+        wrong = (after != rows.ends) | source.broken
         if present is not None:
             wrong &= present
         if wrong.any() or present is not None:
             good = ~wrong if present is None else present & ~wrong
             columns = [taken(each, np.arange(count), good) for each in columns]
-        return columns, wrong
+        return _Piece(columns, wrong, source.too_long)
 
     def _joined(self, pieces: list[list[pa.Array]], count: int) -> pa.RecordBatch:
         schema = self.arrow_schema

@@ -1,6 +1,7 @@
 """Fetched batches of records in Avro become rows with the columns of the query."""
 
 import json
+import time
 
 import pyarrow as pa
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from connector.errors import ConnectorError, OptionError
 from connector.options.source_options import parse_source_options
 from connector.registries import close_registries
+from connector.source.avro import record_decoder
 from connector.source.avro.avro_decoding import AvroDecoding
 from connector.source.avro.avro_read import check_same_schemas, plan_avro
 from connector.source.offset_range import OffsetRange
@@ -226,6 +228,47 @@ def test_permissive_reads_such_records_as_nulls_with_their_reason(registry, wher
         if told is not None:
             assert told in row["_error"]
             assert row["id"] is None
+
+
+def test_records_of_very_many_unknown_ids_cost_one_request_and_others_are_read(registry):
+    good = _records(registry, V1, _rows(0, 3))
+    count = 20_000
+    hostile = [b"\0" + (7_000_000 + number).to_bytes(4, "big") for number in range(count)]
+    values = [good[0], *hostile[::2], good[1], *hostile[1::2], good[2]]
+    decoding = _decoding(registry, mode="permissive", columns="id")
+    before = len(registry.asked)
+    begun_s = time.process_time()
+    rows = _alone(decoding, _fetched(values))
+    assert time.process_time() - begun_s < 30
+    assert registry.asked[before:] == [("GET", "/schemas?deleted=true")]
+    right = {0: 0, 1 + count // 2: 1, count + 2: 2}
+    assert {n: row["id"] for n, row in enumerate(rows) if row["_error"] is None} == right
+    for n in (1, count // 2, count + 1):
+        number = int.from_bytes(values[n][1:], "big")
+        assert rows[n]["_error"].endswith(f"knows no schema of id {number}")
+
+
+def test_an_id_may_become_known_while_a_task_runs(registry, monkeypatch):
+    monkeypatch.setattr(schema_registry, "UNKNOWN_ID_S", 0.0)
+    (good,) = _records(registry, V1, _rows(0, 1))
+    later = b"\0" + (301).to_bytes(4, "big") + good[5:]
+    decoding = _decoding(registry, mode="permissive", columns="id")
+    assert [row["id"] for row in _alone(decoding, _fetched([good, later]))] == [0, None]
+    assert registry.register("u", _schema(ID, {**FARE, "doc": "as before"})) == 301
+    assert [row["id"] for row in _alone(decoding, _fetched([good, later]))] == [0, 0]
+
+
+def test_unknown_ids_take_nothing_away_that_is_known(registry, monkeypatch):
+    monkeypatch.setattr(record_decoder, "MAX_PLANS", 2)
+    old, new = _records(registry, V1, _rows(0, 1)), _records(registry, V2, _rows(1, 1, tag="x"))
+    unknown = [b"\0" + number.to_bytes(4, "big") for number in range(50)]
+    decoding = _decoding(registry, mode="permissive", columns="id")
+    _alone(decoding, _fetched([*old, *new]))
+    made = []
+    monkeypatch.setattr(record_decoder, "Resolver", lambda *_: made.append(_))
+    rows = _alone(decoding, _fetched([*unknown, *old, *unknown, *new]))
+    assert [row["id"] for row in rows if row["_error"] is None] == [0, 1]
+    assert not made
 
 
 def test_dead_letters_have_the_bytes_of_records(registry):

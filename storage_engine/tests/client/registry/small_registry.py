@@ -59,6 +59,8 @@ class SmallRegistry:
             case "GET", ["schemas", "ids", text]:
                 content = self.by_id.get(int(text))
                 return (404, _error(40403)) if content is None else (200, content)
+            case "GET", ["schemas"]:
+                return 200, [{"id": each, **content} for each, content in self.by_id.items()]
             case "GET", ["subjects", subject, "versions", number]:
                 return self._version(subject, number)
             case "POST", ["subjects", subject, "versions"]:
