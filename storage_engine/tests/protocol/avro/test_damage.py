@@ -9,9 +9,11 @@ from storage_engine.protocol.avro.decode import Decoder, decode
 from storage_engine.tests.protocol.avro.avro_samples import (
     bodies,
     encoded,
+    in_columns,
     lists_in_any_way,
     parsed,
     plain_values,
+    read_by_fastavro,
     record_schemas,
     seeded,
     values,
@@ -114,6 +116,73 @@ def test_a_changed_byte_is_told_or_a_plausible_value_and_neighbours_are_right(da
         assert (after[0], after[2]) == (right[0], right[2])
         if found.damaged:
             assert set(after[1]) <= {None}
+
+
+_OF_ALL_KINDS = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "flag", "type": "boolean"},
+        {"name": "small", "type": "int"},
+        {"name": "big", "type": "long"},
+        {"name": "half", "type": "double"},
+        {"name": "text", "type": "string"},
+        {"name": "maybe", "type": ["null", "string"]},
+        {"name": "kind", "type": {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}},
+        {"name": "mark", "type": {"type": "fixed", "name": "F", "size": 3}},
+        {"name": "texts", "type": {"type": "array", "items": "string"}},
+        {"name": "table", "type": {"type": "array", "items": {"type": "array", "items": "int"}}},
+        {"name": "counts", "type": {"type": "map", "values": ["null", "long"]}},
+        {"name": "either", "type": ["null", "int", {"type": "record", "name": "S", "fields": [
+            {"name": "x", "type": "bytes"}]}]},
+    ],
+}  # fmt: skip
+
+
+def test_each_byte_of_a_block_is_changed_in_turn_and_noticed_or_a_legal_other_value():
+    """Legal is what fastavro reads from the same bytes, to their end."""
+    tree = parsed(_OF_ALL_KINDS)
+    rows = [
+        {
+            "flag": True,
+            "small": number,
+            "big": -(10**12),
+            "half": 0.5,
+            "text": "ü text",
+            "maybe": (1, "m"),
+            "kind": "B",
+            "mark": b"abc",
+            "texts": ["a", "", "long " * 20],
+            "table": [[1, 2], [], [300]],
+            "counts": {"k": (1, 5), "n": (0, None)},
+            "either": (2, {"x": b"\xff"}),
+        }
+        for number in range(3)
+    ]
+    records = [encoded(tree, row, seeded(2)) for row in rows]
+    decoder = Decoder(tree)
+    right = rows_of(decoder.decode(bodies(records)).batch)
+    noticed, legal = 0, 0
+    for place in range(len(records[1])):
+        changed = [bytearray(records[1]) for _ in range(9)]
+        for bit, each in enumerate(changed):
+            each[place] ^= 1 << bit if bit < 8 else 0xFF
+        mixed = [records[0]]
+        for each in changed:
+            mixed += [bytes(each), records[2]]
+        found = decoder.decode(bodies(mixed))
+        after = rows_of(found.batch)
+        assert after[0] == right[0] and all(each == right[2] for each in after[2::2])
+        damaged = {each.row: each.reason for each in found.damaged}
+        assert damaged.keys() <= {*range(1, len(mixed), 2)} and all(damaged.values())
+        for row in range(1, len(mixed), 2):
+            if row in damaged:
+                noticed += 1
+                continue
+            legal += 1
+            read = in_columns(tree, read_by_fastavro(_OF_ALL_KINDS, mixed[row]))
+            assert str(after[row]) == str(tuple(read.values()))
+    assert noticed > 300 and legal > 300
 
 
 @given(data=st.data())
