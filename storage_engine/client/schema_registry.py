@@ -84,7 +84,7 @@ class SchemaRegistry:
         return found
 
     def unknown_among(self, ids: Collection[int]) -> frozenset[int]:
-        """Those of `ids` that the registry does not know, as far as it is cheap to tell: for few
+        """Return those of `ids` that the registry does not know, as far as it is cheap to tell: for few
         ids, or where there is no list, none. SchemaRegistryError; DeadlineExceededError."""
         wanted = frozenset(ids) - self._kept.keys()
         if len(wanted) <= MAX_ASKED_IDS:
@@ -96,7 +96,7 @@ class SchemaRegistry:
         return frozenset(each for each in wanted - known if not highest < each <= highest + NEW_IDS)
 
     def unknown(self, schema_id: int) -> "UnknownSchemaIdError":
-        """What `by_id` raises for an id that the registry does not know."""
+        """Return what `by_id` raises for an id that the registry does not know."""
         return UnknownSchemaIdError(
             f"the schema registry at {self._http.address} knows no schema of id {schema_id}",
             status=404,

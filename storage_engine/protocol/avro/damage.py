@@ -10,10 +10,10 @@ from storage_engine.protocol.records.varints import Bytes
 _MOST_STEPS = 20_000
 """The values of a record that are read for a reason."""
 _MOST_STEPS_IN_ALL = 100_000
-"""Those of all records that are decoded at once."""
+"""The values of all records that are decoded at once."""
 _NOT_FOUND = "its bytes do not fit the schema"
 _STEPS_OF_A_RECORD = 1_000
-"""What a record counts besides: its reason is a text."""
+"""A record counts as so many values besides, since its reason is a text."""
 TOO_LONG = (
     f"its arrays and maps, those within them counted again, have more than {MOST_STEPS:,} values: "
     "write smaller records, or read it as bytes"

@@ -24,7 +24,7 @@ class TooManyStepsError(NoValueError):
 
 
 class Steps:
-    """What is left in a record. Its bytes are given beside it, as they are used in each step."""
+    """How far a record may be read. Its bytes are given beside it, as they are used in each step."""
 
     __slots__ = ("_varint_ends", "end", "left", "values")
 
