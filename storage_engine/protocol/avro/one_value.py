@@ -24,7 +24,7 @@ class TooManyStepsError(NoValueError):
 
 
 class Steps:
-    """How far a record may be read. Its bytes are given beside it, as they are used in each step."""
+    """How far a record may be read. Its bytes are given beside it, since each step uses them."""
 
     __slots__ = ("_varint_ends", "end", "left", "values")
 
