@@ -84,8 +84,8 @@ class SchemaRegistry:
         return found
 
     def unknown_among(self, ids: Collection[int]) -> frozenset[int]:
-        """Return those of `ids` that the registry does not know, as far as it is cheap to tell: none
-        of few ids, or where there is no list. SchemaRegistryError; DeadlineExceededError."""
+        """Return those of `ids` that the registry does not know, as far as it is cheap to tell:
+        none of few ids, or where there is no list. SchemaRegistryError; DeadlineExceededError."""
         wanted = frozenset(ids) - self._kept.keys()
         if len(wanted) <= MAX_ASKED_IDS:
             return frozenset()
