@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.errors import ConnectorError
@@ -35,6 +35,7 @@ from storage_engine.tests.protocol.avro.avro_samples import (
     record_schemas,
     values,
 )
+from storage_engine.tests.sampling import examples
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def registry():
 _TAKEN = [0]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(1_000))
 @given(data=st.data())
 def test_sparks_columns_have_the_values_that_fastavro_reads(registry, data):
     writer = without_logical(data.draw(record_schemas(most_fields=3, depth=2)))
