@@ -3,27 +3,47 @@ them, written so that these read them, and a running stream keeps its columns. S
 `integration_tests/connector/test_avro_columns.py`, faults in `integration_tests/exactly_once`.
 Source: docs/spark.md, Avro with a schema registry."""
 
+import copy
 import json
 import random
+import uuid
 
 import pytest
 from chispa import assert_df_equality
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types
 
 from connector import with_dead_letters
-from integration_tests.support.cluster_support import create_topic
+from integration_tests.registry.registries import RegistryUnderFire
+from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.random_frames import random_frame
 from integration_tests.support.spark_support import consume, produce
 from storage_engine.protocol.dead_letter_headers import OFFSET, REASON
 from storage_engine.tests.client.registry.small_registry import small_registry
+from storage_engine.tests.protocol.avro.avro_evolutions import (
+    Evolution,
+    in_one,
+    in_text,
+    read_by_fastavro,
+    without_logical,
+)
+from storage_engine.tests.protocol.avro.avro_samples import (
+    encoded,
+    parsed,
+    plain_values,
+    record_schemas,
+    values,
+)
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
 FRAMES = 20 if ALL_FAULTS else 2
+EVOLUTIONS = 30 if ALL_FAULTS else 3
 ID = {"name": "id", "type": "long"}
 FARE = {"name": "fare", "type": ["null", "double"], "default": None}
 TIP = {"name": "tip", "type": "int", "default": 7}
@@ -191,6 +211,86 @@ def test_a_field_that_a_producer_adds(
         (2, None),
         (3, 0),
     ]
+
+
+@settings(
+    max_examples=EVOLUTIONS,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_records_of_any_schema_are_read_in_any_other_as_fastavro_reads_them(
+    spark, spark_cluster, servers, registry, avro, data
+):
+    """A sample through Spark; many more go through `connector/tests/source/avro`."""
+    writer = without_logical(data.draw(record_schemas(most_fields=5, depth=2)))
+    reader = Evolution(data.draw).record(copy.deepcopy(writer))
+    written = parsed(writer)
+    rows = data.draw(st.lists(values(written), min_size=1, max_size=5))
+    records = [encoded(written, row) for row in rows]
+    expected = [read_by_fastavro(writer, reader, record) for record in records]
+    assume(any(expected))
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    create_topic(spark_cluster, topic, partitions=1)
+    schema_id = registry.register(f"{topic}-value", json.dumps(writer))
+    registry.register(f"{topic}-value", json.dumps(reader))
+    framed = [b"\0" + schema_id.to_bytes(4, "big") + record for record in records]
+    produce(servers, topic, [{"value": each} for each in framed])
+    try:
+        read = _read(spark, servers, topic, {**avro, "mode": "permissive"})
+    except PySparkException as error:
+        # Spark has no column of no fields.
+        assert "[BAD_SCHEMA]" in str(error)
+        reject()
+    found = read.toArrow().combine_chunks()
+    errors = found["_error"].to_pylist()
+    assert [each is None for each in errors] == [each is not None for each in expected]
+    assert found.schema.names == [*(field["name"] for field in reader["fields"]), "_error"]
+    for field in found.schema.remove(len(reader["fields"])):
+        column = plain_values(found[field.name].combine_chunks())
+        assert [in_one(each, field.type) for each in column] == [
+            None if row is None else in_text(row[field.name]) for row in expected
+        ]
+
+
+def test_a_stream_waits_for_a_registry_that_was_stopped_and_goes_on(
+    spark, spark_cluster, servers, topic, tmp_path
+):
+    create_topic(spark_cluster, topic, partitions=1)
+    registry = RegistryUnderFire(spark_cluster, tmp_path, f"_schemas-{topic}")
+    options = {"value.format": "avro", "schema.registry.url": registry.url}
+    try:
+        registry.start()
+        _produce(registry, servers, topic, _schema(ID, FARE), [{"id": 1, "fare": 1.0}])
+        query = (
+            _stream(spark, servers, topic, options)
+            .writeStream.format("parquet")
+            .options(path=str(tmp_path / "rows"), checkpointLocation=str(tmp_path / "checkpoint"))
+            .start()
+        )
+        try:
+            query.processAllAvailable()
+            serializer = AvroSerializer(
+                SchemaRegistryClient({"url": registry.url}), _schema(ID, FARE, TIP)
+            )
+            context = SerializationContext(topic, MessageField.VALUE)
+            later = serializer({"id": 2, "fare": 2.0, "tip": 9}, context)
+            registry.kill()
+            produce(servers, topic, [{"value": later}])
+            wait_until(lambda: query.status["isTriggerActive"], "the query asks for the schema")
+            assert _ids(spark, tmp_path) == [1]
+            registry.start()
+            query.processAllAvailable()
+        finally:
+            query.stop()
+    finally:
+        registry.kill()
+    assert _ids(spark, tmp_path) == [1, 2]
+
+
+def _ids(spark, folder):
+    rows = spark.read.parquet(str(folder / "rows"))
+    return sorted(row["id"] for row in rows.collect())
 
 
 def test_records_that_cannot_be_decoded_become_letters_in_the_same_commit(

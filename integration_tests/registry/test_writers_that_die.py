@@ -1,6 +1,7 @@
 """The registry that writes is killed, and paused for longer than its session, again and again while
-four clients register: each id is one schema's for ever, also of schemas that were deleted for good,
-and all are read."""
+four clients register; so are the brokers that lead `_schemas` and its transactions. Each id is one
+schema's for ever, also of schemas that were deleted for good, and all are read, alike everywhere.
+"""
 
 import json
 import random
@@ -10,21 +11,26 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import pytest
-
 from integration_tests.registry.registries import SESSION_S, RegistryUnderFire, two_registries
-from integration_tests.support.cluster_support import wait_until
+from integration_tests.support.cluster_support import (
+    COORDINATOR_PARTITIONS,
+    admin,
+    leader_of,
+    wait_for_isr,
+    wait_until,
+)
 from storage_engine.client import EARLIEST, SimpleConsumer, TopicPartition
+from storage_engine.core.transactions.transaction_state import state_partition
 from storage_engine.tests.sampling import ALL_FAULTS, SEED
 
-RUNS = 5 if ALL_FAULTS else 1
-FAULTS = 10 if ALL_FAULTS else 4
+FAULTS, REGISTRATIONS = (50, 2_000) if ALL_FAULTS else (4, 100)
+DEATHS, REGISTRATIONS_AT_DEATHS = (10, 600) if ALL_FAULTS else (2, 60)
 CLIENTS = 4
-LEAST_REGISTRATIONS = 400 if ALL_FAULTS else 100
-"""In each run."""
 REQUEST_S = 60
 PATIENCE_S = 120
 
@@ -141,42 +147,108 @@ def records_of(bootstrap_servers: str, topic: str) -> list[tuple[Any, Any]]:
             ]
 
 
-@pytest.mark.parametrize("run", range(RUNS))
-def test_ids_are_unique_and_never_used_again_whatever_befalls_the_writer(
-    cluster, tmp_path, run
-) -> None:
-    topic = f"_schemas-{uuid.uuid4().hex[:8]}"
-    choice = random.Random(f"{SEED} {run}")
-    with two_registries(cluster, tmp_path, topic) as registries:
-        clients = [Registering(number, registries) for number in range(CLIENTS)]
+def everything_at(url: str) -> list[Any]:
+    """All that a registry tells of schemas, deleted ones too, and of subjects."""
+    answers = [
+        ask(url, "GET", f"/{path}?deleted=true") for path in ("schemas", "subjects", "config")
+    ]
+    assert {status for status, _ in answers} == {200}
+    return [document for _, document in answers]
+
+
+def registered_under(
+    faults: Sequence[Callable[[], None]],
+    registrations: int,
+    registries: list[RegistryUnderFire],
+) -> tuple[dict[str, int], set[str]]:
+    """The ids of schemas that four clients registered meanwhile, and those that were deleted for
+    good. A fault comes each time that so many more are registered."""
+    clients = [Registering(number, registries) for number in range(CLIENTS)]
+
+    def wait_for(count: int) -> None:
+        wait_until(
+            lambda: (
+                sum(len(each.ids) for each in clients) >= count
+                or any(each.failure for each in clients)
+            ),
+            f"{count} registrations",
+            timeout_s=PATIENCE_S,
+        )
+
+    for each in clients:
+        each.thread.start()
+    try:
+        for number, fault in enumerate(faults):
+            wait_for(registrations * number // len(faults))
+            fault()
+        wait_for(registrations)
+    finally:
         for each in clients:
-            each.thread.start()
-        try:
-            for _ in range(FAULTS):
-                harm(registries, choice)
-            wait_until(
-                lambda: (
-                    sum(len(each.ids) for each in clients) >= LEAST_REGISTRATIONS
-                    or any(each.failure for each in clients)
-                ),
-                "enough registrations",
-                timeout_s=PATIENCE_S,
-            )
-        finally:
-            for each in clients:
-                each.stop()
-            for each in clients:
-                each.thread.join()
-        assert not [each.failure for each in clients if each.failure]
-        ids = {text: id_ for each in clients for text, id_ in each.ids.items()}
-        deleted = {text for each in clients for text in each.deleted}
-        assert len(set(ids.values())) == len(ids)
-        assert len(ids) >= LEAST_REGISTRATIONS and deleted
+            each.stop()
+        for each in clients:
+            each.thread.join()
+    assert not [each.failure for each in clients if each.failure]
+    ids = {text: id_ for each in clients for text, id_ in each.ids.items()}
+    deleted = {text for each in clients for text in each.deleted}
+    assert sum(len(each.ids) for each in clients) == len(ids) >= registrations and deleted
+    return ids, deleted
+
+
+def check_all_is_kept(
+    cluster: Any,
+    topic: str,
+    registries: list[RegistryUnderFire],
+    ids: dict[str, int],
+    deleted: set[str],
+    folder: Path,
+) -> None:
+    assert len(set(ids.values())) == len(ids)
+    for registry in registries:
+        wait_until(lambda url=registry.url: has_all(url, ids, deleted), "all is read there")
+    late = RegistryUnderFire(cluster, folder, topic)
+    try:
+        late.start()
+        everything = everything_at(late.url)
+        assert len(everything[0]) >= len(ids) - len(deleted)
         for registry in registries:
-            wait_until(lambda url=registry.url: has_all(url, ids, deleted), "all is read there")
+            wait_until(
+                lambda url=registry.url: everything_at(url) == everything, "the same everywhere"
+            )
+    finally:
+        late.kill()
     given: dict[int, str] = {}
     for key, value in records_of(cluster.bootstrap_servers, topic):
         if key["keytype"] == "SCHEMA" and value is not None:
             new = value["id"] not in given
             assert not new or value["id"] > max(given, default=0)
             assert given.setdefault(value["id"], value["schema"]) == value["schema"]
+
+
+def test_ids_are_unique_and_never_used_again_whatever_befalls_the_writer(cluster, tmp_path) -> None:
+    topic = f"_schemas-{uuid.uuid4().hex[:8]}"
+    choice = random.Random(SEED)
+    with two_registries(cluster, tmp_path, topic) as registries:
+        faults = [lambda: harm(registries, choice)] * FAULTS
+        ids, deleted = registered_under(faults, REGISTRATIONS, registries)
+        check_all_is_kept(cluster, topic, registries, ids, deleted, tmp_path)
+
+
+def test_ids_are_unique_and_never_used_again_whichever_broker_dies(cluster, tmp_path) -> None:
+    topic = f"_schemas-{uuid.uuid4().hex[:8]}"
+    transactions = state_partition(f"headrace-registry-{topic}", COORDINATOR_PARTITIONS)
+    client = admin(cluster)
+
+    def kill_leader(name: str, partition: int) -> None:
+        wait_for_isr(client, name, 3, partition)
+        victim = leader_of(client, name, partition)
+        cluster.kill_broker(victim)
+        cluster.start_broker(victim)
+
+    with two_registries(cluster, tmp_path, topic) as registries:
+        faults = [
+            partial(kill_leader, topic, 0),
+            partial(kill_leader, "__transaction_state", transactions),
+        ]
+        faults *= DEATHS // len(faults)
+        ids, deleted = registered_under(faults, REGISTRATIONS_AT_DEATHS, registries)
+        check_all_is_kept(cluster, topic, registries, ids, deleted, tmp_path)

@@ -1,11 +1,13 @@
 """A client of a schema registry with Confluent's REST interface, whoever's registry that is.
 
 A schema of an id never changes, so it is fetched once and kept, within a bound; an id that the
-registry does not know is not asked for again for a while. What is latest is asked for each time.
+registry does not know is not asked for again for a while. Of many ids at once, which damaged
+records may have, those that are in no list of its schemas are not asked for at all. What is latest
+is asked for each time.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from storage_engine.client.schema_registry_http import (
@@ -33,6 +35,12 @@ after a producer has written by it."""
 
 PATIENT_IDS = 8
 """As many unknown ids are waited for; where there are more, records are damaged, not early."""
+
+MAX_ASKED_IDS = 100
+"""Where more ids are needed at once that are not kept, a list of all schemas is fetched first."""
+
+NEW_IDS = 1_000
+"""So many ids above the highest in a list may have been given since: they are asked for."""
 
 MAX_REGISTERED = 1_000
 """The most registrations that are remembered: a stream registers its schema at each micro-batch."""
@@ -75,6 +83,7 @@ class SchemaRegistry:
         self._kept: dict[int, Schema] = {}
         self._kept_bytes = 0
         self._unknown: dict[int, float] = {}
+        self._no_list_until = 0.0
         self._registered: dict[tuple[str, Schema, bool], int] = {}
 
     def by_id(self, schema_id: int) -> Schema:
@@ -101,6 +110,26 @@ class SchemaRegistry:
             raise _malformed(path, "list")
         rows = [_object(each, path) for each in answer]
         return [(_text(row, "subject", path), _integer(row, "version", path)) for row in rows]
+
+    def unknown_among(self, ids: Collection[int]) -> frozenset[int]:
+        """Return those of `ids` that the registry does not know, as far as it is cheap to tell:
+        none of few ids, or where there is no list. SchemaRegistryError; DeadlineExceededError."""
+        wanted = frozenset(ids) - self._kept.keys()
+        if len(wanted) <= MAX_ASKED_IDS:
+            return frozenset()
+        known = self._listed()
+        if known is None:
+            return frozenset()
+        highest = max(known, default=0)
+        return frozenset(each for each in wanted - known if not highest < each <= highest + NEW_IDS)
+
+    def unknown(self, schema_id: int) -> "UnknownSchemaIdError":
+        """Return what `by_id` raises for an id that the registry does not know."""
+        return UnknownSchemaIdError(
+            f"the schema registry at {self._http.address} knows no schema of id {schema_id}",
+            status=404,
+            code=40403,
+        )
 
     def latest(self, subject: str) -> RegisteredSchema:
         """The latest version of a subject. SchemaRegistryError where there is none."""
@@ -167,7 +196,7 @@ class SchemaRegistry:
     def _fetched(self, schema_id: int) -> Schema:
         now = time.monotonic()
         if self._unknown.get(schema_id, now) > now:
-            raise _unknown(schema_id, self._http.address)
+            raise self.unknown(schema_id)
         path = f"/schemas/ids{quoted_path(schema_id)}"
         patience_s = self._lag_s if len(self._unknown) < PATIENT_IDS else 0.0
         while True:
@@ -179,17 +208,36 @@ class SchemaRegistry:
                     raise
                 if time.monotonic() >= now + patience_s:
                     self._note_unknown(schema_id)
-                    raise _unknown(schema_id, self._http.address) from None
+                    raise self.unknown(schema_id) from None
                 time.sleep(0.1)
         self._unknown.pop(schema_id, None)
         return _schema(_object(answer, path), path)
 
     def _note_unknown(self, schema_id: int) -> None:
         now = time.monotonic()
-        if len(self._unknown) >= MAX_UNKNOWN_IDS:
-            self._unknown.clear()
-        self._unknown = {each: until for each, until in self._unknown.items() if until > now}
+        # The first ones are the oldest.
+        while self._unknown:
+            oldest = next(iter(self._unknown))
+            if len(self._unknown) < MAX_UNKNOWN_IDS and self._unknown[oldest] > now:
+                break
+            del self._unknown[oldest]
+        self._unknown.pop(schema_id, None)
         self._unknown[schema_id] = now + UNKNOWN_ID_S
+
+    def _listed(self) -> frozenset[int] | None:
+        """The ids of all schemas, also deleted ones; None where the registry gives no such list, as
+        it would be too long, or is older."""
+        if time.monotonic() < self._no_list_until:
+            return None
+        path = "/schemas"
+        try:
+            answer = self._http.ask("GET", f"{path}?deleted=true")
+            if not isinstance(answer, list):
+                raise _malformed(path, "array")
+            return frozenset(_integer(_object(each, path), "id", path) for each in answer)
+        except SchemaRegistryError:
+            self._no_list_until = time.monotonic() + UNKNOWN_ID_S
+            return None
 
     def _keep(self, schema_id: int, schema: Schema) -> None:
         size = len(schema.text) + KEPT_OVERHEAD_BYTES
@@ -202,14 +250,6 @@ class SchemaRegistry:
     def _version(self, subject: str, version: int | str, query: str = "") -> RegisteredSchema:
         path = f"/subjects{quoted_path(subject)}/versions{quoted_path(version)}"
         return _registered(_object(self._http.ask_every_instance(path + query), path), path)
-
-
-def _unknown(schema_id: int, address: RegistryAddress) -> UnknownSchemaIdError:
-    return UnknownSchemaIdError(
-        f"the schema registry at {address} knows no schema of id {schema_id}",
-        status=404,
-        code=40403,
-    )
 
 
 def _normalized(normalize: bool) -> str:

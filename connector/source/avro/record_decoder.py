@@ -3,7 +3,7 @@ they were written in, resolved to the reader's. All rows come back, in their ord
 be decoded is null, with its reason.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import NOT_FOUND
 
@@ -54,9 +54,10 @@ class RecordDecoder:
         errors = dict(framed.errors)
         pieces: list[pa.RecordBatch] = []
         places: list[Ints] = []
-        for schema_id in framed.different_ids:
-            rows = np.flatnonzero(framed.ids == schema_id)
-            plan = self._plan(schema_id)
+        groups = dict(_by_id(framed.ids))
+        unknown = self._unknown(groups)
+        for schema_id, rows in groups.items():
+            plan = unknown.get(schema_id) or self._plan(schema_id)
             if isinstance(plan, str):
                 errors |= dict.fromkeys(rows.tolist(), plan)
                 continue
@@ -94,30 +95,59 @@ class RecordDecoder:
             [take(column, indices) for column in joined.columns], schema=joined.schema
         )
 
+    def _unknown(self, ids: Collection[int]) -> dict[int, str]:
+        """Why records of some ids can't be read, for ids that are not worth a request each."""
+        new = [each for each in ids if each not in self._plans and each != self._reader_id]
+        if not new:
+            return {}
+        with registry_errors():
+            registry = registry_for(self._registry)
+            found = registry.unknown_among(new)
+        return {each: _reason(each, registry.unknown(each)) for each in found}
+
     def _plan(self, schema_id: int) -> Resolver | str:
         """How records of a schema id are read; or why they can't be."""
         plan = self._plans.get(schema_id)
-        if plan is None:
-            plan = self._made(schema_id)
-            if len(self._plans) >= MAX_PLANS:
-                self._plans.pop(next(iter(self._plans)))
-            self._plans[schema_id] = plan
+        if plan is not None:
+            return plan
+        with registry_errors():
+            try:
+                plan = self._made(schema_id)
+            except SchemaRegistryError as error:
+                # What is not there is told with each record, as long as the registry's client
+                # takes it for unknown; other refusals end the query.
+                if error.status != NOT_FOUND:
+                    raise
+                return _reason(schema_id, error)
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.pop(next(iter(self._plans)))
+        self._plans[schema_id] = plan
         return plan
 
     def _made(self, schema_id: int) -> Resolver | str:
         if schema_id == self._reader_id:
             return Resolver(self._reader, self._reader, self._columns)
-        reason: Exception
-        with registry_errors():
-            registry = registry_for(self._registry)
-            try:
-                writer = avro_text(registry, registry.by_id(schema_id)).parsed()
-                return Resolver(writer, self._reader, self._columns)
-            except InvalidSchemaError as error:
-                reason = error
-            except SchemaRegistryError as error:
-                # What is not there is told with each record; other refusals end the query.
-                if error.status != NOT_FOUND:
-                    raise
-                reason = error
-        return f"schema id {schema_id}: {' '.join(str(reason).split())}"
+        registry = registry_for(self._registry)
+        try:
+            writer = avro_text(registry, registry.by_id(schema_id)).parsed()
+            return Resolver(writer, self._reader, self._columns)
+        except InvalidSchemaError as error:
+            return _reason(schema_id, error)
+
+
+def _reason(schema_id: int, error: Exception) -> str:
+    return f"schema id {schema_id}: {' '.join(str(error).split())}"
+
+
+def _by_id(ids: Ints) -> Iterator[tuple[int, Ints]]:
+    """The ids that are there, without -1, and their rows."""
+    if len(ids) and ids[0] >= 0 and (ids == ids[0]).all():
+        yield int(ids[0]), np.arange(len(ids))
+        return
+    rows = np.argsort(ids, kind="stable")
+    rows = rows[int(np.searchsorted(ids[rows], 0)) :]
+    ends = np.flatnonzero(np.diff(ids[rows], append=-1)) + 1
+    first = 0
+    for end in ends.tolist():
+        yield int(ids[rows[first]]), rows[first:end]
+        first = end

@@ -1,7 +1,6 @@
 """The readers of a schema."""
 
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+from collections.abc import Collection
 
 import pyarrow as pa
 
@@ -20,7 +19,7 @@ from storage_engine.core.schemas.avro.schema import (
 )
 from storage_engine.protocol.avro.arrow_types import arrow_type, is_null, widened
 from storage_engine.protocol.avro.decimal_reader import DecimalReader
-from storage_engine.protocol.avro.list_reader import ItemWalk, ListReader
+from storage_engine.protocol.avro.list_reader import ListReader
 from storage_engine.protocol.avro.plain_readers import (
     BooleanReader,
     EnumReader,
@@ -37,10 +36,7 @@ from storage_engine.protocol.avro.record_reader import (
     WidenedReader,
 )
 from storage_engine.protocol.avro.value_reader import ValueReader
-from storage_engine.protocol.avro.walk import DamagedValueError, TooManyValuesError, Walk, entry_of
 
-_STEPS_PER_BYTE = 64
-"""Twice the values that records may have for each of their bytes."""
 _MILLIS = (Logical.TIMESTAMP_MILLIS, Logical.LOCAL_TIMESTAMP_MILLIS)
 
 
@@ -73,29 +69,16 @@ def reader_of(schema: AvroSchema, avro_type: AvroType) -> ValueReader:
         case Enum():
             return EnumReader(found.symbols)
         case Array():
-            return ListReader(kind, reader_of(schema, found.items), _walk(schema, found.items))
+            return ListReader(kind, reader_of(schema, found.items))
         case Map():
             value = reader_of(schema, found.values)
             entry_kind = pa.struct([kind.key_field, kind.item_field])
             entry = RecordReader(entry_kind, [TextReader(pa.string()), value])
-            return ListReader(kind, entry, _walk(schema, entry_of(found)))
+            return ListReader(kind, entry)
         case Record():
             return record_reader(schema, found)
         case Union():
             return _union_reader(schema, found, kind)
-
-
-def _walk(schema: AvroSchema, item: AvroType) -> ItemWalk:
-    """Return what reads items one by one."""
-
-    def places(body: bytes, at: int) -> Iterator[int]:
-        walk = Walk(schema, body, steps=_STEPS_PER_BYTE * (len(body) + 1), at=at)
-        with suppress(DamagedValueError, TooManyValuesError):
-            while True:
-                walk.value(item, "")
-                yield walk.at
-
-    return places
 
 
 def _plain_reader(found: Primitive, kind: pa.DataType) -> ValueReader:

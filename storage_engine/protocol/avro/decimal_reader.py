@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits
+from storage_engine.protocol.avro.one_value import Steps, text_end
 from storage_engine.protocol.avro.plain_readers import fixed_lengths
 from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.avro.value_reader import ValueReader
@@ -28,6 +29,9 @@ class DecimalReader(ValueReader):
             return places + self._bytes
         lengths, starts = rows.lengths(places)
         return starts + lengths
+
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        return text_end(body, at) if self._bytes is None else at + self._bytes
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         if self._bytes is None:

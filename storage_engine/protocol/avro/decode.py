@@ -11,7 +11,7 @@ from storage_engine.core.schemas.avro.schema import AvroSchema, Record
 from storage_engine.protocol.avro.arrays import taken, validity
 from storage_engine.protocol.avro.arrow_types import VALUE, arrow_type, check_columns
 from storage_engine.protocol.avro.compiled import reader_of, record_reader
-from storage_engine.protocol.avro.damage import Damage, reason_of
+from storage_engine.protocol.avro.damage import TOO_LONG, Damage, Reasons
 from storage_engine.protocol.avro.record_bytes import RecordBytes, Rows
 from storage_engine.protocol.avro.record_reader import RecordReader
 from storage_engine.protocol.avro.value_reader import ValueReader
@@ -22,8 +22,6 @@ from storage_engine.protocol.records.varints import Bytes, Ints, Mask
 _PIECE_ROWS = 8_192
 _PIECE_BYTES = 2 << 20
 """Rows are decoded in pieces of this size, or of one row: the processor's caches hold them."""
-_MOST_REASONS = 100
-"""So many damaged records are read once more, by Python, for the reason."""
 
 
 class Decoded(NamedTuple):
@@ -41,6 +39,26 @@ class UndecodableRecordError(Exception):
     def __init__(self, damage: Damage) -> None:
         super().__init__(damage.reason)
         self.damage = damage
+
+
+class _Piece(NamedTuple):
+    """The columns of some rows."""
+
+    columns: list[pa.Array]
+    wrong: Mask
+    """The rows that are damaged."""
+    too_long: Collection[int]
+    """Those of them that took too long."""
+    first: int
+    data: Bytes
+    offsets: Ints
+
+    def damage(self, number: int, reasons: Reasons) -> Damage:
+        """Return the fault of one of the rows."""
+        if number in self.too_long:
+            return Damage(self.first + number, TOO_LONG)
+        body = self.data[self.offsets[number] : self.offsets[number + 1]]
+        return Damage(self.first + number, reasons.of(body))
 
 
 class Decoder:
@@ -72,12 +90,12 @@ class Decoder:
             return Decoded(self._none(), ())
         pieces: list[list[pa.Array]] = []
         damaged: list[Damage] = []
-        for first, columns, wrong in self._pieces(bodies, None):
-            pieces.append(columns)
-            for row in (np.flatnonzero(wrong) + first).tolist():
-                known = len(damaged) < _MOST_REASONS
-                body = bodies[row].as_py() if known else None
-                damaged.append(Damage(row, reason_of(self._schema, body)))
+        reasons = Reasons(self._schema)
+        for piece in self._pieces(bodies, None):
+            pieces.append(piece.columns)
+            damaged += [
+                piece.damage(each, reasons) for each in np.flatnonzero(piece.wrong).tolist()
+            ]
         return Decoded(self._joined(pieces, len(bodies)), tuple(damaged))
 
     def decode_all(self, bodies: pa.BinaryArray, room: ValueRoom) -> pa.RecordBatch:
@@ -86,22 +104,17 @@ class Decoder:
         if not len(bodies):
             return self._none()
         pieces: list[list[pa.Array]] = []
-        for first, columns, wrong in self._pieces(bodies, room):
-            if wrong.any():
-                row = first + int(np.argmax(wrong))
-                raise UndecodableRecordError(
-                    Damage(row, reason_of(self._schema, bodies[row].as_py()))
-                )
-            pieces.append(columns)
+        for piece in self._pieces(bodies, room):
+            if piece.wrong.any():
+                number = int(np.argmax(piece.wrong))
+                raise UndecodableRecordError(piece.damage(number, Reasons(self._schema)))
+            pieces.append(piece.columns)
         return self._joined(pieces, len(bodies))
 
     def _none(self) -> pa.RecordBatch:
         return self._joined([[pa.nulls(0, each.type) for each in self.arrow_schema]], 0)
 
-    def _pieces(
-        self, bodies: pa.BinaryArray, room: ValueRoom | None
-    ) -> Iterator[tuple[int, list[pa.Array], Mask]]:
-        """Yield the first row of each piece, its columns, and which rows are damaged."""
+    def _pieces(self, bodies: pa.BinaryArray, room: ValueRoom | None) -> Iterator[_Piece]:
         count = len(bodies)
         offsets = numbers_in(bodies.buffers()[1], np.int32, bodies.offset, count + 1)
         data = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)
@@ -109,12 +122,16 @@ class Decoder:
         for first, stop in _pieces(offsets):
             some = None if present is None else present[first:stop]
             places = offsets[first : stop + 1].astype(np.int64)
-            yield first, *self._piece(data, places, some, room)
+            yield self._piece(first, data, places, some, room)
 
     def _piece(
-        self, data: Bytes, offsets: Ints, present: Mask | None, room: ValueRoom | None
-    ) -> tuple[list[pa.Array], Mask]:
-        """Return the columns of some rows, and which rows are damaged."""
+        self,
+        first: int,
+        data: Bytes,
+        offsets: Ints,
+        present: Mask | None,
+        room: ValueRoom | None,
+    ) -> _Piece:
         base = int(offsets[0])
         source = RecordBytes(data[base : int(offsets[-1])], np.diff(offsets), room)
         places = offsets + (source.first - base)
@@ -124,13 +141,13 @@ class Decoder:
         if present is not None:
             starts = np.where(present, starts, source.zeros)
         columns, after = self._reader.columns(rows, starts)
-        wrong = (after != rows.ends) | source.broken[:-1]
+        wrong = (after != rows.ends) | source.broken
         if present is not None:
             wrong &= present
         if wrong.any() or present is not None:
             good = ~wrong if present is None else present & ~wrong
             columns = [taken(each, np.arange(count), good) for each in columns]
-        return columns, wrong
+        return _Piece(columns, wrong, source.too_long, first, data, offsets)
 
     def _joined(self, pieces: list[list[pa.Array]], count: int) -> pa.RecordBatch:
         schema = self.arrow_schema

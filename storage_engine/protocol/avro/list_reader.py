@@ -1,51 +1,50 @@
 """Readers of arrays and maps: blocks of items, each behind its count, up to a block of none.
 
 An item begins where the one before it ends. Where all items have one size, or are varints, all
-places are known at once; others are found in rounds, the n-th item of all rows in each, and in the
-rows with the longest lists by doubling: from every byte of the record it is computed where an item
-would end that began there, then where two would, four, and so on. Items with lists in them, which
-can't be computed so from any byte, are read one by one there.
+places of a block are known at once; others are found in rounds, the n-th item of all rows in each.
+Where few rows have so many items or blocks, each of them is read to its end by Python, item by
+item: a round would cost more.
 """
 
-from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits
+from storage_engine.protocol.avro.one_value import (
+    NoValueError,
+    Steps,
+    TooManyStepsError,
+    number_at,
+)
 from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask
 
-_ROUNDS = 32
-_FEW_ROWS = 40
-"""From that round on, and with less rows than that, a round costs more than doubling does."""
-_WALKED_VALUES = 16
-"""An item that is read by Python takes as much time as so many others."""
+_FEW_ROWS = 200
+"""With less rows than that a round costs more than reading one by one does."""
+_LONG_RUN = 64
+"""From so many varints on it is quicker to look for the end of the last than to read them."""
 _MOST = 1 << 40
 """More items than there can be, few enough to be computed with."""
-
-
-ItemWalk: TypeAlias = Callable[[bytes, int], Iterator[int]]
-"""Yields the place behind each item in the bytes, from a place on, up to one that is damaged."""
 
 
 class ListReader(ValueReader):
     """Reads arrays as lists; with entries (structs of key and value) as items, maps."""
 
-    has_lists = True
-
-    def __init__(self, kind: pa.DataType, item: ValueReader, walk: ItemWalk) -> None:
-        """`walk` finds the places of items one by one, where `item` has lists."""
+    def __init__(self, kind: pa.DataType, item: ValueReader) -> None:
         self.kind = kind
-        self._walk = walk
         self._item = item
         self._counts_values = item.values > item.least
+        self._is_even = item.size is not None or item.varints is not None
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         return self._find(rows, places)[1]
+
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        return self._list(at, None, body, steps)
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         blocks, after = self._find(rows, places)
@@ -63,19 +62,18 @@ class ListReader(ValueReader):
         after = places.copy()
         which = np.arange(len(rows))
         while len(which):
+            if len(which) < _FEW_ROWS and (blocks or not self._is_even):
+                block, after[which] = self._one_by_one(rows, which, places)
+                blocks.append(block)
+                break
             head = self._head(rows, places)
             going = np.flatnonzero(head.counts)
-            if blocks and len(going):
-                wrong = np.zeros(len(rows), np.bool_)
-                wrong[going] = rows.source.too_many_blocks(rows.records[going])
-                head = head.without(rows, wrong)
-                going = np.flatnonzero(head.counts)
             if len(going) < len(which):
                 after[which] = head.starts
                 which, rows, head = which[going], rows.some(going), head.some(going)
             if not len(which):
                 break
-            starts, places = _item_places(self._item, self._walk, rows, head)
+            starts, places = self._item_places(rows, head)
             wrong = (head.stops >= 0) & (places != head.stops)
             if wrong.any():
                 places = rows.lost(places, wrong)
@@ -101,6 +99,116 @@ class ListReader(ValueReader):
         rows.source.take_room(int(head.counts.sum()) * self._item.values)
         return head
 
+    def _item_places(self, rows: Rows, head: "_Head") -> tuple[Ints, Ints]:
+        """Return the places of all items, row by row, and the place behind the last of each row.
+        Each row has an item."""
+        counts, starts = head.counts, head.starts
+        firsts = np.cumsum(counts) - counts
+        if not self._is_even:
+            return self._in_rounds(rows, head, firsts)
+        numbers = np.arange(int(counts.sum())) - np.repeat(firsts, counts)
+        if self._item.size is not None:
+            places = np.repeat(starts, counts) + numbers * self._item.size
+            return places, starts + counts * self._item.size
+        varints = self._item.varints or 0
+        stops = rows.source.varint_ends()
+        behind = np.searchsorted(stops, starts) - 1
+        last = len(stops) - 1
+        places = stops[np.minimum(np.repeat(behind, counts) + numbers * varints, last)] + 1
+        places[firsts] = starts
+        return places, stops[np.minimum(behind + counts * varints, last)] + 1
+
+    def _in_rounds(self, rows: Rows, head: "_Head", firsts: Ints) -> tuple[Ints, Ints]:
+        places = np.empty(int(head.counts.sum()), np.int64)
+        after = np.empty(len(rows), np.int64)
+        which, counts, at = np.arange(len(rows)), head.counts, head.starts
+        number = 0
+        while len(which) >= _FEW_ROWS:
+            places[firsts[which] + number] = at
+            at = self._item.skip(rows, at)
+            number += 1
+            more = counts > number
+            if not more.all():
+                after[which] = at
+                going = np.flatnonzero(more)
+                which, counts, at, rows = which[going], counts[going], at[going], rows.some(going)
+        for row, count, at_row, end, record in zip(
+            which.tolist(),
+            (counts - number).tolist(),
+            at.tolist(),
+            rows.ends.tolist(),
+            rows.records.tolist(),
+            strict=True,
+        ):
+            found: list[int] = []
+            behind = rows.source.stepped(record, end, partial(self._items, at_row, count, found))
+            first = int(firsts[row]) + number
+            is_lost = behind == rows.source.zeros
+            places[first : first + count] = rows.source.zeros if is_lost else found
+            after[row] = behind
+        return places, after
+
+    def _one_by_one(self, rows: Rows, which: Ints, places: Ints) -> "tuple[_Block, Ints]":
+        """Return the items of lists, all blocks as one, and the places behind the lists."""
+        counts = np.zeros(len(rows), np.int64)
+        after = np.empty(len(rows), np.int64)
+        starts: list[int] = []
+        for row, (at, end, record) in enumerate(
+            zip(places.tolist(), rows.ends.tolist(), rows.records.tolist(), strict=True)
+        ):
+            found: list[int] = []
+            after[row] = rows.source.stepped(record, end, partial(self._list, at, found))
+            if after[row] != rows.source.zeros:
+                counts[row] = len(found)
+                starts += found
+        return _Block(which, counts, np.array(starts, np.int64)), after
+
+    def _list(self, at: int, found: list[int] | None, body: bytes, steps: Steps) -> int:
+        """Return the place behind a list; `found` gets the places of its items."""
+        while True:
+            count, at = number_at(body, at)
+            if not count:
+                return at
+            stop = None
+            if count < 0:
+                size, at = number_at(body, at)
+                count, stop = -count, at + size
+            if found is not None and self._counts_values:
+                steps.make(count * self._item.values)
+            if found is not None and count * self._item.least <= steps.end - at:
+                steps.take_room(count * self._item.values)
+            at = self._items(at, count, found, body, steps)
+            if at > steps.end or stop not in (None, at):
+                raise NoValueError
+            if steps.left < 0:
+                raise TooManyStepsError
+
+    def _items(
+        self, at: int, count: int, found: list[int] | None, body: bytes, steps: Steps
+    ) -> int:
+        """Return the place behind the items of a block."""
+        item, end = self._item, steps.end
+        if count * item.least > end - at:
+            raise NoValueError
+        if item.size is not None:
+            steps.left -= 1
+            if found is not None:
+                found += range(at, at + count * item.size, item.size) if item.size else [at] * count
+            return at + count * item.size
+        if found is None and item.varints is not None and count >= _LONG_RUN:
+            return steps.behind_varints(at, count * item.varints)
+        steps.left -= count
+        step = item.step
+        for _ in range(count):
+            if found is not None:
+                found.append(at)
+            at = step(body, at, steps)
+            if at > end:
+                raise NoValueError
+            if steps.left < 0:
+                raise TooManyStepsError
+        return at
+
 
 class _Head(NamedTuple):
     """The heads of blocks, before their items."""
@@ -122,7 +230,7 @@ class _Head(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """The n-th blocks of the rows that have so many."""
+    """Items of some rows: their n-th blocks, or all that is left of their lists."""
 
     which: Ints
     counts: Ints
@@ -142,89 +250,3 @@ def _joined(blocks: list[_Block], count: int) -> tuple[Ints, Ints]:
         owners = np.concatenate([np.repeat(block.which, block.counts) for block in blocks])
         starts = starts[np.argsort(owners, kind="stable")]
     return counts, starts
-
-
-def _item_places(item: ValueReader, walk: ItemWalk, rows: Rows, head: _Head) -> tuple[Ints, Ints]:
-    """Return the places of all items, row by row, and the place behind the last of each row. Each
-    row has an item."""
-    counts, starts = head.counts, head.starts
-    firsts = np.cumsum(counts) - counts
-    if item.size is None and item.varints is None:
-        return _in_rounds(item, walk, rows, head, firsts)
-    numbers = np.arange(int(counts.sum())) - np.repeat(firsts, counts)
-    if item.size is not None:
-        return np.repeat(starts, counts) + numbers * item.size, starts + counts * item.size
-    varints = item.varints or 0
-    stops = rows.source.varint_ends()
-    behind = np.searchsorted(stops, starts) - 1
-    last = len(stops) - 1
-    places = stops[np.minimum(np.repeat(behind, counts) + numbers * varints, last)] + 1
-    places[firsts] = starts
-    return places, stops[np.minimum(behind + counts * varints, last)] + 1
-
-
-def _in_rounds(
-    item: ValueReader, walk: ItemWalk, rows: Rows, head: _Head, firsts: Ints
-) -> tuple[Ints, Ints]:
-    places = np.empty(int(head.counts.sum()), np.int64)
-    after = np.empty(len(rows), np.int64)
-    which, counts, at = np.arange(len(rows)), head.counts, head.starts
-    number = 0
-    while len(which):
-        places[firsts[which] + number] = at
-        at = item.skip(rows, at)
-        number += 1
-        more = counts > number
-        if not more.all():
-            after[which] = at
-            going = np.flatnonzero(more)
-            which, counts, at, rows = which[going], counts[going], at[going], rows.some(going)
-        if number >= _ROUNDS and len(which) < _FEW_ROWS:
-            break
-    for row, count, start, end in zip(
-        which.tolist(), (counts - number).tolist(), at.tolist(), rows.ends.tolist(), strict=True
-    ):
-        if item.has_lists:
-            found = _one_by_one(walk, rows, count, start, end)
-        else:
-            found = _by_doubling(item, rows, count, start, end)
-        first = int(firsts[row]) + number
-        places[first : first + count] = found[:-1]
-        after[row] = found[-1]
-    return places, after
-
-
-def _one_by_one(walk: ItemWalk, rows: Rows, count: int, start: int, end: int) -> Ints:
-    """Return the places of `count` items from `start` on, and the one behind them."""
-    rows.source.take_room(count * _WALKED_VALUES)
-    found = np.full(count + 1, rows.source.zeros)
-    found[0] = start
-    body = rows.source.bytes[start:end].tobytes() if start < end else b""
-    behind = np.fromiter(islice(walk(body, 0), count), np.int64)
-    found[1 : 1 + len(behind)] = behind + start
-    return found
-
-
-def _by_doubling(item: ValueReader, rows: Rows, count: int, start: int, end: int) -> Ints:
-    """Return the places of `count` items from `start` on, and the one behind them."""
-    found = np.full(count + 1, rows.source.zeros)
-    if start >= end:
-        return found
-    source = rows.source
-    # A row for each byte, and one for whatever is behind the record.
-    candidates = np.arange(start, end)
-    nobody = np.full(len(candidates), len(source.broken) - 1)
-    every = Rows(source, np.full(len(candidates), end), nobody)
-    beyond = end - start + 1
-    jumps = np.full(beyond + 1, beyond)
-    jumps[: beyond - 1] = np.minimum(item.skip(every, candidates) - start, beyond)
-    steps = np.zeros(count + 1, np.int64)
-    have = 1
-    while have <= count:
-        more = min(have, count + 1 - have)
-        steps[have : have + more] = jumps[steps[:more]]
-        have += more
-        jumps = jumps[jumps]
-    inside = steps < beyond
-    found[inside] = steps[inside] + start
-    return found

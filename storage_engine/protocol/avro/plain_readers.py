@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits, plain_array, taken, texts
+from storage_engine.protocol.avro.one_value import Steps, number_at, text_end
 from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask
@@ -75,6 +76,9 @@ class IntegerReader(ValueReader):
     def skip(self, rows: Rows, places: Ints) -> Ints:
         return rows.varints(places)[1]
 
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        return number_at(body, at)[1]
+
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         numbers, after = rows.varints(places)
         if (
@@ -100,6 +104,9 @@ class TextReader(ValueReader):
     def skip(self, rows: Rows, places: Ints) -> Ints:
         lengths, starts = rows.lengths(places)
         return starts + lengths
+
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        return text_end(body, at)
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         lengths, starts = rows.lengths(places)
@@ -171,6 +178,9 @@ class EnumReader(ValueReader):
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         return rows.varints(places)[1]
+
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        return number_at(body, at)[1]
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         numbers, after = rows.varints(places)

@@ -7,12 +7,19 @@ be left out. A record's damage sends it there, too: as each record must end wher
 row is found in the end, with no check on the way.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from storage_engine.protocol.avro.one_value import (
+    MOST_STEPS,
+    NoValueError,
+    Steps,
+    TooManyStepsError,
+)
 from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.records.arrow_kernels import take
 from storage_engine.protocol.records.varints import Bytes, Ints, Mask, Words
@@ -23,10 +30,6 @@ _VALUES_PER_BYTE = 32
 _VALUES_EVERYWHERE = 1024
 """A record's lists may hold so many values for each of its bytes, and in any case. Values with
 bytes of their own can't exceed this; nulls, each of which may stand for a wide record, can."""
-_BLOCKS_EVERYWHERE = 128
-_BYTES_PER_BLOCK = 64
-"""A record's lists may have so many blocks beside their first, and one more for so many bytes: each
-takes a round."""
 
 _LAST_7 = np.uint64(0x7F7F_7F7F_7F7F_7F7F)
 _TOP = np.uint64(0x8080_8080_8080_8080)
@@ -51,14 +54,17 @@ class RecordBytes:
         self.zeros = size + 2 * _MARGIN
         """The place of the zeros. No record ends there."""
         self.buffer = pa.py_buffer(self.bytes)
-        self.broken: Mask = np.zeros(len(sizes) + 1, np.bool_)
-        """The records with a value that is none of its type; the last stands for no record."""
+        self.broken: Mask = np.zeros(len(sizes), np.bool_)
+        """The records with a value that is none of its type."""
+        self.too_long: set[int] = set()
+        """The records that took too many steps."""
         self._values_left: Ints = _VALUES_EVERYWHERE + _VALUES_PER_BYTE * sizes
-        self._blocks_left: Ints = _BLOCKS_EVERYWHERE + sizes // _BYTES_PER_BLOCK
+        self._steps_left: dict[int, int] = {}
         self._varint_ends: Ints | None = None
         self._room = room
         self._every: dict[int, npt.NDArray[np.void]] = {}
         """The bytes from every place on, by their number."""
+        self._body: bytes | None = None
 
     def words(self, places: Ints, size: int) -> npt.NDArray[np.void]:
         """Return `size` bytes (4 or 8) from each place on, which may be beyond the end."""
@@ -85,10 +91,31 @@ class RecordBytes:
         np.subtract.at(self._values_left, rows, counts)
         return self._values_left[rows] < 0
 
-    def too_many_blocks(self, rows: Ints) -> Mask:
-        """Count a block for each of `rows`; return where a record has more than it may."""
-        np.subtract.at(self._blocks_left, rows, 1)
-        return self._blocks_left[rows] < 0
+    def stepped(self, record: int, end: int, read: Callable[[bytes, Steps], int]) -> int:
+        """Return the place that `read` comes to in a record, whose end is `end`; that of the zeros
+        where there is no value, or where the record takes too long."""
+        if self._body is None:
+            self._body = self.bytes.tobytes()
+        before = self._steps_left.get(record, MOST_STEPS)
+        steps = Steps(
+            end=end,
+            left=before,
+            values=int(self._values_left[record]),
+            varint_ends=self.varint_ends,
+            take_room=self.take_room,
+        )
+        place = self.zeros
+        try:
+            place = read(self._body, steps)
+        except TooManyStepsError:
+            self.too_long.add(record)
+        except (NoValueError, IndexError):
+            pass
+        self._steps_left[record] = steps.left
+        self._values_left[record] = steps.values
+        if self._room is not None:
+            self._room.take_steps(before - steps.left)
+        return place
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from storage_engine.protocol.avro.arrays import bits
+from storage_engine.protocol.avro.one_value import NoValueError, Steps, number_at
 from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.arrow_kernels import as_type, kernel
@@ -41,7 +42,6 @@ class RecordReader(ValueReader):
         self.kind = kind
         self.values = 1 + sum(each.values for each in fields)
         self.least = sum(each.least for each in fields)
-        self.has_lists = any(each.has_lists for each in fields)
         sizes = [each.size for each in fields if each.size is not None]
         if len(sizes) == len(fields):
             self.size = sum(sizes)
@@ -56,6 +56,12 @@ class RecordReader(ValueReader):
         for each in self._skips:
             places = each.skip(rows, places)
         return places
+
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        steps.left -= len(self._skips)
+        for each in self._skips:
+            at = each.step(body, at, steps)
+        return at
 
     def columns(self, rows: Rows, places: Ints) -> tuple[list[pa.Array], Ints]:
         """Return the wanted fields, and the places behind the records."""
@@ -97,7 +103,6 @@ class NullableReader(ValueReader):
     def __init__(self, inner: ValueReader, *, null_branch: int | None) -> None:
         self.kind = inner.kind
         self.values = inner.values
-        self.has_lists = inner.has_lists
         self._inner = inner
         self._count, self._null = (1, -1) if null_branch is None else (2, null_branch)
         self._present_byte = 2 if null_branch == 0 else 0
@@ -114,6 +119,12 @@ class NullableReader(ValueReader):
             return after
         ends = self._inner.skip(rows, np.where(present, after, rows.source.zeros))
         return np.where(present, ends, after)
+
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        branch, at = number_at(body, at)
+        if not 0 <= branch < self._count:
+            raise NoValueError
+        return at if branch == self._null else self._inner.step(body, at, steps)
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         present, after = self._present(rows, places)
@@ -143,7 +154,6 @@ class UnionReader(ValueReader):
         self.kind = kind
         members = [each for each in branches if each is not None]
         self.values = 1 + sum(each.values for each in members)
-        self.has_lists = any(each.has_lists for each in members)
         self._branches = branches
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
@@ -153,6 +163,13 @@ class UnionReader(ValueReader):
             if each is not None and len(chosen):
                 after[chosen] = each.skip(rows.some(chosen), after[chosen])
         return after
+
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        branch, at = number_at(body, at)
+        if not 0 <= branch < len(self._branches):
+            raise NoValueError
+        chosen = self._branches[branch]
+        return at if chosen is None else chosen.step(body, at, steps)
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         branches, after = _branches(rows, places, len(self._branches))

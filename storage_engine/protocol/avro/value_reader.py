@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 
 import pyarrow as pa
 
+from storage_engine.protocol.avro.one_value import Steps
 from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.records.varints import Ints, Mask
 
@@ -21,12 +22,16 @@ class ValueReader(ABC):
     """The bytes of each value, where all have the same."""
     varints: int | None = None
     """The number of varints of each value, where it has nothing else."""
-    has_lists: bool = False
-    """Whether there are arrays or maps in it."""
 
     @abstractmethod
     def skip(self, rows: Rows, places: Ints) -> Ints:
         """Return the places behind the values."""
+
+    def step(self, body: bytes, at: int, steps: Steps) -> int:
+        """Return the place behind one value, which may be beyond the record. NoValueError or
+        IndexError where there is none."""
+        assert self.size is not None
+        return at + self.size
 
     @abstractmethod
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:

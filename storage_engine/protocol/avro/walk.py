@@ -1,5 +1,4 @@
-"""Reads one record value by value: for the reason why it is damaged, and for the places of items
-that have lists in them, in a list that is too long for rounds."""
+"""Reads one record value by value, for the reason why it is damaged."""
 
 from storage_engine.core.printable import printable
 from storage_engine.core.schemas.avro.schema import (
@@ -36,25 +35,26 @@ def entry_of(found: Map) -> Record:
 
 
 class Walk:
-    """Reads `body` from `at` on, at most `steps` values."""
+    """Reads at most `steps` values of `body`."""
 
-    def __init__(self, schema: AvroSchema, body: bytes, *, steps: int, at: int = 0) -> None:
+    def __init__(self, schema: AvroSchema, body: bytes, *, steps: int) -> None:
         self._schema = schema
         self._body = body
-        self._at = at
-        self._steps = steps
+        self._at = 0
+        self._most_steps = self._steps_left = steps
 
     @property
-    def at(self) -> int:
-        return self._at
+    def steps(self) -> int:
+        """The values that were read."""
+        return self._most_steps - self._steps_left
 
     @property
     def left(self) -> int:
         return len(self._body) - self._at
 
     def value(self, avro_type: AvroType, path: str) -> None:
-        self._steps -= 1
-        if self._steps < 0:
+        self._steps_left -= 1
+        if self._steps_left < 0:
             raise TooManyValuesError
         found = self._schema.resolve(avro_type)
         match found:

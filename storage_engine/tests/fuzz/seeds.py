@@ -146,3 +146,4 @@ def _avro_records() -> Iterator[bytes]:
         yield record[: len(record) // 2]
         yield record[:-1]
         yield record + b"\0"
+        yield bytes(5) + record

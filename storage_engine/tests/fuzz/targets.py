@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
@@ -38,7 +39,10 @@ from storage_engine.protocol.apis.registry import (
     SERVED_RANGES,
     spec_for,
 )
+from storage_engine.protocol.avro import list_reader
 from storage_engine.protocol.avro.decode import Decoder
+from storage_engine.protocol.avro.framing import FRAMING_BYTES, cut
+from storage_engine.protocol.avro.resolve import Resolver
 from storage_engine.protocol.framing import parse_request_header
 from storage_engine.protocol.records.compression import compress
 from storage_engine.protocol.records.copied_batches import copied_batches
@@ -64,6 +68,7 @@ from storage_engine.protocol.typed.json_columns import typed_from_json
 from storage_engine.protocol.typed.json_rows import as_json_batches
 from storage_engine.protocol.typed.typed_batch import check_typed_batch, is_typed
 from storage_engine.protocol.typed.typed_decoder import iter_typed_decoded, plan
+from storage_engine.tests.protocol.avro.avro_samples import plain_values
 
 TYPED_ID = UUID(int=7)
 TYPED_SCHEMA = new_schema(
@@ -228,16 +233,48 @@ AVRO_SCHEMA = parse_avro_schema(
 )
 AVRO_RECORD = b"\2\0\2\1\2abc\0\0\0\2"
 """Such a record."""
-_AVRO_DECODERS = (Decoder(AVRO_SCHEMA), Decoder(AVRO_SCHEMA, ["t"]))
+_AVRO_READER = parse_avro_schema(
+    """{"type": "record", "name": "R", "fields": [
+        {"name": "renamed", "type": ["null", "double"], "aliases": ["i"]},
+        {"name": "s", "type": "bytes"},
+        {"name": "added", "type": {"type": "array", "items": "int"}, "default": [1]},
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["B"]}},
+        {"name": "n", "type": {"type": "array", "items": "float"}},
+        {"name": "m", "type": {"type": "map", "values": {"type": "array", "items": "double"}}},
+        {"name": "u", "type": [{"type": "array", "items": ["null", {
+            "type": "record", "name": "W", "fields": [{"name": "b", "type": "string"}]}]}]}]}"""
+)
+_AVRO_WAYS = (
+    Decoder(AVRO_SCHEMA),
+    Decoder(AVRO_SCHEMA, ["t"]),
+    Resolver(AVRO_SCHEMA, AVRO_SCHEMA),
+    Resolver(AVRO_SCHEMA, _AVRO_READER),
+)
+_FRAMING = bytes(FRAMING_BYTES)
 
 
 def avro(data: bytes) -> None:
-    """As a record of Avro between two others, which stay as they are."""
-    for decoder in _AVRO_DECODERS:
-        found = decoder.decode(pa.array([AVRO_RECORD, data, AVRO_RECORD], pa.binary()))
-        found.batch.validate(full=True)
-        assert {each.row for each in found.damaged} <= {1}
-        assert found.batch.slice(0, 1).equals(found.batch.slice(2, 1))
+    """As a record of Avro between two others, which stay as they are: its framing, its body, and
+    what another schema has of it. Its lists are read in rounds and one by one to the same end."""
+    framed = cut(pa.array([_FRAMING + AVRO_RECORD, data, None, _FRAMING + data], pa.binary()))
+    assert set(framed.errors) <= {1}
+    rows = np.flatnonzero(framed.ids >= 0)
+    bodies = [None, data[FRAMING_BYTES:], None, data]
+    assert framed.bodies(rows[1:]).to_pylist() == [bodies[row] for row in rows[1:].tolist()]
+    for way in _AVRO_WAYS:
+        for_both = []
+        for few in (1, 200):
+            list_reader._FEW_ROWS = few
+            found = way.decode(pa.array([AVRO_RECORD, data, AVRO_RECORD], pa.binary()))
+            found.batch.validate(full=True)
+            assert {each.row for each in found.damaged} <= {0, 1, 2}
+            assert found.batch.slice(0, 1).equals(found.batch.slice(2, 1))
+            # Nothing is equal to NaN but its text.
+            values = str([plain_values(column) for column in found.batch.columns])
+            for_both.append((found.damaged, values))
+        assert for_both[0] == for_both[1]
+        if isinstance(way, Decoder):
+            assert {each.row for each in found.damaged} <= {1}
 
 
 def log_in(data: bytes) -> None:

@@ -84,6 +84,8 @@ class SmallRegistry:
     def _list(self, parts):
         """None where no list is asked for."""
         match parts:
+            case ["schemas"]:
+                return [{"id": each, **content} for each, content in self.by_id.items()]
             case ["schemas", "ids", text, "versions"]:
                 return [
                     {"subject": subject, "version": versions.index(int(text)) + 1}

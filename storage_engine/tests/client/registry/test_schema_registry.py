@@ -67,6 +67,45 @@ def test_an_id_that_nobody_gave_is_asked_for_again_only_later(monkeypatch):
         assert len(registry.asked) == 1
 
 
+def test_of_many_ids_those_that_are_in_no_list_of_schemas_are_not_asked_for():
+    with small_registry(first_id=5_000) as registry:
+        known = [registry.register("t-value", json.dumps(f"n{number}")) for number in range(3)]
+        client = _client(registry)
+        few = range(schema_registry.MAX_ASKED_IDS)
+        assert client.unknown_among(few) == frozenset()
+        assert registry.asked == []
+        fresh = range(known[-1] + 1, known[-1] + 1 + schema_registry.NEW_IDS)
+        beyond = [fresh[-1] + 1, (1 << 31) - 1]
+        hostile = range(4_000)
+        assert client.unknown_among([*hostile, *known, *fresh, *beyond]) == {*hostile, *beyond}
+        assert registry.asked == [("GET", "/schemas?deleted=true")]
+        assert str(client.unknown(77)).endswith("knows no schema of id 77")
+
+
+def test_a_list_that_is_not_given_is_not_asked_for_at_once_again(monkeypatch):
+    with small_registry() as registry:
+        client = _client(registry)
+        registry.failures = [404]
+        for _ in range(2):
+            assert client.unknown_among(range(1_000)) == frozenset()
+        assert len(registry.asked) == 1
+        monkeypatch.setattr(client, "_no_list_until", 0.0)
+        assert client.unknown_among([*range(100), 5_000]) == {0, 5_000}
+
+
+def test_the_unknown_ids_that_are_remembered_are_bounded(monkeypatch):
+    monkeypatch.setattr(schema_registry, "LAG_S", 0.0)
+    monkeypatch.setattr(schema_registry, "MAX_UNKNOWN_IDS", 2)
+    with small_registry() as registry:
+        client = _client(registry)
+        for schema_id in (77, 78, 79, 79, 78, 77):
+            with pytest.raises(UnknownSchemaIdError):
+                client.by_id(schema_id)
+        assert [path for _, path in registry.asked] == [
+            f"/schemas/ids/{schema_id}" for schema_id in (77, 78, 79, 77)
+        ]
+
+
 def test_an_id_that_one_instance_does_not_know_yet_is_asked_of_the_others():
     with small_registry() as late, small_registry() as first:
         schema_id = first.register("t-value", TEXT)

@@ -2,9 +2,11 @@
 
 import json
 import struct
+from contextlib import contextmanager
 from decimal import Context, Decimal
 from io import BytesIO
 from random import Random
+from unittest.mock import patch
 
 import fastavro
 import pyarrow as pa
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from storage_engine.core.schemas.avro import schema as avro
 from storage_engine.core.schemas.avro.parse import parse_avro_schema
+from storage_engine.protocol.avro import list_reader
 
 _EXACT = Context(prec=60)
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -333,3 +336,14 @@ def bodies(found):
 
 def seeded(seed):
     return Random(seed)
+
+
+@contextmanager
+def lists_in_any_way(draw):
+    """Lists are read in rounds down to fewer rows than by default, or one by one, with long runs of
+    numbers or without."""
+    with (
+        patch.object(list_reader, "_FEW_ROWS", draw(st.sampled_from([1, 3, 200]))),
+        patch.object(list_reader, "_LONG_RUN", draw(st.sampled_from([1, 64]))),
+    ):
+        yield

@@ -1,7 +1,5 @@
 """A record that is damaged is told, or is a plausible other one; its neighbours are right."""
 
-import time
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -11,8 +9,11 @@ from storage_engine.protocol.avro.decode import Decoder, decode
 from storage_engine.tests.protocol.avro.avro_samples import (
     bodies,
     encoded,
+    in_columns,
+    lists_in_any_way,
     parsed,
     plain_values,
+    read_by_fastavro,
     record_schemas,
     seeded,
     values,
@@ -85,8 +86,8 @@ _GOOD = {
         (_LIST, varint(-1) + varint(3) + varint(1) + b"a\0",
          "'f' has a block that does not end where it says"),
         (_EMPTIES, varint(2**40) + b"\0", "its bytes do not fit the schema"),
-        (_EMPTIES, (varint(1) * 200) + b"\0",
-         "its arrays and maps have more values or blocks than its bytes allow"),
+        (_EMPTIES, varint(1500) + b"\0",
+         "its arrays and maps have more values than its bytes allow"),
     ],
 )  # fmt: skip
 def test_damage_is_told_with_its_reason(field_type, body, expected):
@@ -107,13 +108,81 @@ def test_a_changed_byte_is_told_or_a_plausible_value_and_neighbours_are_right(da
     for place in tried:
         flipped = bytearray(damaged)
         flipped[place] ^= random.randint(1, 255)
-        found = decoder.decode(bodies([records[0], bytes(flipped), records[2]]))
+        with lists_in_any_way(data.draw):
+            found = decoder.decode(bodies([records[0], bytes(flipped), records[2]]))
         found.batch.validate(full=True)
         assert {each.row for each in found.damaged} <= {1}
         after = rows_of(found.batch)
         assert (after[0], after[2]) == (right[0], right[2])
         if found.damaged:
             assert set(after[1]) <= {None}
+
+
+_OF_ALL_KINDS = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "flag", "type": "boolean"},
+        {"name": "small", "type": "int"},
+        {"name": "big", "type": "long"},
+        {"name": "half", "type": "double"},
+        {"name": "text", "type": "string"},
+        {"name": "maybe", "type": ["null", "string"]},
+        {"name": "kind", "type": {"type": "enum", "name": "E", "symbols": ["A", "B", "C"]}},
+        {"name": "mark", "type": {"type": "fixed", "name": "F", "size": 3}},
+        {"name": "texts", "type": {"type": "array", "items": "string"}},
+        {"name": "table", "type": {"type": "array", "items": {"type": "array", "items": "int"}}},
+        {"name": "counts", "type": {"type": "map", "values": ["null", "long"]}},
+        {"name": "either", "type": ["null", "int", {"type": "record", "name": "S", "fields": [
+            {"name": "x", "type": "bytes"}]}]},
+    ],
+}  # fmt: skip
+
+
+def test_each_byte_of_a_block_is_changed_in_turn_and_noticed_or_a_legal_other_value():
+    """Legal is what fastavro reads from the same bytes, to their end."""
+    tree = parsed(_OF_ALL_KINDS)
+    rows = [
+        {
+            "flag": True,
+            "small": number,
+            "big": -(10**12),
+            "half": 0.5,
+            "text": "ü text",
+            "maybe": (1, "m"),
+            "kind": "B",
+            "mark": b"abc",
+            "texts": ["a", "", "long " * 20],
+            "table": [[1, 2], [], [300]],
+            "counts": {"k": (1, 5), "n": (0, None)},
+            "either": (2, {"x": b"\xff"}),
+        }
+        for number in range(3)
+    ]
+    records = [encoded(tree, row, seeded(2)) for row in rows]
+    decoder = Decoder(tree)
+    right = rows_of(decoder.decode(bodies(records)).batch)
+    noticed, legal = 0, 0
+    for place in range(len(records[1])):
+        changed = [bytearray(records[1]) for _ in range(9)]
+        for bit, each in enumerate(changed):
+            each[place] ^= 1 << bit if bit < 8 else 0xFF
+        mixed = [records[0]]
+        for each in changed:
+            mixed += [bytes(each), records[2]]
+        found = decoder.decode(bodies(mixed))
+        after = rows_of(found.batch)
+        assert after[0] == right[0] and all(each == right[2] for each in after[2::2])
+        damaged = {each.row: each.reason for each in found.damaged}
+        assert damaged.keys() <= {*range(1, len(mixed), 2)} and all(damaged.values())
+        for row in range(1, len(mixed), 2):
+            if row in damaged:
+                noticed += 1
+                continue
+            legal += 1
+            read = in_columns(tree, read_by_fastavro(_OF_ALL_KINDS, mixed[row]))
+            assert str(after[row]) == str(tuple(read.values()))
+    assert noticed > 300 and legal > 300
 
 
 @given(data=st.data())
@@ -123,16 +192,19 @@ def test_a_cut_or_prolonged_record_is_told(data):
     good = encoded(tree, row)
     longer = [good, good + b"\0", good + good + b"\1"]
     shorter = [good[:size] for size in range(min(len(good), 40))]
-    found = decode(tree, bodies([*longer, *shorter, good]))
+    with lists_in_any_way(data.draw):
+        found = decode(tree, bodies([*longer, *shorter, good]))
     assert [each.row for each in found.damaged] == list(range(1, len(longer) + len(shorter)))
 
 
 @given(data=st.data(), garbage=st.lists(st.binary(max_size=60), min_size=1, max_size=5))
 def test_random_bytes_are_values_or_told(data, garbage):
     tree = parsed(data.draw(record_schemas(most_fields=4, depth=2)))
-    found = decode(tree, bodies(garbage))
+    with lists_in_any_way(data.draw):
+        found = decode(tree, bodies(garbage))
     found.batch.validate(full=True)
-    skipping = decode(tree, bodies(garbage), [])
+    with lists_in_any_way(data.draw):
+        skipping = decode(tree, bodies(garbage), [])
     assert {each.row for each in skipping.damaged} <= {each.row for each in found.damaged}
 
 
@@ -163,15 +235,6 @@ def test_few_bytes_never_become_many_values():
     few = varint(5) + bytes(5) + b"\0"
     assert decode(tree, bodies([few])).damaged[0].row == 0
     assert decode(tree, bodies([varint(1) + b"\0" + b"\0"])).damaged == ()
-
-
-def test_a_list_of_many_blocks_is_refused_in_time():
-    tree = parsed(record_of(_LIST))
-    hostile = (varint(1) + varint(0)) * 500_000 + b"\0"
-    started = time.process_time()
-    found = decode(tree, bodies([hostile]))
-    assert len(found.damaged) == 1
-    assert time.process_time() - started < 30
 
 
 @pytest.mark.parametrize(
