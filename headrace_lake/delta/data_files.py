@@ -106,6 +106,11 @@ class RowFiles:
         for values, part in _divided(rows, self._partition_by):
             self._write_to(values, part)
 
+    def flush(self) -> None:
+        """Write the rows that are in memory, however few: a caller has many tables in its own."""
+        for each in self._open.values():
+            each.flush()
+
     def finish(self) -> list[DataFile]:
         """Return the files, whole and in the store."""
         for values in list(self._open):
@@ -176,6 +181,9 @@ class _OpenFile:
         self.buffered_bytes += rows.nbytes
         if self.buffered_bytes >= ROW_GROUP_BYTES:
             self._write_group()
+
+    def flush(self) -> None:
+        self._write_group()
 
     def close(self, values: PartitionValues) -> DataFile:
         self._write_group()

@@ -1,0 +1,1 @@
+"""What brokers are asked: settings of topics, facts about logs, and records as Arrow tables."""
