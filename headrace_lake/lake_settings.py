@@ -7,7 +7,7 @@ below the lake's root; one in the file may be anywhere.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import topic_name_problem
@@ -113,7 +113,7 @@ class LakeSettings:
         return given.rstrip("/")
 
 
-def tables_of_file(given: Mapping[str, str], file: object) -> dict[str, dict[str, str]]:
+def tables_of_file(given: Mapping[str, str], file: Path | None) -> dict[str, dict[str, str]]:
     """The tables among the settings of a lake's file, `table.TOPIC.location=…` and the like, by
     topic and by the names of topic settings. ConfigError names the file."""
     tables: dict[str, dict[str, str]] = {}

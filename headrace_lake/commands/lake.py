@@ -14,7 +14,7 @@ actions:
 examples:
   headrace lake run --cluster ./cluster --root ./lake
   headrace topics create clicks --bootstrap-server 127.0.0.1:9092 \\
-      --conf headrace.table.format=delta --conf headrace.table.commit.interval.ms=5000
+      --config headrace.table.format=delta --config headrace.table.commit.interval.ms=5000
   headrace lake status --cluster ./cluster --root ./lake
   headrace lake run --bootstrap-server kafka.example:9092 --root s3://bucket/lake --config lake.conf
 
@@ -42,7 +42,7 @@ from storage_engine.tools.actions import Actions
 from storage_engine.tools.arguments import BOOTSTRAP_HELP, CONFIG_HELP, add_json
 from storage_engine.tools.client_settings import file_settings, security_in
 from storage_engine.tools.errors import CommandError, UsageError
-from storage_engine.tools.local.lake_process import (
+from storage_engine.tools.local.lake.lake_process import (
     HOW_TO_GET_IT,
     absolute_root,
     lake_is_installed,

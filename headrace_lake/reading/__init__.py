@@ -1,1 +1,1 @@
-"""What brokers are asked: settings of topics, facts about logs, and records as Arrow tables."""
+"""Reads from brokers: settings of topics, facts about logs, and records as Arrow tables."""

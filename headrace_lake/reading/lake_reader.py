@@ -17,17 +17,17 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.typed.projection import TypedWant
 
 FETCH_BYTES = 2 << 20
-"""Of one answer of a leader; one more is on its way meanwhile."""
+"""The most of one answer of a leader; one more is on its way meanwhile."""
 
 
 class Position(NamedTuple):
     """Where reading goes on."""
 
     offset: int
-    """Of the next record, behind whatever of the log was consumed: also behind markers and aborted
+    """The next record's, behind whatever of the log was consumed: also behind markers and aborted
     records that give no rows."""
     leader_epoch: int = -1
-    """Of the last batch before the offset; -1: not known, or there is none."""
+    """The epoch of the last batch before the offset; -1: not known, or there is none."""
 
 
 class LakeReader:
@@ -67,13 +67,13 @@ class LakeReader:
             self._fetcher.forget(tp)
 
     def pause(self, tp: TopicPartition, *, paused: bool) -> None:
-        """What is under way still comes."""
+        """Pause or resume the partition; answers under way still come."""
         if tp in self._positions:
             self._fetcher.pause(tp, paused=paused)
 
     def poll(self, wait_ms: int) -> list[FetchedBatches]:
-        """What has come, each partition from its position on. AuthenticationError, and KafkaError
-        where the brokers can't serve the reader at all."""
+        """Return what has come, each partition from its position on. AuthenticationError, and
+        KafkaError where the brokers can't serve the reader at all."""
         return self._fetcher.poll(wait_ms)
 
     def consumed(self, fetched: FetchedBatches) -> Position | None:

@@ -1,4 +1,5 @@
-"""What brokers say of the logs of partitions: where they begin and end, and where leader epochs do.
+"""Facts about the logs of partitions: where they begin and end, and where leader epochs
+do.
 
 Source: KIP-101, KIP-320; the ListOffsets and OffsetForLeaderEpoch APIs.
 """
@@ -29,7 +30,7 @@ _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _Partition = _Topic.OffsetForLeaderPartition
 
 
-class EpochEnd(NamedTuple):
+class EndOfEpoch(NamedTuple):
     """The largest leader epoch of the log that is not above the one asked for, and the offset at
     which it ends; -1 and -1 where the log has none so old."""
 
@@ -43,7 +44,7 @@ class LogFacts(NamedTuple):
     start_offset: int
     end_offset: int
     """The high watermark."""
-    epoch_end: EpochEnd | None
+    epoch_end: EndOfEpoch | None
     """None where no epoch was asked for."""
 
 
@@ -61,10 +62,10 @@ def log_facts(
 
 def epoch_ends(
     cluster: Cluster, epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, EpochEnd]:
+) -> dict[TopicPartition, EndOfEpoch]:
     """Where the leader epochs end, by the partitions' leaders."""
     retry = Retry("OffsetForLeaderEpoch", Deadline.after(cluster.deadline_ms))
-    found: dict[TopicPartition, EpochEnd] = {}
+    found: dict[TopicPartition, EndOfEpoch] = {}
     while True:
         left = {tp: epoch for tp, epoch in epochs.items() if tp not in found}
         if not left:
@@ -98,7 +99,7 @@ def _requests(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> list[_A
 
 
 def _take(
-    answer: "OffsetForLeaderEpochResponse | HeadraceError", found: dict[TopicPartition, EpochEnd]
+    answer: "OffsetForLeaderEpochResponse | HeadraceError", found: dict[TopicPartition, EndOfEpoch]
 ) -> HeadraceError | None:
     """Add what an answer says to `found`; return its first error."""
     if isinstance(answer, HeadraceError):
@@ -109,7 +110,7 @@ def _take(
             tp = TopicPartition(topic.topic, row.partition)
             code = ErrorCode.of(row.error_code)
             if code is ErrorCode.NONE:
-                found[tp] = EpochEnd(row.leader_epoch, row.end_offset)
+                found[tp] = EndOfEpoch(row.leader_epoch, row.end_offset)
             elif failure is None:
                 failure = KafkaError(f"leader epochs of {tp}: {code.meaning}", code)
     return failure

@@ -62,12 +62,12 @@ class TopicRows:
 
     @property
     def topic_schema(self) -> TopicSchema | None:
-        """Of a typed topic; None for an opaque one."""
+        """The schema of a typed topic; None for an opaque one."""
         return None if self.typed is None else self.typed.known.schema
 
     @property
     def want(self) -> TypedWant | None:
-        """What fetches ask for."""
+        """The wish that goes with fetches."""
         return None if self.typed is None else self.typed.want
 
     @property

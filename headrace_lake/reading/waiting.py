@@ -10,7 +10,7 @@ from storage_engine.protocol.records.record_batch import iter_headers
 from storage_engine.protocol.typed.projection import WANT_STORED, TypedWant
 
 MOST_PARTITIONS = 100
-"""Of a topic: each costs a fetch of a batch."""
+"""The partitions of a topic that are asked: each costs a fetch of a batch."""
 _WAIT_MS = 5_000
 _LEAST_BYTES = 1
 

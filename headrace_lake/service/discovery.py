@@ -6,6 +6,7 @@ ZooKeeper.
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from headrace_lake.lake_settings import (
     FORMAT,
@@ -23,7 +24,7 @@ SETTINGS_AGE_MS = 60_000
 
 
 class Discovered(NamedTuple):
-    """What a look has found."""
+    """The result of a look."""
 
     plan: PlannedTables
     ends: Mapping[TopicPartition, int]
@@ -38,7 +39,7 @@ class Discovery:
         self._settings = settings
         self._cluster = cluster
         # By topic: its id, when its settings were asked for, and those of its table.
-        self._known: dict[str, tuple[object, int, dict[str, str]]] = {}
+        self._known: dict[str, tuple[UUID, int, dict[str, str]]] = {}
 
     def look(self, partitions: Collection[TopicPartition]) -> Discovered:
         """Find the tables, and the ends of these partitions. KafkaError and DeadlineExceededError

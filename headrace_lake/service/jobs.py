@@ -4,11 +4,13 @@ import contextlib
 import queue
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 THREADS = 16
 """So many stores may hang before tables of other stores wait for them, too."""
 
 Done = Callable[[], None]
+Result = TypeVar("Result")
 
 
 class Jobs:
@@ -20,14 +22,14 @@ class Jobs:
 
     def start(
         self,
-        work: Callable[[], object],
-        then: Callable[[object], None],
+        work: Callable[[], Result],
+        then: Callable[[Result], None],
         failed: Callable[[Exception], None],
     ) -> None:
         """Do `work` in a thread, and then, in the thread of `finish`, `then` with its result, or
         `failed` with its exception."""
 
-        def ended(future: "Future[object]") -> None:
+        def ended(future: "Future[Result]") -> None:
             error = future.exception()
             if error is None:
                 result = future.result()

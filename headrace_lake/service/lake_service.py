@@ -147,8 +147,7 @@ class LakeService:
         look = partial(self._discovery.look, self._membership.owned)
         self._jobs.start(look, self._found, self._not_found)
 
-    def _found(self, result: object) -> None:
-        assert isinstance(result, Discovered)
+    def _found(self, result: Discovered) -> None:
         plan = result.plan
         self._looked()
         if self._away is not None:

@@ -37,7 +37,7 @@ DEADLINE_MS = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionReport:
+class LakePartitionReport:
     """One partition."""
 
     partition: int
@@ -56,7 +56,7 @@ class TableReport:
     state: str
     line: str = ""
     """Why it stands still, with the remedy."""
-    partitions: tuple[PartitionReport, ...] = ()
+    partitions: tuple[LakePartitionReport, ...] = ()
     lag_s: float | None = None
     """How long the oldest record waits that is not in the table; 0 where none does."""
     version: int | None = None
@@ -206,7 +206,7 @@ def _with_lag(
         report,
         lag_s=round(waited_s, 1),
         partitions=tuple(
-            PartitionReport(partition=tp.partition, offset=at, end_offset=ends[tp])
+            LakePartitionReport(partition=tp.partition, offset=at, end_offset=ends[tp])
             for tp, at in sorted(places.items())
         ),
     )

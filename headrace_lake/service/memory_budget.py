@@ -1,7 +1,7 @@
 """The bytes of rows that may be in memory, read and not yet in a file, of all tables together."""
 
 BASE_BYTES = 256 << 20
-"""What the service takes beside rows: Python, Arrow, the table library, open files, answers."""
+"""The service takes so much beside rows: Python, Arrow, the table library, open files, answers."""
 
 GROUP_BYTES = 16 << 20
 """A table writes a row group once it has so much: large enough for good files, small enough that
@@ -16,7 +16,7 @@ class MemoryBudget:
         encoded they are there twice."""
         self.limit = max(2 * GROUP_BYTES, (memory_bytes - BASE_BYTES) // 2)
         self.table_limit = self.limit // 2
-        """Of one table, so that one whose store hangs leaves room for others."""
+        """The share of one table, so that one whose store hangs leaves room for others."""
         self.taken = 0
 
     @property

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -32,6 +32,8 @@ STOPPED_RECHECK_MS = 60_000
 """A stopped table is looked at again so often: the remedy may have been applied."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
 """Between two tries while a store or a leader is away."""
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class Stopped:
 
 
 class TableWork(Protocol):
-    """What threads do for a table, one call at a time."""
+    """The work of threads for a table, one call at a time."""
 
     def open(
         self, partitions: frozenset[TopicPartition], seen: FetchedBatches | None
@@ -97,7 +99,7 @@ class TableWork(Protocol):
 
 @dataclass(slots=True)
 class TableFigures:
-    """What an instance has done for a table since its start."""
+    """The work of an instance for a table since its start."""
 
     rows: int = 0
     commits: int = 0
@@ -305,8 +307,8 @@ class TableTask:
 
     def _start(
         self,
-        work: Callable[[], object],
-        then: Callable[[object], None],
+        work: Callable[[], Result],
+        then: Callable[[Result], None],
         otherwise: Callable[[Exception], None] | None = None,
     ) -> None:
         self._is_busy = True
@@ -318,7 +320,7 @@ class TableTask:
             self._job_bytes = 0
             return current == self._round
 
-        def done(result: object) -> None:
+        def done(result: Result) -> None:
             if ended():
                 then(result)
 
@@ -330,11 +332,10 @@ class TableTask:
 
     # --- how it ended ---
 
-    def _opened(self, result: object) -> None:
+    def _opened(self, result: OpenedTable | Stopped) -> None:
         if isinstance(result, Stopped):
             self._stop(result.line)
             return
-        assert isinstance(result, OpenedTable)
         if self.line:
             log.info("topic '%s' is written again into %s", *self._names)
         self.line, self.is_stopped, self._seen = "", False, None
@@ -344,11 +345,10 @@ class TableTask:
         for tp, position in result.positions.items():
             self._reader.begin(tp, position, result.rows.topic_id, result.rows.want)
 
-    def _wrote(self, result: object) -> None:
-        assert isinstance(result, int)
-        self._file_bytes = result
+    def _wrote(self, file_bytes: int) -> None:
+        self._file_bytes = file_bytes
 
-    def _was_committed(self, result: object) -> None:
+    def _was_committed(self, result: CommittedBatch | Overtaken | Stopped) -> None:
         match result:
             case CommittedBatch():
                 self._committed |= result.positions

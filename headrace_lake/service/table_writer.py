@@ -1,4 +1,4 @@
-"""What threads do for one table: open it, write files, commit them.
+"""The work of threads for one table: open it, write files, commit them.
 
 How far a table is, and whether it may be written, are decided by `protocol` from what the table and
 the brokers say; here is the order in which they are asked.
@@ -35,7 +35,8 @@ from storage_engine.core.ids import NO_EPOCH, LeaderEpoch, TopicPartition
 from storage_engine.net.deadline import sleep_ms
 
 ATTEMPTS = 3
-"""Of one commit of which the store does not tell what became; then the table is opened anew."""
+"""The attempts of a commit of which the store does not tell what became; then the table is opened
+anew."""
 
 
 class TableWriter:
@@ -175,8 +176,8 @@ class TableWriter:
         return Overtaken(line=_OVERTAKEN[decision])
 
     def _decided(self, batch: TableBatch, files: Sequence[DataFile]) -> AttemptDecision:
-        """What became of the batch. StoreError leaves it open: the table tells when it is opened
-        anew."""
+        """Return what became of the batch. StoreError leaves it open: the table tells when it is
+        opened anew."""
         assert self._table is not None
         for attempt in range(ATTEMPTS - 1):
             try:
@@ -201,7 +202,7 @@ class TableWriter:
 
 
 _STOPS = (TableStoppedError, ConfigError)
-"""What trying again does not help against."""
+"""Trying again at once does not help against these."""
 
 _OVERTAKEN = {
     AttemptDecision.FENCED: "another instance has written these partitions; they are read again "
@@ -223,7 +224,7 @@ def log_answers(
     partitions: frozenset[TopicPartition],
     progress: Mapping[int, PartitionProgress],
 ) -> dict[TopicPartition, LogAnswer]:
-    """What leaders say of partitions of one topic whose progress is known."""
+    """Return what leaders say of partitions of one topic whose progress is known."""
     epochs = {
         tp: progress[tp.partition].leader_epoch if tp.partition in progress else NO_EPOCH
         for tp in partitions

@@ -1,5 +1,7 @@
 """Which topics get which tables, and what is refused."""
 
+from pathlib import Path
+
 import pytest
 
 from headrace_lake.lake_settings import (
@@ -13,6 +15,7 @@ from headrace_lake.lake_settings import (
 )
 from storage_engine.core.errors import ConfigError
 
+FILE = Path("lake.conf")
 DELTA = {FORMAT: "delta"}
 
 
@@ -76,7 +79,7 @@ def test_without_a_root_topics_have_no_tables():
 def test_a_table_of_the_file_may_be_anywhere_and_counts_above_the_topic():
     tables = tables_of_file(
         {"table.orders.eu.location": "/mnt/orders", "table.orders.eu.commit.interval.ms": "700"},
-        "lake.conf",
+        FILE,
     )
     of_topic = {**DELTA, LOCATION: "ignored", COMMIT_INTERVAL: "900", PARTITION_BY: "day"}
     plan = planned(lake(root=None, tables=tables), {"orders.eu": of_topic}, ["orders.eu"])
@@ -86,14 +89,14 @@ def test_a_table_of_the_file_may_be_anywhere_and_counts_above_the_topic():
 
 
 def test_what_the_file_says_of_a_table_does_not_free_the_place_that_its_topic_names():
-    tables = tables_of_file({"table.clicks.partition.by": "day"}, "lake.conf")
+    tables = tables_of_file({"table.clicks.partition.by": "day"}, FILE)
     of_topic = {"clicks": {**DELTA, LOCATION: "/elsewhere"}}
     plan = planned(lake(tables=tables), of_topic, ["clicks"])
     assert "not below the root" in plan.refused["clicks"]
 
 
 def test_a_table_of_the_file_waits_for_its_topic():
-    tables = tables_of_file({"table.later.location": "/mnt/later"}, "lake.conf")
+    tables = tables_of_file({"table.later.location": "/mnt/later"}, FILE)
     assert not planned(lake(tables=tables), {}, ["clicks"]).tables
     assert list(planned(lake(tables=tables), {}, ["later"]).tables) == ["later"]
 
@@ -109,7 +112,7 @@ def test_two_topics_can_t_name_one_table():
 @pytest.mark.parametrize("name", ["table.clicks", "table.clicks.colour", "table..location"])
 def test_a_misspelt_table_of_the_file_is_named(name):
     with pytest.raises(ConfigError, match="is no setting of a table; write table"):
-        tables_of_file({name: "x"}, "lake.conf")
+        tables_of_file({name: "x"}, FILE)
 
 
 @pytest.mark.parametrize(

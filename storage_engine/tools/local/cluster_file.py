@@ -116,7 +116,7 @@ class LakeEntry:
     root: str
     """Where its tables are: an absolute folder, or a URL."""
     url: str
-    """Of its metrics."""
+    """The address of its metrics."""
     pid: int | None
 
 

@@ -1,4 +1,4 @@
-"""What runs beside the brokers of a local cluster: its console, its schema registry, its lake."""
+"""The servers beside the brokers of a local cluster: console, schema registry and lake."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.cluster_file import ClusterFile
 from storage_engine.tools.local.console_process import ConsoleProcess
-from storage_engine.tools.local.lake_process import LakeProcess
+from storage_engine.tools.local.lake.lake_process import LakeProcess
 from storage_engine.tools.local.registry_process import RegistryProcess
 
 

@@ -22,8 +22,8 @@ from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.local.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
 from storage_engine.tools.local.console_process import HOW_TO_GET_IT, console_is_installed
-from storage_engine.tools.local.lake_process import HOW_TO_GET_IT as HOW_TO_GET_LAKE
-from storage_engine.tools.local.lake_process import absolute_root, lake_is_installed
+from storage_engine.tools.local.lake.lake_process import HOW_TO_GET_IT as HOW_TO_GET_LAKE
+from storage_engine.tools.local.lake.lake_process import absolute_root, lake_is_installed
 from storage_engine.tools.local.local_cluster import START_TIMEOUT_S, LocalCluster
 from storage_engine.tools.local.registry_process import HOW_TO_GET_IT as HOW_TO_GET_REGISTRY
 from storage_engine.tools.local.registry_process import registry_is_installed
@@ -74,6 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="return once the brokers answer, and leave the cluster running",
     )
+    _add_beside(parser)
+    add_timeout(
+        parser, START_TIMEOUT_S, "give up when the brokers do not answer after this many seconds"
+    )
+
+
+def _add_beside(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what runs beside the brokers."""
     parser.add_argument(
         "--no-console",
         action="store_true",
@@ -90,9 +98,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR|URL",
         help="write topics with headrace.table.format=delta into Delta tables there, now and "
         "whenever this cluster is started ('headrace lake --help')",
-    )
-    add_timeout(
-        parser, START_TIMEOUT_S, "give up when the brokers do not answer after this many seconds"
     )
 
 
