@@ -125,16 +125,16 @@ class LakeService:
                 table.failed(tp, error)
 
     def _make_room(self, now_ms: int) -> None:
-        """Have the largest table write; wait for what is being written."""
-        tables = sorted(self.tables.values(), key=lambda table: -table.pending_bytes)
+        """Have the largest table commit; wait for what is at work."""
+        tables = sorted(self.tables.values(), key=lambda table: -table.held_bytes)
         for table in tables:
-            if table.pending_bytes and not table.is_busy:
+            if table.held_bytes and not table.is_busy:
                 table.step(now_ms, needs_room=True)
                 break
         if self._jobs.finish(WAIT_MS):
             self._moved_ms = monotonic_ms()
         elif now_ms - self._moved_ms >= HUNG_MS:
-            hung = next((each for each in tables if each.is_busy and each.pending_bytes), None)
+            hung = next((each for each in tables if each.is_busy and each.held_bytes), None)
             if hung is not None:
                 hung.let_go(f"its store has not answered for {HUNG_MS // 1000} s")
 

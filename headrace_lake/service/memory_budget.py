@@ -1,4 +1,6 @@
-"""The bytes of rows that may be in memory, read and not yet in a file, of all tables together."""
+"""The bytes of rows that may be in memory, of all tables together: those that were read and are in
+no file yet, and what is kept of open files.
+"""
 
 BASE_BYTES = 256 << 20
 """The service takes so much beside rows: Python, Arrow, the table library, open files, answers."""
@@ -6,6 +8,9 @@ BASE_BYTES = 256 << 20
 GROUP_BYTES = 16 << 20
 """A table writes a row group once it has so much: large enough for good files, small enough that
 many tables find room."""
+
+OPEN_FILE_BYTES = 8 << 20
+"""The client of stores keeps so much of a file that is not closed."""
 
 
 class MemoryBudget:

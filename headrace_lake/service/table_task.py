@@ -22,7 +22,7 @@ from headrace_lake.lake_settings import TableSettings
 from headrace_lake.reading.lake_reader import LakeReader, Position
 from headrace_lake.reading.rows import TopicRows
 from headrace_lake.service.jobs import Jobs
-from headrace_lake.service.memory_budget import GROUP_BYTES, MemoryBudget
+from headrace_lake.service.memory_budget import GROUP_BYTES, OPEN_FILE_BYTES, MemoryBudget
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.core.errors import HeadraceError
 from storage_engine.core.ids import TopicPartition
@@ -143,6 +143,8 @@ class TableTask:
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._file_bytes = 0
+        self._open_bytes = 0
+        """Kept in memory of open files."""
         self._since_ms: int | None = None
         """When the first of what is in no commit was read."""
         self._seen: FetchedBatches | None = None
@@ -173,8 +175,9 @@ class TableTask:
         return self._is_busy
 
     @property
-    def pending_bytes(self) -> int:
-        return self._pending_bytes
+    def held_bytes(self) -> int:
+        """The memory that a commit would free."""
+        return self._pending_bytes + self._open_bytes
 
     @property
     def lag_records(self) -> int:
@@ -210,8 +213,8 @@ class TableTask:
         self._open_at_ms = at_ms
 
     def _drop_pending(self) -> None:
-        self._budget.give(self._pending_bytes)
-        self._pending, self._pending_bytes = [], 0
+        self._budget.give(self._pending_bytes + self._open_bytes)
+        self._pending, self._pending_bytes, self._open_bytes = [], 0, 0
 
     # --- what was read ---
 
@@ -253,7 +256,7 @@ class TableTask:
     # --- what is due ---
 
     def step(self, now_ms: int, *, needs_room: bool = False) -> None:
-        """Begin what is due, unless a thread is at work. `needs_room`: write also few rows."""
+        """Begin what is due, unless a thread is at work. `needs_room`: commit also few rows."""
         if self._is_busy or not self._owned:
             return
         if self._rows is None:
@@ -266,9 +269,12 @@ class TableTask:
         elif self._since_ms is None:
             if self._seen is not None:
                 self._begin_anew(0)
-        elif self._is_commit_due(now_ms):
+        elif needs_room or self._is_commit_due(now_ms):
             self._commit()
-        elif self._pending_bytes >= GROUP_BYTES or (needs_room and self._pending):
+        elif self._pending_bytes >= GROUP_BYTES:
+            if not self._open_bytes:
+                self._open_bytes = OPEN_FILE_BYTES
+                self._budget.take(OPEN_FILE_BYTES)
             self._start(partial(self._work.write, self._taken()), self._wrote)
 
     def _is_commit_due(self, now_ms: int) -> bool:
@@ -303,6 +309,8 @@ class TableTask:
         }
         batches = self._taken()
         self._since_ms, self._file_bytes = None, 0
+        self._job_bytes += self._open_bytes
+        self._open_bytes = 0
         self._start(partial(self._work.commit, batches, moved), self._was_committed)
 
     def _start(

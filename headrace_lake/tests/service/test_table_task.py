@@ -8,7 +8,7 @@ import pytest
 from headrace_lake.lake_settings import TableSettings
 from headrace_lake.reading.lake_reader import LakeReader, Position
 from headrace_lake.reading.rows import TopicRows, rows_of
-from headrace_lake.service.memory_budget import MemoryBudget
+from headrace_lake.service.memory_budget import OPEN_FILE_BYTES, MemoryBudget
 from headrace_lake.service.table_task import (
     STOPPED_RECHECK_MS,
     CommittedBatch,
@@ -292,9 +292,20 @@ def test_many_rows_are_written_before_the_commit(table, monkeypatch):
         table.step()
     assert len(table.works.open_file) == 2
     assert table.works.values == []
-    assert table.budget.taken == 0
+    assert table.budget.taken == OPEN_FILE_BYTES
     table.step(INTERVAL_MS)
     assert len(table.works.values) == 2
+    assert table.budget.taken == 0
+
+
+def test_a_table_commits_early_where_room_is_needed(table):
+    table.open()
+    table.produce(b"a")
+    table.read()
+    table.task.step(table.now_ms, needs_room=True)
+    table.jobs.do()
+    assert table.works.values == [b"a"]
+    assert table.budget.taken == 0
 
 
 def test_a_file_of_its_size_is_committed_before_the_interval_is_over(table, monkeypatch):
