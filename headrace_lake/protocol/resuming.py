@@ -38,6 +38,8 @@ class LogAnswer:
     """The high watermark."""
     epoch_end: EpochEnd | None
     """None where the progress has no epoch to ask for."""
+    leader_epoch: LeaderEpoch = NO_EPOCH
+    """Of the leader that answered; `may_follow` needs it."""
 
 
 def resume(
@@ -85,8 +87,7 @@ class RowsFollow(enum.Enum):
 
     YES = enum.auto()
     ASK_FIRST = enum.auto()
-    """Only if `resume` for the position before them, with an answer that was asked for after the
-    rows came, returns that position."""
+    """Only if `may_follow` says so."""
 
 
 def rows_follow(
@@ -107,6 +108,26 @@ def rows_follow(
     if position is None or position.leader_epoch in (NO_EPOCH, first_leader_epoch):
         return RowsFollow.YES
     return RowsFollow.ASK_FIRST
+
+
+def may_follow(
+    name: str,
+    topic_id: UUID,
+    position: PartitionProgress,
+    log: LogAnswer,
+    *,
+    fetched_from: LeaderEpoch,
+) -> bool:
+    """Return whether rows may follow the position, after it was asked for; else drop them, and
+    fetch again.
+
+    `fetched_from` is the epoch of the leader that the rows came from. The same leader must have
+    answered: its log has only grown meanwhile. Another one may have a branch that was lost before,
+    on which the position is, and the rows are not.
+    """
+    if resume(name, topic_id, position, log) != position.end_offset:
+        return False
+    return log.leader_epoch == fetched_from
 
 
 def recreated(name: str, topic_id: UUID) -> TableStoppedError:
