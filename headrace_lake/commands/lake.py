@@ -15,7 +15,7 @@ examples:
   headrace lake run --cluster ./cluster --root ./lake
   headrace topics create clicks --bootstrap-server 127.0.0.1:9092 \\
       --config headrace.table.format=delta --config headrace.table.commit.interval.ms=5000
-  headrace lake status --cluster ./cluster --root ./lake
+  headrace lake status --cluster ./cluster
   headrace lake run --bootstrap-server kafka.example:9092 --root s3://bucket/lake --config lake.conf
 
 --config names a properties file with the same settings, without the dashes, with tables that no
@@ -64,7 +64,7 @@ _OPTIONS = {
     "root": (
         "DIR|URL",
         "where the tables of topics are, such as ./lake or s3://bucket/lake; topic settings can't "
-        "name a place outside of it",
+        "name a place outside of it (default with --cluster: that of 'headrace up --lake')",
     ),
     "group": ("NAME", "consumer group in which instances share partitions (default headrace-lake)"),
 }
@@ -162,7 +162,10 @@ def _settings(args: argparse.Namespace) -> "tuple[LakeSettings, Path | None]":
     if directory is not None:
         cluster = LocalCluster(Path(directory))
         servers = cluster.bootstrap_servers
-        config = config or cluster.admin_config(cluster.state)
+        state = cluster.state
+        config = config or cluster.admin_config(state)
+        if state.lake is not None:
+            given.setdefault("root", state.lake.root)
     assert servers is not None
     client = {
         key: value for key, value in file_settings(config).items() if key not in _OF_CLIENTS_ALONE

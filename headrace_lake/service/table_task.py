@@ -35,6 +35,9 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
 
 Result = TypeVar("Result")
 
+TEND_COMMITS = 10
+"""Commits between two looks whether files are to be put together: fewer never are."""
+
 log = logging.getLogger(__name__)
 
 
@@ -156,7 +159,7 @@ class TableTask:
         """Counts beginnings: a job of an earlier round has no say any more."""
         self._open_at_ms = 0
         self._tries = 0
-        self._is_tend_due = False
+        self._untended_commits = 0
 
     # --- partitions ---
 
@@ -263,8 +266,8 @@ class TableTask:
             if now_ms >= self._open_at_ms:
                 self._start(partial(self._work.open, self._owned, self._seen), self._opened)
             return
-        if self._is_tend_due:
-            self._is_tend_due = False
+        if self._untended_commits >= TEND_COMMITS:
+            self._untended_commits = 0
             self._start(self._work.tend, lambda _: None, self._untended)
         elif self._since_ms is None:
             if self._seen is not None:
@@ -364,7 +367,7 @@ class TableTask:
                 self.figures.commits += 1
                 self.figures.rows += result.rows
                 self.figures.last_commit_ms = time.time_ns() // 1_000_000
-                self._is_tend_due = True
+                self._untended_commits += 1
                 self._on_committed(result.positions)
             case Overtaken():
                 log.info("topic '%s', %s: %s", *self._names, result.line)

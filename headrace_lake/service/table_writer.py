@@ -16,6 +16,7 @@ from headrace_lake.delta.batch_commits import commit_batch
 from headrace_lake.delta.data_files import DataFile, RowFiles
 from headrace_lake.delta.store import StoreError, TableStore
 from headrace_lake.delta.table import LakeTable, LakeTopic
+from headrace_lake.delta.upkeep import TableUpkeep, UpkeepSettings
 from headrace_lake.lake_settings import TableSettings
 from headrace_lake.protocol.attempts import AttemptDecision, TableBatch
 from headrace_lake.protocol.columns import LakeShape, opaque_shape, typed_shape
@@ -32,11 +33,15 @@ from storage_engine.client.fetching.fetched_batches import FetchedBatches
 from storage_engine.client.retry import pause_ms
 from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import NO_EPOCH, LeaderEpoch, TopicPartition
-from storage_engine.net.deadline import sleep_ms
+from storage_engine.net.deadline import monotonic_ms, sleep_ms
 
 ATTEMPTS = 3
 """The attempts of a commit of which the store does not tell what became; then the table is opened
 anew."""
+
+
+FIRST_SWEEP_MS, SWEEP_INTERVAL_MS = 3_600_000, 86_400_000
+"""After the start, and then between two: files that no commit names are removed."""
 
 
 class TableWriter:
@@ -57,6 +62,9 @@ class TableWriter:
         self._files: RowFiles | None = None
         self._base_version = -1
         self._rows = 0
+        self._topic: LakeTopic | None = None
+        self._upkeep: TableUpkeep | None = None
+        self._sweep_at_ms = monotonic_ms() + FIRST_SWEEP_MS
 
     def open(
         self, partitions: frozenset[TopicPartition], seen: FetchedBatches | None
@@ -75,7 +83,9 @@ class TableWriter:
         with self._brokers.lent() as cluster:
             rows = rows_of(cluster, topic, seen=seen)
         shape = shape_of(rows, self._settings.partition_by)
-        table = self._opened(rows, shape)
+        self._upkeep = None
+        self._topic = LakeTopic(name=rows.topic, topic_id=rows.topic_id)
+        table = self._opened(self._topic, shape)
         table.grow(shape)
         self._progress = table.progress(tp.partition for tp in partitions)
         answers = log_answers(self._brokers, partitions, self._progress)
@@ -86,7 +96,7 @@ class TableWriter:
         self._table, self._shape = table, shape
         return OpenedTable(rows=rows, positions=positions)
 
-    def _opened(self, rows: TopicRows, shape: LakeShape) -> LakeTable:
+    def _opened(self, topic: LakeTopic, shape: LakeShape) -> LakeTable:
         if self._store is None:
             store = TableStore(self._settings.location, self._store_options)
             store.prove_conditional_writes()
@@ -96,12 +106,10 @@ class TableWriter:
         ):
             raise TableStoppedError(
                 StopKind.FOREIGN_CHANGE,
-                f"the table of {rows.topic} at {self._settings.location} was dropped: start the "
+                f"the table of {topic.name} at {self._settings.location} was dropped: start the "
                 "lake again to write it anew, or give the topic another location",
             )
-        return LakeTable.open(
-            self._store, LakeTopic(name=rows.topic, topic_id=rows.topic_id), shape
-        )
+        return LakeTable.open(self._store, topic, shape)
 
     def _position(
         self, tp: TopicPartition, rows: TopicRows, answer: LogAnswer, *, accepts_gaps: bool
@@ -187,7 +195,20 @@ class TableWriter:
         return commit_batch(self._table, batch, files)
 
     def tend(self) -> None:
-        pass
+        if self._upkeep is None:
+            assert self._store is not None
+            assert self._topic is not None
+            assert self._shape is not None
+            # A loaded table of its own, so that a rewrite that fails leaves that of commits alone.
+            self._upkeep = TableUpkeep(
+                LakeTable.open(self._store, self._topic, self._shape),
+                UpkeepSettings(target_bytes=self._settings.file_bytes),
+            )
+        self._upkeep.tidy()
+        now_ms = monotonic_ms()
+        if now_ms >= self._sweep_at_ms:
+            self._sweep_at_ms = now_ms + SWEEP_INTERVAL_MS
+            self._upkeep.sweep()
 
     def drop(self) -> None:
         with self._lock:

@@ -40,7 +40,7 @@ def brokers(directory: Path) -> tuple[str, str]:
 
 
 def status(directory: Path, topic: str) -> dict[str, Any]:
-    told = succeed("lake", "status", "--cluster", directory, "--root", directory / "lake", "--json")
+    told = succeed("lake", "status", "--cluster", directory, "--json")
     (found,) = [each for each in json.loads(told) if each["topic"] == topic]
     document: dict[str, Any] = found
     return document
@@ -66,9 +66,7 @@ def test_the_first_table_is_read_by_others_and_told_of(directory):
     found = status(directory, "trips")
     assert (found["state"], found["lag_records"], found["rows"]) == ("current", 0, 2)
     assert found["files"] >= 1
-    assert "trips" in succeed(
-        "lake", "status", "--cluster", directory, "--root", directory / "lake"
-    )
+    assert "trips" in succeed("lake", "status", "--cluster", directory)
     told = metrics(directory)
     assert 'headrace_lake_rows_total{topic="trips"} 2.0' in told
     assert 'headrace_lake_stopped{topic="trips"} 0.0' in told

@@ -157,6 +157,10 @@ def test_offsets_that_an_unclean_election_gave_again_stop_the_table(tmp_path, to
             write(cluster, topic, 30, acks="1", **{"enable.idempotence": "false"})
             assert_stops(cluster, lake, topic, "gave their offsets to others")
             assert rows_in(place) == 20
+            # For a coordinator of the group.
+            for broker in (first, third):
+                cluster.start_broker(broker)
+            wait_for_isr(client, topic, 3)
             lake.kill()
             lake.start()
             wait_until(lambda: lake.told().count("gave their offsets to others") == 2, "again")
