@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-THREADS = 16
-"""So many stores may hang before tables of other stores wait for them, too."""
+THREADS = 12
+"""So many tables of stores that hang may wait before tables of other stores wait, too."""
 
 Done = Callable[[], None]
 Result = TypeVar("Result")

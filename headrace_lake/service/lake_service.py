@@ -19,6 +19,7 @@ from headrace_lake.service.discovery import Discovered, Discovery
 from headrace_lake.service.jobs import Jobs
 from headrace_lake.service.membership import Membership
 from headrace_lake.service.memory_budget import MemoryBudget
+from headrace_lake.service.process_memory import ProcessMemory
 from headrace_lake.service.table_task import TableTask
 from headrace_lake.service.table_writer import TableWriter
 from storage_engine.client.cluster import Cluster
@@ -67,6 +68,7 @@ class LakeService:
         self._brokers = Brokers(_cluster(settings, security))
         self._reader = LakeReader(self._reading)
         self._budget = MemoryBudget(settings.memory_bytes)
+        self._memory = ProcessMemory()
         self._jobs = Jobs()
         self._discovery = Discovery(settings, self._looking)
         self._membership = Membership(config)
@@ -109,6 +111,7 @@ class LakeService:
             self._read(self._wait_ms(now_ms))
         if self._jobs.finish():
             self._moved_ms = monotonic_ms()
+        self._memory.give_back()
 
     def _wait_ms(self, now_ms: int) -> int:
         due_ms = [each for each in (table.due_ms() for table in self.tables.values()) if each]
