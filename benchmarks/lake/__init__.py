@@ -37,7 +37,7 @@ _LEAST_ROWS = 10_000
 _WAIT_S = 600.0
 _STEADY_S = 60.0
 _STEADY_PAUSE_S = 0.02
-_DELTA = {"headrace.table.format": "delta", "headrace.table.commit.interval.ms": "1000"}
+_DELTA = {"headrace.table.format": "delta", "headrace.table.commit.interval.ms": "5000"}
 _POLL_S = 0.05
 
 

@@ -14,14 +14,15 @@ from storage_engine.tools.local.cluster_file import ClusterFile, LakeEntry
 from storage_engine.tools.local.cluster_plan import HOST
 from storage_engine.tools.local.web_process import WebProcess, free_port
 
-HOW_TO_GET_IT = "the lake needs one more package: pip install 'headrace[lake]'"
+NEEDED = ("deltalake", "obstore")
+HOW_TO_GET_IT = "the lake needs two more packages: pip install 'headrace[lake]'"
 USUAL_PORT = 9480
 _START_TIMEOUT_S = 60.0
 
 
 def lake_is_installed() -> bool:
-    """Whether the package of the lake's extra is installed."""
-    return importlib.util.find_spec("deltalake") is not None
+    """Whether the packages of the lake's extra are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in NEEDED)
 
 
 def absolute_root(given: str) -> str:
