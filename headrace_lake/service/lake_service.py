@@ -22,7 +22,7 @@ from headrace_lake.service.memory_budget import MemoryBudget
 from headrace_lake.service.process_memory import ProcessMemory
 from headrace_lake.service.table_task import TableTask
 from headrace_lake.service.table_writer import TableWriter
-from storage_engine.client.cluster import Cluster
+from storage_engine.client.cluster import DEADLINE_MS, Cluster
 from storage_engine.client.consumer.consumer_config import ConsumerConfig
 from storage_engine.client.security.client_security import ClientSecurity
 from storage_engine.core.errors import HeadraceError
@@ -30,6 +30,8 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.net.deadline import Deadline, monotonic_ms
 
 CLIENT_ID = "headrace-lake"
+ASK_MS = 15_000
+"""For questions before a table is opened, for which other tables wait."""
 LOOK_MS = 5_000
 """Between two looks for topics."""
 WAIT_MS = 100
@@ -64,8 +66,8 @@ class LakeService:
         )
         self._settings = settings
         self._reading = _cluster(settings, security)
-        self._looking = _cluster(settings, security)
-        self._brokers = Brokers(_cluster(settings, security))
+        self._looking = _cluster(settings, security, ASK_MS)
+        self._brokers = Brokers(_cluster(settings, security, ASK_MS))
         self._reader = LakeReader(self._reading)
         self._budget = MemoryBudget(settings.memory_bytes)
         self._memory = ProcessMemory()
@@ -220,5 +222,12 @@ class LakeService:
             cluster.close()
 
 
-def _cluster(settings: LakeSettings, security: ClientSecurity | None) -> Cluster:
-    return Cluster(settings.bootstrap_servers, client_id=CLIENT_ID, security=security)
+def _cluster(
+    settings: LakeSettings, security: ClientSecurity | None, deadline_ms: int = DEADLINE_MS
+) -> Cluster:
+    return Cluster(
+        settings.bootstrap_servers,
+        client_id=CLIENT_ID,
+        deadline_ms=deadline_ms,
+        security=security,
+    )
