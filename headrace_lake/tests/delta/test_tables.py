@@ -11,6 +11,7 @@ from headrace_lake.delta.batch_commits import commit_batch
 from headrace_lake.delta.data_files import RowFiles
 from headrace_lake.delta.store import StoreError, TableStore
 from headrace_lake.delta.table import LakeTopic
+from headrace_lake.protocol import progress
 from headrace_lake.protocol.attempts import AttemptDecision
 from headrace_lake.protocol.columns import typed_shape
 from headrace_lake.protocol.stops import (
@@ -22,6 +23,7 @@ from headrace_lake.protocol.stops import (
 )
 from headrace_lake.tests.lake_tables import (
     PLAIN,
+    TOPIC,
     as_batch,
     opened,
     plain_rows,
@@ -164,6 +166,9 @@ def test_rows_that_others_add_are_told_of(table, tmp_path, caplog):
     deltalake.write_deltalake(str(tmp_path), plain_rows(90, 92), mode="append")
     assert write(table, plain_rows(10, 12), 10, 12) is AttemptDecision.COMMITTED
     assert "WRITE by others (version 2) added 1 files" in caplog.text
+    # Our commit says the version that it makes: it was not put behind the other one by itself.
+    marker = progress.marker_application(TOPIC.topic_id)
+    assert table.handle.transaction_version(marker) == table.version == 3
 
 
 def test_a_property_with_which_progress_is_forgotten_stops_the_table(table, tmp_path):
