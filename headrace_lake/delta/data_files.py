@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace_lake.delta.exact_arrays import with_exact_types
 from headrace_lake.delta.statistics import file_statistics
 from headrace_lake.delta.store import ObjectWriter, TableStore
 from headrace_lake.protocol.columns import DATE
@@ -94,13 +95,14 @@ class RowFiles:
         return done + sum(each.written_bytes for each in self._open.values())
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, which have exactly the columns of the schema.
+        """Add rows, which have the columns of the schema; types are made its own, where Arrow casts
+        one to the other without loss.
 
         StoreError when the store fails; then `abandon` is all that can be done.
         """
         if not rows.num_rows:
             return
-        rows = rows.cast(self._schema) if rows.schema != self._schema else rows
+        rows = with_exact_types(rows, self._schema)
         if not self._partition_by:
             return self._write_to((), rows)
         for values, part in _divided(rows, self._partition_by):

@@ -204,16 +204,19 @@ def growth(name: str, table: Sequence[tuple[str, DeltaType, bool]], shape: LakeS
 
 
 def file_type(column_type: types.ColumnType) -> pa.DataType:
-    """Return the Arrow type in which values of the column stand in files."""
+    """Return the Arrow type in which values of the column stand in files. What is never null inside
+    says so: Arrow reads such a part of a table only from a file that says the same."""
     match column_type:
         case types.IntervalColumn():
             return pa.int64()
-        case types.ArrayColumn(element, _):
-            return pa.list_(pa.field("element", file_type(element)))
-        case types.MapColumn(key, value, _):
-            return pa.map_(file_type(key), file_type(value))
+        case types.ArrayColumn(element, nullable):
+            return pa.list_(pa.field("element", file_type(element), nullable))
+        case types.MapColumn(key, value, nullable):
+            return pa.map_(file_type(key), pa.field("value", file_type(value), nullable))
         case types.StructColumn(fields):
-            return pa.struct([pa.field(each.name, file_type(each.type)) for each in fields])
+            return pa.struct(
+                [pa.field(each.name, file_type(each.type), each.nullable) for each in fields]
+            )
         case _:
             return arrow_type(column_type)
 
