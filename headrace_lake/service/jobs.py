@@ -30,6 +30,8 @@ class Jobs:
         `failed` with its exception."""
 
         def ended(future: "Future[Result]") -> None:
+            if future.cancelled():
+                return
             error = future.exception()
             if error is None:
                 result = future.result()

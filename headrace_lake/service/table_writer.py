@@ -35,6 +35,9 @@ from storage_engine.core.errors import ConfigError
 from storage_engine.core.ids import NO_EPOCH, LeaderEpoch, TopicPartition
 from storage_engine.net.deadline import monotonic_ms, sleep_ms
 
+ENCODERS = threading.BoundedSemaphore(2)
+"""So many tables encode rows at a time: each takes several times the memory of its rows meanwhile."""
+
 ATTEMPTS = 3
 """The attempts of a commit of which the store does not tell what became; then the table is opened
 anew."""
@@ -139,11 +142,12 @@ class TableWriter:
                 order=self._base_version + 1,
                 target_bytes=self._settings.file_bytes,
             )
-        rows = shaped(batches, self._shape.row_schema)
-        self._rows += rows.num_rows
-        self._files.write(rows)
-        # Row groups of a table are bounded by the memory of all tables.
-        self._files.flush()
+        with ENCODERS:
+            rows = shaped(batches, self._shape.row_schema)
+            self._rows += rows.num_rows
+            self._files.write(rows)
+            # Row groups of a table are bounded by the memory of all tables.
+            self._files.flush()
 
     def commit(
         self, batches: list[pa.RecordBatch], positions: Mapping[TopicPartition, Position]
