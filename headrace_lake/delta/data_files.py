@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from headrace_lake.delta.exact_arrays import with_exact_types
 from headrace_lake.delta.statistics import file_statistics
-from headrace_lake.delta.store import ObjectWriter, TableStore
+from headrace_lake.delta.store import ObjectWriter, TableStore, first_line
 from headrace_lake.protocol.columns import DATE
 from headrace_lake.protocol.stops import StopKind, TableStoppedError
 from storage_engine.core.printable import printable
@@ -209,7 +209,12 @@ class _OpenFile:
         for name in self._floats:
             if name not in self._with_nan and pc.any(pc.is_nan(rows[name])).as_py():
                 self._with_nan.add(name)
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        try:
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        except pa.ArrowInvalid as error:
+            raise TableStoppedError(
+                StopKind.COLUMNS, f"rows do not fit the columns of their topic: {first_line(error)}"
+            ) from error
 
 
 class _CountedSink:

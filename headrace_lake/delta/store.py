@@ -4,15 +4,16 @@ Everything that the library `deltalake` does not write itself goes through one c
 stores, with the same options, named as in `deltalake` (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...).
 """
 
+import io
 import os
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -23,9 +24,16 @@ from headrace_lake.protocol.stops import StopKind, TableStoppedError
 from storage_engine.core.errors import ConfigError, HeadraceError
 from storage_engine.core.printable import printable
 
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
+
 SCHEMES = ("file", "s3", "s3a")
 _CLIENT_OPTIONS = ("connect_timeout", "timeout", "proxy_url", "user_agent")
 """What is said of connections, not of the store."""
+
+_RETRIES = 4
+_RETRY_TIMEOUT_S = 30
+"""How long a request is repeated before its error is told; the caller pauses, and decides again."""
 
 _PROBE = "_headrace_probe"
 _PROBES = 4
@@ -57,6 +65,8 @@ class TableStore:
         try:
             if self.folder is None:
                 self.options.setdefault("aws_conditional_put", "etag")
+                self.options.setdefault("max_retries", str(_RETRIES))
+                self.options.setdefault("retry_timeout", f"{_RETRY_TIMEOUT_S}s")
                 self._store: ObjectStore = _s3_store(self.url, self.options)
             else:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -121,10 +131,10 @@ class TableStore:
     def writer(self, path: str) -> "ObjectWriter":
         return ObjectWriter(self, path)
 
-    def reader(self, path: str) -> "obstore.ReadableFile":
+    def reader(self, path: str) -> "ObjectReader":
         """Return the object as a file that can be read from any place."""
         try:
-            return obstore.open_reader(self._store, path)
+            return ObjectReader(obstore.open_reader(self._store, path))
         except (BaseError, OSError) as error:
             raise self._failed("read", path, error) from error
 
@@ -208,6 +218,29 @@ class ObjectWriter:
             self.close()
 
 
+class ObjectReader(io.RawIOBase):
+    """A binary file, as Arrow wants one."""
+
+    def __init__(self, file: "obstore.ReadableFile") -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        whole = size is None or size < 0
+        return bytes(self._file.read() if whole else self._file.read(size))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
 def location_url(location: str) -> str:
     """Return the location as a URL; ConfigError for one of a kind that is not supported."""
     if "://" not in location:
@@ -243,9 +276,18 @@ def _s3_store(url: str, options: Mapping[str, str]) -> S3Store:
             client[bare] = value.lower() == "true"
         elif bare in _CLIENT_OPTIONS:
             client[bare] = value
-        else:
+        elif bare not in ("max_retries", "retry_timeout"):
             config[f"aws_{bare}"] = value
-    made: S3Store = S3Store.from_url(url, config=config, client_options=client)  # type: ignore[arg-type]
+    retries: RetryConfig = {
+        "max_retries": _RETRIES,
+        "retry_timeout": timedelta(seconds=_RETRY_TIMEOUT_S),
+    }
+    made: S3Store = S3Store.from_url(
+        url,
+        config=config,  # type: ignore[arg-type]
+        client_options=client,  # type: ignore[arg-type]
+        retry_config=retries,
+    )
     return made
 
 

@@ -16,6 +16,9 @@ FAN_IN = 10
 FULL_SHARE = 0.85
 """A file of this share of the target is left as it is."""
 
+MOST_FILES = 500
+"""Of one group: all of them are open at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFile:
@@ -71,7 +74,7 @@ def _cut(run: Sequence[LakeFile], target_bytes: int) -> list[tuple[LakeFile, ...
     target."""
     groups: list[list[LakeFile]] = []
     for each in run:
-        if groups and not _is_full(groups[-1], target_bytes):
+        if groups and not _is_full(groups[-1], target_bytes) and len(groups[-1]) < MOST_FILES:
             groups[-1].append(each)
         else:
             groups.append([each])
