@@ -36,7 +36,7 @@ from storage_engine.core.ids import NO_EPOCH, LeaderEpoch, TopicPartition
 from storage_engine.net.deadline import monotonic_ms, sleep_ms
 
 ENCODERS = threading.BoundedSemaphore(2)
-"""So many tables encode rows at a time: each takes several times the memory of its rows meanwhile."""
+"""So many tables encode rows at a time: each takes several times the memory of its rows."""
 
 ATTEMPTS = 3
 """The attempts of a commit of which the store does not tell what became; then the table is opened
