@@ -23,9 +23,9 @@ class ProcessMemory:
     """For one thread; does nothing where there is no glibc."""
 
     def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+        self._libc = _glibc()
         self._at_ms = 0
-        if hasattr(self._libc, "mallopt"):
+        if self._libc is not None:
             self._libc.mallopt(_M_ARENA_MAX, ARENAS)
 
     def give_back(self) -> None:
@@ -35,5 +35,12 @@ class ProcessMemory:
             return
         self._at_ms = now_ms + INTERVAL_MS
         pa.default_memory_pool().release_unused()
-        if hasattr(self._libc, "malloc_trim"):
+        if self._libc is not None:
             self._libc.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "malloc_trim") else None
