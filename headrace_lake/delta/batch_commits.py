@@ -8,7 +8,7 @@ from headrace_lake.delta.table import LakeTable
 from headrace_lake.protocol.attempts import AttemptDecision, TableBatch, decide
 
 MOST_CONFLICTS = 50
-"""Of one call: others commit now and then, so that more of them in a row are a fault."""
+"""The most of one call: others commit now and then, so that more of them in a row are a fault."""
 
 
 def commit_batch(table: LakeTable, batch: TableBatch, files: Sequence[DataFile]) -> AttemptDecision:

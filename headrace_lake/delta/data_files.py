@@ -25,10 +25,10 @@ TARGET_BYTES = 128 * 2**20
 """The size at which a file is closed, if not given."""
 
 ROW_GROUP_BYTES = 32 * 2**20
-"""Of rows in memory: they are written together, so that columns are compressed well."""
+"""The size of rows in memory: they are written together, so that columns are compressed well."""
 
 MOST_OPEN_FILES = 200
-"""Of one batch, each for another value of the columns that divide the files."""
+"""The most of one batch, each for another value of the columns that divide the files."""
 
 _NAME = re.compile(r"headrace-(\d{20})-[0-9a-f]{32}\.parquet")
 
@@ -218,7 +218,7 @@ class _OpenFile:
 
 
 class _CountedSink:
-    """What the writer of Parquet writes to. It closes its sink also when it failed, so that this
+    """The sink of the writer of Parquet, which closes it also when it failed, so that this
     must not make a file of it."""
 
     def __init__(self, writer: ObjectWriter) -> None:

@@ -14,14 +14,14 @@ COMMIT_ID = "headrace.commit.id"
 """In the information about a commit: the id of the batch that it commits."""
 
 MOST_BYTES = 256 * 2**20
-"""Of one commit: a rewrite of a whole table by others lists all its files."""
+"""The most of one commit: a rewrite of a whole table by others lists all its files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedCommit:
     change: TableChange
     digest: bytes
-    """Of the commit's bytes: a version is written once."""
+    """The digest of the commit's bytes: a version is written once."""
 
 
 def commit_path(version: int) -> str:

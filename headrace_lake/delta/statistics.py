@@ -18,7 +18,7 @@ StatValue = str | int | float | bool | Decimal
 StatTree = dict[str, "StatValue | StatTree"]
 
 INDEXED_COLUMNS = 32
-"""Of how many single values statistics are kept, beside those of the place: Delta's default."""
+"""How many single values have statistics, beside those of the place: Delta's default."""
 
 PLACE = ("_topic", "_partition", "_offset", "_timestamp")
 STRING_CHARACTERS = 32

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("file", "s3", "s3a")
 _CLIENT_OPTIONS = ("connect_timeout", "timeout", "proxy_url", "user_agent")
-"""What is said of connections, not of the store."""
+"""Options of connections, not of the store."""
 
 _RETRIES = 4
 _RETRY_TIMEOUT_S = 30
@@ -40,7 +40,7 @@ _PROBES = 4
 """Writes at once, of which one may have an effect."""
 
 _PART_BYTES = 8 * 2**20
-"""What is sent at a time. A store takes 10,000 parts, so a file may have 80 GiB."""
+"""The bytes that are sent at a time. A store takes 10,000 parts, so a file may have 80 GiB."""
 
 
 class StoreError(HeadraceError):

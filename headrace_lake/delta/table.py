@@ -14,7 +14,14 @@ from time import time
 from uuid import UUID
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    PostCommitHookProperties,
+    Schema,
+    TableFeatures,
+)
 from deltalake import Transaction as AppTransaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -43,14 +50,14 @@ CHECKPOINT_INTERVAL = 100
 """In versions: a reader loads the last checkpoint and the commits since then."""
 
 MOST_TRIED = 1000
-"""Of commit ids that are remembered; a writer tries one at a time."""
+"""The most commit ids that are remembered; a writer tries one at a time."""
 
 _FIRST_TOPIC_ID = "headrace.first.topic.id"
 """A property of the table: the topic for which it was made."""
 
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _LIBRARY_ERRORS = (DeltaError, OSError, ValueError, RuntimeError)
-"""What the library raises, besides errors of its own: whatever its parts in Rust meet."""
+"""Errors of the library, besides its own: whatever its parts in Rust meet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +102,7 @@ class LakeTable:
             handle = _create(store, topic, shape)
         table = cls(store, topic, handle)
         table._check_opened(shape)
+        table._list_invariants()
         return table
 
     @property
@@ -324,6 +332,27 @@ class LakeTable:
         self.reload()
         return self._tried[commit_id]
 
+    def _list_invariants(self) -> None:
+        """Say in the table that it has columns that are NOT NULL, where it lists its features:
+        Spark reads it only then, and the library does not say so when it makes the table."""
+        while self._lacks_invariants():
+            self._is_stale = True
+            try:
+                self._handle.alter.add_feature(
+                    TableFeatures.Invariants,
+                    commit_properties=self._properties({}, None),
+                    post_commithook_properties=_NO_HOOKS,
+                )
+            except CommitFailedError:
+                logger.info("others changed %s meanwhile", self._store.url)
+            except _LIBRARY_ERRORS as error:
+                raise self._open_question(error) from error
+            self.reload()
+
+    def _lacks_invariants(self) -> bool:
+        features = self._handle.protocol().writer_features
+        return features is not None and "invariants" not in features
+
     def _grow_once(self, needed: LakeGrowth) -> bool:
         assert not self._is_stale, "reload, and look again"
         properties = self._properties({}, None)
@@ -390,6 +419,7 @@ def _create(store: TableStore, topic: LakeTopic, shape: LakeShape) -> DeltaTable
                 TOPIC_ID: text,
                 _FIRST_TOPIC_ID: text,
                 "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+                "delta.logRetentionDuration": "interval 7 days",
             },
             storage_options=store.options,
             commit_properties=CommitProperties(

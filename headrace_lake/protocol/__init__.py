@@ -1,1 +1,1 @@
-"""What a commit to a table means, and when one may be made: values and decisions, without IO."""
+"""The meaning of a commit to a table, and when one may be made: decisions without IO."""

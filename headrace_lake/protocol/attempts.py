@@ -18,7 +18,7 @@ class TableBatch:
     """Rows in files that no commit names yet."""
 
     commit_id: str
-    """Of this batch alone, and the same in each attempt to commit it."""
+    """The id of this batch alone, and the same in each attempt to commit it."""
     base_version: int
     """The version of the table that was loaded before the first file was begun."""
     starts: Mapping[int, PartitionProgress | None]
@@ -29,18 +29,18 @@ class TableBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """What a loaded version of the table says."""
+    """A loaded version of the table, as far as it matters for a batch."""
 
     version: int
     progress: Progress
     swept_version: int = -1
     """The version of the last sweep; -1: there was none."""
     landed: frozenset[str] = frozenset()
-    """Of the commit ids that were tried, those that are in the table."""
+    """Commit ids that were tried and are in the table."""
 
 
 class AttemptDecision(enum.Enum):
-    """What becomes of a batch."""
+    """The fate of a batch."""
 
     COMMIT = enum.auto()
     COMMITTED = enum.auto()

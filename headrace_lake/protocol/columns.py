@@ -53,7 +53,7 @@ _NAMED: dict[types.ColumnType, str] = {
     types.IntervalColumn(): "long",
 }
 _UNUSABLE = re.compile(r"[ ,;{}()\n\t=]")
-"""What Delta takes in no name of a column, without a mapping of columns."""
+"""Characters that Delta takes in no name of a column, without a mapping of columns."""
 _PARTITIONABLE = (
     types.BooleanColumn,
     types.IntegerColumn,

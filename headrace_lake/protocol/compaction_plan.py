@@ -17,7 +17,7 @@ FULL_SHARE = 0.85
 """A file of this share of the target is left as it is."""
 
 MOST_FILES = 500
-"""Of one group: all of them are open at once."""
+"""The most of one group: all of them are open at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What others did to the table since our last commit.
+"""Changes of the table by others since our last commit.
 
 Each of our commits says the version that it makes, and was made on a version whose commits were
 all looked at. So only those behind the last version that we made can be unknown.
@@ -25,7 +25,7 @@ class TableChange:
 
     version: int
     operation: str = ""
-    """What its writer calls it, such as MERGE."""
+    """Its writer's name for it, such as MERGE."""
     commit_id: str | None = None
     applications: Mapping[str, int] = field(default_factory=dict)
     """The versions of ours that it sets."""

@@ -19,14 +19,16 @@ from storage_engine.core.ids import NO_EPOCH, LeaderEpoch, topic_id_to_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionProgress:
+class LakeProgress:
     """How far a partition is in the table."""
 
     end_offset: int
     """The position behind the last consumed offset, which may be a marker's."""
     leader_epoch: LeaderEpoch = NO_EPOCH
-    """Of the record, or marker, before `end_offset`."""
+    """The epoch of the record, or marker, before `end_offset`."""
 
+
+PartitionProgress = LakeProgress
 
 Progress = Mapping[int, PartitionProgress]
 """By partition; one that the table has nothing of is missing."""

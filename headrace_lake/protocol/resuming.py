@@ -21,16 +21,19 @@ from storage_engine.core.ids import NO_EPOCH, LeaderEpoch, topic_id_to_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEnd:
+class LakeEpochEnd:
     """The answer to OffsetForLeaderEpoch. An epoch that the log does not know is (-1, -1)."""
 
     leader_epoch: LeaderEpoch
     end_offset: int
 
 
+EpochEnd = LakeEpochEnd
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogAnswer:
-    """What the leader says of a partition. All of it is asked after the progress was read."""
+    """The leader's word about a partition. All of it is asked after the progress was read."""
 
     topic_id: UUID
     start_offset: int
@@ -39,7 +42,7 @@ class LogAnswer:
     epoch_end: EpochEnd | None
     """None where the progress has no epoch to ask for."""
     leader_epoch: LeaderEpoch = NO_EPOCH
-    """Of the leader that answered; `may_follow` needs it."""
+    """The epoch of the leader that answered; `may_follow` needs it."""
 
 
 def resume(

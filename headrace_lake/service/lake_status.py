@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from headrace_lake.delta.store import TableStore, location_url
 from headrace_lake.delta.table import LakeTable, LakeTopic
 from headrace_lake.lake_settings import LakeSettings, TableSettings
-from headrace_lake.protocol.progress import PartitionProgress
+from headrace_lake.protocol.progress import LakeProgress
 from headrace_lake.protocol.resuming import resume
 from headrace_lake.protocol.stops import TableStoppedError
 from headrace_lake.reading.rows import rows_of
@@ -132,7 +132,7 @@ def _report(cluster: Cluster, settings: LakeSettings, table: TableSettings) -> T
 def _empty(cluster: Cluster, report: TableReport) -> TableReport:
     partitions = _partitions(cluster, report.topic)
     starts = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    progress = {tp.partition: PartitionProgress(end_offset=at) for tp, at in starts.items()}
+    progress = {tp.partition: LakeProgress(end_offset=at) for tp, at in starts.items()}
     rows = rows_of(cluster, report.topic)
     return _with_lag(cluster, replace(report, state=EMPTY), progress, rows.typed is not None)
 
@@ -153,8 +153,7 @@ def _of_table(
     progress = table.progress(tp.partition for tp in partitions)
     answers = log_answers(Brokers(cluster), partitions, progress)
     starts = {
-        tp.partition: PartitionProgress(end_offset=answer.start_offset)
-        for tp, answer in answers.items()
+        tp.partition: LakeProgress(end_offset=answer.start_offset) for tp, answer in answers.items()
     }
     report = _with_lag(cluster, report, {**starts, **progress}, rows.typed is not None)
     try:
@@ -192,7 +191,7 @@ def _with_files(report: TableReport, handle: DeltaTable) -> TableReport:
 def _with_lag(
     cluster: Cluster,
     report: TableReport,
-    progress: Mapping[int, PartitionProgress],
+    progress: Mapping[int, LakeProgress],
     is_typed: bool,
 ) -> TableReport:
     places = {

@@ -20,8 +20,8 @@ from headrace_lake.delta.upkeep import TableUpkeep, UpkeepSettings
 from headrace_lake.lake_settings import TableSettings
 from headrace_lake.protocol.attempts import AttemptDecision, TableBatch
 from headrace_lake.protocol.columns import LakeShape, opaque_shape, typed_shape
-from headrace_lake.protocol.progress import PartitionProgress
-from headrace_lake.protocol.resuming import EpochEnd, LogAnswer, resume
+from headrace_lake.protocol.progress import LakeProgress
+from headrace_lake.protocol.resuming import LakeEpochEnd, LogAnswer, resume
 from headrace_lake.protocol.stops import StopKind, TableStoppedError
 from headrace_lake.reading.lake_reader import Position
 from headrace_lake.reading.log_facts import log_facts
@@ -61,7 +61,7 @@ class TableWriter:
         self._store: TableStore | None = None
         self._table: LakeTable | None = None
         self._shape: LakeShape | None = None
-        self._progress: dict[int, PartitionProgress] = {}
+        self._progress: dict[int, LakeProgress] = {}
         self._files: RowFiles | None = None
         self._base_version = -1
         self._rows = 0
@@ -164,7 +164,7 @@ class TableWriter:
         table, files = self._table, self._files
         base_version = table.version if files is None else self._base_version
         ends = {
-            tp.partition: PartitionProgress(
+            tp.partition: LakeProgress(
                 end_offset=each.offset, leader_epoch=LeaderEpoch(each.leader_epoch)
             )
             for tp, each in positions.items()
@@ -247,7 +247,7 @@ def shape_of(rows: TopicRows, partition_by: tuple[str, ...]) -> LakeShape:
 def log_answers(
     brokers: Brokers,
     partitions: frozenset[TopicPartition],
-    progress: Mapping[int, PartitionProgress],
+    progress: Mapping[int, LakeProgress],
 ) -> dict[TopicPartition, LogAnswer]:
     """Return what leaders say of partitions of one topic whose progress is known."""
     epochs = {
@@ -265,7 +265,7 @@ def log_answers(
             end_offset=found.end_offset,
             epoch_end=None
             if found.epoch_end is None
-            else EpochEnd(
+            else LakeEpochEnd(
                 leader_epoch=LeaderEpoch(found.epoch_end.leader_epoch),
                 end_offset=found.epoch_end.end_offset,
             ),

@@ -5,7 +5,7 @@ import urllib.request
 
 import deltalake
 import pytest
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
 from headrace_lake.delta.batch_commits import commit_batch

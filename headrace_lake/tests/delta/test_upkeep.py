@@ -42,7 +42,7 @@ def test_files_are_put_together_while_a_writer_commits(tmp_path):
     assert commit_batch(table, batch, files.finish()) is AttemptDecision.COMMITTED
     assert read(tmp_path).num_rows == 44
     changes = deltalake.DeltaTable(str(tmp_path)).history()
-    assert len(changes) == 13
+    assert len(changes) == 14
 
 
 def test_files_from_before_a_column_was_added_are_put_together_with_later_ones(tmp_path):

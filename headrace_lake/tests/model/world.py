@@ -310,19 +310,18 @@ class World:
 
     def _commit(self, state: State, number: int, rules: Rules) -> Iterator[State]:
         writer = state.writers[number]
-        assert writer.position is not None
         if not writer.commit_id:
             writer = writer._replace(commit_id=f"batch {state.batches_given}")
             if not state.with_files:
                 writer = writer._replace(file=state.batches_given + 1)
             state = state._replace(batches_given=state.batches_given + 1)
+        position = as_progress(writer.position)
+        assert position is not None
         batch = TableBatch(
             commit_id=writer.commit_id,
             base_version=rules.base_version(writer),
             starts={0: as_progress(writer.start)},
-            ends={
-                0: PartitionProgress(end_offset=writer.position[0], leader_epoch=writer.position[1])
-            },
+            ends={0: position},
         )
         decision = rules.decide(batch, table_state(state, writer.version))
         if decision is AttemptDecision.COMMITTED:
