@@ -24,6 +24,7 @@ PRODUCT = (
     "pyspark_headrace",
     "headrace_console",
     "headrace_registry",
+    "headrace_lake",
     "simulation",
 )
 BESIDE = ("benchmarks", "examples", ".ci")

@@ -17,6 +17,7 @@ SOURCES = (
     "pyspark_headrace",
     "headrace_console",
     "headrace_registry",
+    "headrace_lake",
 )
 FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 PYTHON = os.environ.get("HEADRACE_PYTHON")

@@ -30,9 +30,15 @@ NOT_COPIED = frozenset(
         "message.timestamp.difference.max.ms",
         "message.timestamp.before.max.ms",
         "message.timestamp.after.max.ms",
+        "headrace.table.format",
+        "headrace.table.location",
+        "headrace.table.partition.by",
+        "headrace.table.commit.interval.ms",
+        "headrace.table.file.bytes",
     }
 )
-"""Settings about the brokers of the source, and about whose times records have."""
+"""Settings about the brokers of the source, about whose times records have, and about the table of
+the source's own lake."""
 
 IN_FORCE = ("cleanup.policy", "max.message.bytes")
 """Copied as they are in force, also where the brokers' settings say them: what the source holds

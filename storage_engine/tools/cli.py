@@ -37,6 +37,7 @@ class CommandModule(Protocol):
 
 _LOCAL, _ACCESS, _CONSOLE = ".local_cluster", ".access", "headrace_console.commands"
 _REGISTRY = "headrace_registry.commands"
+_LAKE = "headrace_lake.commands"
 _MACHINES = ".machines"
 _PLACEMENT = ".placement"
 
@@ -93,6 +94,7 @@ COMMANDS = (
     Command("console", "show and change a cluster in a web page", _CONSOLE),
     Command("registry", "run a schema registry with Confluent's REST interface", _REGISTRY),
     Command("schemas", "list, show, check, register and delete schemas of a registry", _REGISTRY),
+    Command("lake", "write topics into Delta tables, exactly once", _LAKE),
     Command("mirror", "copy topics from other clusters continuously, exactly once"),
     Command("replay-dead-letters", "send dead letters back to the topics they came from"),
     Command("dump-log", "print and check the batches and indexes of segment files"),

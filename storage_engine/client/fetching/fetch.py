@@ -109,7 +109,7 @@ class BatchFetcher:
         self._isolation, self._isolation_level = isolation, _level_of(isolation)
         self._timeout_ms = timeout_ms or cluster.deadline_ms
         self._most_in_flight = most_in_flight
-        self._topic_ids = topic_ids
+        self._topic_ids = None if topic_ids is None else dict(topic_ids)
         self._on_out_of_range = on_out_of_range
         self._on_truncated = on_truncated
         self._on_failed = on_failed
@@ -130,13 +130,22 @@ class BatchFetcher:
         return self._cursors[tp].position
 
     def read_from(
-        self, tp: TopicPartition, start_offset: int, typed_want: TypedWant | None = None
+        self,
+        tp: TopicPartition,
+        start_offset: int,
+        typed_want: TypedWant | None = None,
+        *,
+        last_epoch: int = -1,
+        topic_id: UUID | None = None,
     ) -> None:
-        """Begins to read a partition, or moves to another offset: fetches in flight for it are
-        dropped. For reading continuously, without pauses."""
+        """Begins to read a partition, without end, or moves to another offset: fetches in flight
+        are dropped. `last_epoch`: of the batch before; `topic_id`: for a reader with ids."""
         self.forget(tp)
+        if topic_id is not None and self._topic_ids is not None:
+            self._topic_ids[tp.topic] = topic_id
         window = FetchWindow(None, max_bytes=self._max_bytes)
-        self._cursors[tp] = Cursor(tp, start_offset, window, typed_want=typed_want)
+        cursor = Cursor(tp, start_offset, window, typed_want=typed_want, last_epoch=last_epoch)
+        self._cursors[tp] = cursor
 
     def forget(self, tp: TopicPartition) -> None:
         """Stop reading a partition; its fetches under way are dropped."""

@@ -86,13 +86,14 @@ class Cursor:
         window: FetchWindow,
         *,
         typed_want: TypedWant | None = None,
+        last_epoch: int = -1,
     ) -> None:
-        """`typed_want`: the columns and rows of a topic with a schema, None for records."""
+        """`typed_want`: the columns and rows of a topic with a schema, None for records.
+        `last_epoch`: the leader epoch of the last batch that was read, -1 where that is not known:
+        by it a leader notices that it never had that batch."""
         self.tp = tp
         self.typed_want = typed_want
-        # The leader epoch of the last batch that was read, -1 where that is not known: by it a
-        # leader notices that it never had that batch.
-        self.last_epoch = -1
+        self.last_epoch = last_epoch
         self.position = start_offset
         self.end_offset = window.end_offset
         self.window = window

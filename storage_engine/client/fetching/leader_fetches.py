@@ -44,7 +44,8 @@ class LeaderFetches(LeaderRequests[Ask]):
         self._max_wait_ms = max_wait_ms
         self._isolation_level = isolation_level
         self._timeout_ms = cluster.request_timeout_ms + max_wait_ms
-        self._ids: dict[str, str] = {}
+        # Topics may be added to it, and get other ids.
+        self._topic_ids = {} if topic_ids is None else topic_ids
         # By id, where topics are named so.
         self._names: dict[str, str] = {}
         self.names_by_id = False
@@ -57,8 +58,6 @@ class LeaderFetches(LeaderRequests[Ask]):
         except UnsupportedVersionError:
             self.connection.close()
             raise
-        self._ids = {name: topic_id_to_text(each) for name, each in topic_ids.items()}
-        self._names = {each: name for name, each in self._ids.items()}
 
     def send(self, asks: Sequence[Ask]) -> None:
         """Send one request for all of `asks`. KafkaError or DeadlineExceededError where that fails;
@@ -66,7 +65,11 @@ class LeaderFetches(LeaderRequests[Ask]):
         answer with records, which the reader could not tell from columns."""
         if any(ask.cursor.typed_want is not None for ask in asks):
             self.connection.version_for(DESCRIBE_SCHEMAS)
-        ids = self._ids if self.names_by_id else None
+        ids = None
+        if self.names_by_id:
+            topics = {ask.cursor.tp.topic for ask in asks}
+            ids = {topic: topic_id_to_text(self._topic_ids[topic]) for topic in topics}
+            self._names |= {each: topic for topic, each in ids.items()}
         share = max(self._max_bytes // len(asks), self._max_bytes // 8)
         request = FetchRequest(
             max_wait_ms=self._max_wait_ms,

@@ -384,6 +384,17 @@ log.flush.interval.ms=flush.ms long max min=0 unit=ms
     Records that are older than this are flushed to disk.
 flush.before.ack= bool false  # ours
     Records are acknowledged once every in-sync replica has flushed them, against power failures.
+# ---- tables, which `headrace lake` writes ----
+=headrace.table.format str - choices=delta
+    `headrace lake` writes the topic into a table of this format; without it, it does not.
+=headrace.table.location str - not-empty
+    Where the table is, below the lake's root; a topic without it has a table of its name there.
+=headrace.table.partition.by list ()
+    Columns of the table, separated by commas, by whose values its files are divided.
+=headrace.table.commit.interval.ms long 30000 min=100 max=86400000 unit=ms
+    A record waits so long at most until it is committed into the table.
+=headrace.table.file.bytes long 128<<20 min=1<<20 max=4<<30 unit=bytes
+    A commit does not wait longer than until a file of the table has this size.
 =headrace.schema str -
     The columns of a typed topic, in all versions; a topic without it has none.
     Allowed: a schema as JSON

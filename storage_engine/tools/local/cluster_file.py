@@ -110,6 +110,17 @@ class RegistryEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LakeEntry:
+    """The lake of the cluster; `pid` is None while it does not run."""
+
+    root: str
+    """Where its tables are: an absolute folder, or a URL."""
+    url: str
+    """The address of its metrics."""
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFile:
     """The content of `cluster.json`.
 
@@ -124,6 +135,7 @@ class ClusterFile:
     security: ClusterSecurity | None = None
     console: ConsoleEntry | None = None
     registry: RegistryEntry | None = None
+    lake: LakeEntry | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -208,6 +220,7 @@ def _document(cluster: ClusterFile) -> Document:
         **({} if cluster.security is None else {"security": asdict(cluster.security)}),
         **({} if cluster.console is None else {"console": asdict(cluster.console)}),
         **_registry_fields(cluster.registry),
+        **({} if cluster.lake is None else {"lake": asdict(cluster.lake)}),
     }
 
 
@@ -231,6 +244,7 @@ def _parse(document: Json) -> ClusterFile:
             raise MalformedError(f"two brokers have the same {name}")
     fields = Fields(document, "")
     security, console = document.get("security"), document.get("console")
+    lake = document.get("lake")
     registry = fields.text_or_none("registry")
     return ClusterFile(
         zookeeper=fields.text("zookeeper"),
@@ -242,7 +256,12 @@ def _parse(document: Json) -> ClusterFile:
         registry=None
         if registry is None
         else RegistryEntry(url=registry, pid=fields.pid("registry_pid")),
+        lake=None if lake is None else _parse_lake(Fields(lake, "lake")),
     )
+
+
+def _parse_lake(fields: "Fields") -> LakeEntry:
+    return LakeEntry(root=fields.text("root"), url=fields.text("url"), pid=fields.pid("pid"))
 
 
 def _parse_console(fields: "Fields") -> ConsoleEntry:

@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -193,6 +194,13 @@ class LocalCluster:
         if console is not None and console.pid is not None and state.console != console:
             self._with_web(self._web.with_console)
         return state.registry.url
+
+    def open_lake(self, root: str | None) -> str:
+        """Start its lake unless it runs, with this root (None: the one that it had); the root.
+        CommandError when it does not start."""
+        lake = self._with_web(partial(self._web.with_lake, root=root)).lake
+        assert lake is not None
+        return lake.root
 
     def _with_web(self, start: Callable[[ClusterFile], ClusterFile]) -> ClusterFile:
         cluster_file.read(self.directory)

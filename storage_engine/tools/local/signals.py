@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -18,6 +18,27 @@ def signals_interrupt() -> Iterator[None]:
 
     numbers = _not_ignored(signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def signals_ask(stop: Callable[[], None]) -> Iterator[None]:
+    """Within the block Ctrl-C, SIGTERM and a closed terminal call `stop`, which says that what runs
+    is to end in order; the second of them raises KeyboardInterrupt."""
+    came: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+        stop()
+
+    numbers = _not_ignored(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield
     finally:

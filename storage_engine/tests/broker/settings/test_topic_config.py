@@ -66,7 +66,8 @@ def test_every_topic_setting_reaches_its_user() -> None:
     }
     only_one_value = {"compression.type"}
     without_effect = {name for name, row in BY_TOPIC_KEY.items() if row.without_effect}
-    assert set(changed) | only_one_value | without_effect == set(BY_TOPIC_KEY)
+    of_the_lake = {name for name in BY_TOPIC_KEY if name.startswith("headrace.table.")}
+    assert set(changed) | only_one_value | without_effect | of_the_lake == set(BY_TOPIC_KEY)
     for name, text in changed.items():
         assert TopicConfig.of(config(), {name: text}) != TopicConfig.of(config(), {}), name
 

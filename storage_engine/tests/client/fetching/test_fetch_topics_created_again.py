@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from storage_engine.client.cluster import Cluster
+from storage_engine.client.fetching.fetch import BatchFetcher
 from storage_engine.core.errors import KafkaError
 from storage_engine.core.ids import TopicPartition
 from storage_engine.mirror.source import MirrorSource, is_gone
@@ -83,6 +84,24 @@ def test_a_range_of_another_topic_than_has_the_name_now_is_not_read(filled, clus
     append_batches(filled, 30)
     with pytest.raises(KafkaError, match="is another one now"):
         list(read_range(cluster, T0, 0, 90, topic_id=UUID(int=77)))
+
+
+def test_a_topic_that_is_added_later_is_read_by_its_id(filled, cluster):
+    reader = BatchFetcher(cluster, {}, topic_ids={}, most_in_flight=0)
+    reader.read_from(T0, 0, topic_id=filled.topic_ids["t"])
+    while not (found := reader.poll(200)):
+        pass
+    assert found[0].next_offset == 90
+    filled.create_again("t", [1])
+    append_batches(filled, 60)
+    with pytest.raises(KafkaError, match="is another one now"):
+        for _ in range(POLLS):
+            reader.poll(200)
+    reader.read_from(T0, 0, topic_id=filled.topic_ids["t"])
+    while not (found := reader.poll(200)):
+        pass
+    assert found[0].next_offset == 180
+    reader.close()
 
 
 def test_a_jump_in_a_topic_does_not_outlive_it(fake, source):

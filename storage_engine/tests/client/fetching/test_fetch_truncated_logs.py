@@ -72,6 +72,17 @@ def test_reading_on_from_another_history_is_an_error_that_tells_where_it_begins(
         reader.close()
 
 
+def test_a_reader_that_begins_behind_an_epoch_notices_it_too(fake):
+    """Another one has read what is before."""
+    elect_uncleanly(fake)
+    with impatient(fake) as cluster:
+        reader = BatchFetcher(cluster, {}, most_in_flight=0)
+        reader.read_from(T0, 150, last_epoch=0)
+        with pytest.raises(LogTruncatedError, match="from offset 90 on"):
+            poll_until_something(reader)
+        reader.close()
+
+
 def test_a_new_leader_that_has_all_that_was_read_is_read_on_from(fake):
     with impatient(fake) as cluster:
         reader = BatchFetcher(cluster, {T0: (0, None)}, most_in_flight=0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storage_engine.tools.local.signals import signals_held, signals_interrupt
+from storage_engine.tools.local.signals import signals_ask, signals_held, signals_interrupt
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -50,3 +50,13 @@ def test_what_comes_while_signals_are_held_interrupts_afterwards_unless_it_was_i
     assert done
     with signals_held():
         send(signal.SIGHUP)
+
+
+@pytest.mark.parametrize("number", [*ENDING, signal.SIGINT])
+def test_the_first_signal_asks_and_the_second_interrupts(number):
+    asked: list[str] = []
+    with pytest.raises(KeyboardInterrupt), signals_ask(lambda: asked.append("stop")):
+        send(number)
+        assert asked == ["stop"]
+        send(number)
+    assert asked == ["stop"]

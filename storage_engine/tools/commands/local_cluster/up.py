@@ -9,6 +9,7 @@ examples:
   headrace up --dir ./cluster --brokers 1 --port 0 --detach
   headrace up --dir ./cluster --secure
   headrace up --dir ./cluster --registry
+  headrace up --dir ./cluster --lake ./lake
   headrace up --dir ./cluster --set num.partitions=6 --set log.retention.hours=24
 """
 
@@ -21,6 +22,8 @@ from storage_engine.tools.errors import CommandError
 from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.local.cluster_plan import DEFAULT_BROKERS, DEFAULT_PORT, UpRequest
 from storage_engine.tools.local.console_process import HOW_TO_GET_IT, console_is_installed
+from storage_engine.tools.local.lake.lake_process import HOW_TO_GET_IT as HOW_TO_GET_LAKE
+from storage_engine.tools.local.lake.lake_process import absolute_root, lake_is_installed
 from storage_engine.tools.local.local_cluster import START_TIMEOUT_S, LocalCluster
 from storage_engine.tools.local.registry_process import HOW_TO_GET_IT as HOW_TO_GET_REGISTRY
 from storage_engine.tools.local.registry_process import registry_is_installed
@@ -71,6 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="return once the brokers answer, and leave the cluster running",
     )
+    _add_beside(parser)
+    add_timeout(
+        parser, START_TIMEOUT_S, "give up when the brokers do not answer after this many seconds"
+    )
+
+
+def _add_beside(parser: argparse.ArgumentParser) -> None:
+    """Add the options of what runs beside the brokers."""
     parser.add_argument(
         "--no-console",
         action="store_true",
@@ -82,8 +93,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start a schema registry, too, now and whenever this cluster is started; its address "
         "is 'registry' in DIR/cluster.json",
     )
-    add_timeout(
-        parser, START_TIMEOUT_S, "give up when the brokers do not answer after this many seconds"
+    parser.add_argument(
+        "--lake",
+        metavar="DIR|URL",
+        help="write topics with headrace.table.format=delta into Delta tables there, now and "
+        "whenever this cluster is started ('headrace lake --help')",
     )
 
 
@@ -91,6 +105,8 @@ def run(args: argparse.Namespace) -> int:
     """Run `headrace up`."""
     if args.registry and not registry_is_installed():
         raise CommandError(HOW_TO_GET_REGISTRY)
+    if args.lake and not lake_is_installed():
+        raise CommandError(HOW_TO_GET_LAKE)
     request = UpRequest(
         brokers=args.brokers,
         port=args.port,
@@ -107,6 +123,9 @@ def run(args: argparse.Namespace) -> int:
             write_line(f"metrics: {' '.join(urls)}")
         if args.registry or cluster.state.registry is not None:
             write_line(f"registry: {cluster.open_registry()}")
+        if args.lake or cluster.state.lake is not None:
+            root = absolute_root(args.lake) if args.lake else None
+            write_line(f"lake: {cluster.open_lake(root)}")
         if not args.no_console:
             _open_console(cluster)
         if args.detach:

@@ -1,0 +1,1 @@
+"""Topics as tables of a lakehouse: each row once, in the table's own commits."""

@@ -1,0 +1,1 @@
+"""Tables of Delta Lake, through the library `deltalake`."""

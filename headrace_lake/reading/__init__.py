@@ -1,0 +1,1 @@
+"""Reads from brokers: settings of topics, facts about logs, and records as Arrow tables."""

@@ -1,0 +1,1 @@
+"""The service that writes topics into tables."""

@@ -1,0 +1,145 @@
+"""Tables in an object store, by S3's protocol. The server is moto's, with faults in front of it."""
+
+import threading
+import urllib.request
+
+import deltalake
+import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from headrace_lake.delta.batch_commits import commit_batch
+from headrace_lake.delta.compaction import compact
+from headrace_lake.delta.data_files import RowFiles
+from headrace_lake.delta.store import StoreError, TableStore
+from headrace_lake.delta.table import LakeTable
+from headrace_lake.delta.upkeep import TableUpkeep, UpkeepSettings
+from headrace_lake.protocol.attempts import AttemptDecision
+from headrace_lake.protocol.stops import StopKind, TableStoppedError
+from headrace_lake.tests.lake_tables import PLAIN, TOPIC, as_batch, plain_rows, write
+
+
+class Faults:
+    """Stands in front of the store."""
+
+    def __init__(self, app) -> None:
+        self._app = app
+        self.drops_conditions = False
+        self.lost_answers = 0
+        """Of commits to come: they have an effect, and their answer is an error."""
+        self.is_away = False
+
+    def __call__(self, environ, start_response):
+        if self.is_away:
+            return self._error(start_response)
+        if self.drops_conditions:
+            environ.pop("HTTP_IF_NONE_MATCH", None)
+        is_commit = environ["REQUEST_METHOD"] == "PUT" and "_delta_log" in environ["PATH_INFO"]
+        if is_commit and self.lost_answers:
+            self.lost_answers -= 1
+            list(self._app(environ, lambda *_: None))
+            return self._error(start_response)
+        return self._app(environ, start_response)
+
+    def _error(self, start_response):
+        start_response("500 Internal Server Error", [("Content-Length", "0")])
+        return [b""]
+
+
+@pytest.fixture(scope="module")
+def served():
+    faults = Faults(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, faults, threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    urllib.request.urlopen(urllib.request.Request(f"{url}/lake", method="PUT")).close()
+    yield url, faults
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def faults(served):
+    faults = served[1]
+    yield faults
+    faults.drops_conditions = faults.is_away = False
+    faults.lost_answers = 0
+
+
+@pytest.fixture
+def store(served, faults, request):
+    options = {
+        "AWS_ENDPOINT_URL": served[0],
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    return TableStore(f"s3://lake/{request.node.name}", options)
+
+
+def offsets(store) -> list[int]:
+    table = deltalake.DeltaTable(store.url, storage_options=store.options)
+    return sorted(table.to_pyarrow_table(columns=["_offset"])["_offset"].to_pylist())
+
+
+def test_a_table_is_written_compacted_and_swept(store):
+    table, other = (LakeTable.open(store, TOPIC, PLAIN) for _ in range(2))
+    assert write(table, plain_rows(0, 10), None, 10) is AttemptDecision.COMMITTED
+    assert write(other, plain_rows(0, 5), None, 5) is AttemptDecision.FENCED
+    assert write(other, plain_rows(10, 15), 10, 15) is AttemptDecision.COMMITTED
+    assert compact(LakeTable.open(store, TOPIC, PLAIN), 10**6, whole_tail=True).files_after == 1
+    upkeep = TableUpkeep(LakeTable.open(store, TOPIC, PLAIN), UpkeepSettings(safe_hours=0))
+    assert upkeep.sweep() == 3
+    assert offsets(store) == list(range(15))
+    assert len([each for each in store.list() if each.path.endswith(".parquet")]) == 1
+
+
+def test_an_answer_that_was_lost_doubles_nothing(store, faults):
+    table = LakeTable.open(store, TOPIC, PLAIN)
+    for first in range(0, 30, 10):
+        faults.lost_answers = 1
+        assert write(table, plain_rows(first, first + 10), first or None, first + 10) is (
+            AttemptDecision.COMMITTED
+        )
+        assert faults.lost_answers == 0
+    assert offsets(store) == list(range(30))
+    assert table.version == 3
+
+
+def test_a_store_that_takes_no_notice_of_conditions_is_refused(store, faults):
+    faults.drops_conditions = True
+    with pytest.raises(TableStoppedError, match="If-None-Match") as refused:
+        LakeTable.open(store, TOPIC, PLAIN)
+    assert refused.value.kind is StopKind.STORE
+    assert "\n" not in str(refused.value)
+
+
+def test_a_store_that_is_away_is_named_in_one_line(served, faults):
+    options = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_REGION": "x",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    options |= {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+    away = TableStore("s3://lake/away", options)
+    with pytest.raises((StoreError, TableStoppedError), match="s3://lake/away") as failed:
+        LakeTable.open(away, TOPIC, PLAIN)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_store_that_comes_back_gets_the_same_batch(store, faults):
+    table = LakeTable.open(store, TOPIC, PLAIN)
+    batch = as_batch(table, None, 5)
+    files = RowFiles(store, PLAIN.row_schema, order=table.version + 1)
+    files.write(plain_rows(0, 5))
+    done = files.finish()
+    faults.is_away = True
+    with pytest.raises(StoreError) as failed:
+        commit_batch(table, batch, done)
+    assert "\n" not in str(failed.value)
+    faults.is_away = False
+    assert commit_batch(table, batch, done) is AttemptDecision.COMMITTED
+    assert offsets(store) == list(range(5))

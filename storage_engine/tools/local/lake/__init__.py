@@ -1,0 +1,1 @@
+"""The lake beside a local cluster."""
