@@ -48,7 +48,7 @@ class _Piece(NamedTuple):
     wrong: Mask
     """The rows that are damaged."""
     too_long: Collection[int]
-    """Those of them that took too long."""
+    """The rows among them that took too long."""
     first: int
     data: Bytes
     offsets: Ints
