@@ -33,7 +33,7 @@ from headrace_lake.protocol import foreign_changes, progress
 from headrace_lake.protocol.attempts import TableState
 from headrace_lake.protocol.columns import DeltaType, LakeColumn, LakeGrowth, LakeShape, growth
 from headrace_lake.protocol.compaction_plan import LakeFile
-from headrace_lake.protocol.progress import PartitionProgress, Progress
+from headrace_lake.protocol.progress import LakeProgress, Progress
 from headrace_lake.protocol.resuming import recreated
 from headrace_lake.protocol.stops import (
     ACCEPTED_GAPS,
@@ -118,7 +118,7 @@ class LakeTable:
     def accepts_gaps(self) -> bool:
         return self._configuration.get(ACCEPTED_GAPS, "").lower() == "true"
 
-    def progress(self, partitions: Iterable[int]) -> dict[int, PartitionProgress]:
+    def progress(self, partitions: Iterable[int]) -> dict[int, LakeProgress]:
         """Return how far these partitions are in the loaded version."""
         wanted = list(partitions)
         known: dict[str, int] = {}

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from headrace_lake.protocol.progress import PartitionProgress, Progress
+from headrace_lake.protocol.progress import LakeProgress, Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class TableBatch:
     """The id of this batch alone, and the same in each attempt to commit it."""
     base_version: int
     """The version of the table that was loaded before the first file was begun."""
-    starts: Mapping[int, PartitionProgress | None]
+    starts: Mapping[int, LakeProgress | None]
     """The progress behind which the rows of each partition follow. Its partitions are those of
     `ends`."""
     ends: Progress

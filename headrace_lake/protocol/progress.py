@@ -28,9 +28,7 @@ class LakeProgress:
     """The epoch of the record, or marker, before `end_offset`."""
 
 
-PartitionProgress = LakeProgress
-
-Progress = Mapping[int, PartitionProgress]
+Progress = Mapping[int, LakeProgress]
 """By partition; one that the table has nothing of is missing."""
 
 
@@ -61,16 +59,14 @@ def as_applications(topic_id: UUID, progress: Progress) -> dict[str, int]:
 
 def of_applications(
     topic_id: UUID, versions: Mapping[str, int], partitions: Iterable[int]
-) -> dict[int, PartitionProgress]:
+) -> dict[int, LakeProgress]:
     """The inverse of `as_applications`, for those of the partitions that are there."""
     found = {}
     for partition in partitions:
         end_offset = versions.get(offset_application(topic_id, partition))
         if end_offset is not None:
             epoch = versions.get(epoch_application(topic_id, partition), NO_EPOCH)
-            found[partition] = PartitionProgress(
-                end_offset=end_offset, leader_epoch=LeaderEpoch(epoch)
-            )
+            found[partition] = LakeProgress(end_offset=end_offset, leader_epoch=LeaderEpoch(epoch))
     return found
 
 

@@ -1,8 +1,9 @@
 """Reads partitions of many topics at once, each from a position on, as whole batches.
 
 A position is an offset and the leader epoch of the batch before it, so the leader of a partition
-notices where it never had what was read. A partition that can't be read on is taken out and told;
-the others are read on.
+notices where it never had what was read. Brokers that would not look at that, or not at a topic's
+id, are not read from. A partition that can't be read on is taken out and told; the others are read
+on.
 """
 
 from collections.abc import Mapping
@@ -41,6 +42,7 @@ class LakeReader:
             max_bytes=FETCH_BYTES,
             isolation="read_committed",
             topic_ids={},
+            only_by_id=True,
             on_failed=self._give_up,
         )
         self._positions: dict[TopicPartition, Position] = {}

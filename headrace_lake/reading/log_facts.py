@@ -11,6 +11,7 @@ from storage_engine.client.cluster import EARLIEST, LATEST, Cluster
 from storage_engine.client.retry import Retry
 from storage_engine.core.errors import ErrorCode, HeadraceError, KafkaError
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.replication.leader_epochs import EpochEnd
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.spec import ApiSpec
 from storage_engine.protocol.messages.offset_for_leader_epoch import API as EPOCH_ENDS
@@ -30,21 +31,13 @@ _Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _Partition = _Topic.OffsetForLeaderPartition
 
 
-class EndOfEpoch(NamedTuple):
-    """The largest leader epoch of the log that is not above the one asked for, and the offset at
-    which it ends; -1 and -1 where the log has none so old."""
-
-    leader_epoch: int
-    end_offset: int
-
-
 class LogFacts(NamedTuple):
     """One partition."""
 
     start_offset: int
     end_offset: int
     """The high watermark."""
-    epoch_end: EndOfEpoch | None
+    epoch_end: EpochEnd | None
     """None where no epoch was asked for."""
 
 
@@ -62,10 +55,10 @@ def log_facts(
 
 def epoch_ends(
     cluster: Cluster, epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, EndOfEpoch]:
+) -> dict[TopicPartition, EpochEnd]:
     """Where the leader epochs end, by the partitions' leaders."""
     retry = Retry("OffsetForLeaderEpoch", Deadline.after(cluster.deadline_ms))
-    found: dict[TopicPartition, EndOfEpoch] = {}
+    found: dict[TopicPartition, EpochEnd] = {}
     while True:
         left = {tp: epoch for tp, epoch in epochs.items() if tp not in found}
         if not left:
@@ -99,7 +92,7 @@ def _requests(cluster: Cluster, epochs: Mapping[TopicPartition, int]) -> list[_A
 
 
 def _take(
-    answer: "OffsetForLeaderEpochResponse | HeadraceError", found: dict[TopicPartition, EndOfEpoch]
+    answer: "OffsetForLeaderEpochResponse | HeadraceError", found: dict[TopicPartition, EpochEnd]
 ) -> HeadraceError | None:
     """Add what an answer says to `found`; return its first error."""
     if isinstance(answer, HeadraceError):
@@ -110,7 +103,7 @@ def _take(
             tp = TopicPartition(topic.topic, row.partition)
             code = ErrorCode.of(row.error_code)
             if code is ErrorCode.NONE:
-                found[tp] = EndOfEpoch(row.leader_epoch, row.end_offset)
+                found[tp] = EpochEnd(row.leader_epoch, row.end_offset)
             elif failure is None:
                 failure = KafkaError(f"leader epochs of {tp}: {code.meaning}", code)
     return failure

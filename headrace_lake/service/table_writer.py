@@ -21,7 +21,7 @@ from headrace_lake.lake_settings import TableSettings
 from headrace_lake.protocol.attempts import AttemptDecision, TableBatch
 from headrace_lake.protocol.columns import LakeShape, opaque_shape, typed_shape
 from headrace_lake.protocol.progress import LakeProgress
-from headrace_lake.protocol.resuming import LakeEpochEnd, LogAnswer, resume
+from headrace_lake.protocol.resuming import LogAnswer, resume
 from headrace_lake.protocol.stops import StopKind, TableStoppedError
 from headrace_lake.reading.lake_reader import Position
 from headrace_lake.reading.log_facts import log_facts
@@ -118,9 +118,8 @@ class TableWriter:
         self, tp: TopicPartition, rows: TopicRows, answer: LogAnswer, *, accepts_gaps: bool
     ) -> Position:
         known = self._progress.get(tp.partition)
-        offset = resume(str(tp), rows.topic_id, known, answer, accepts_gaps=accepts_gaps)
-        epoch = known.leader_epoch if known and known.end_offset == offset else NO_EPOCH
-        return Position(offset, epoch)
+        found = resume(str(tp), rows.topic_id, known, answer, accepts_gaps=accepts_gaps)
+        return Position(found.end_offset, found.leader_epoch)
 
     def write(self, batches: list[pa.RecordBatch]) -> int:
         with self._lock:
@@ -263,12 +262,7 @@ def log_answers(
             topic_id=ids[tp],
             start_offset=found.start_offset,
             end_offset=found.end_offset,
-            epoch_end=None
-            if found.epoch_end is None
-            else LakeEpochEnd(
-                leader_epoch=LeaderEpoch(found.epoch_end.leader_epoch),
-                end_offset=found.epoch_end.end_offset,
-            ),
+            epoch_end=found.epoch_end,
         )
         for tp, found in facts.items()
     }

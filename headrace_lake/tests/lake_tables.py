@@ -12,7 +12,7 @@ from headrace_lake.delta.store import TableStore
 from headrace_lake.delta.table import LakeTable, LakeTopic
 from headrace_lake.protocol.attempts import AttemptDecision, TableBatch
 from headrace_lake.protocol.columns import LakeShape, typed_shape
-from headrace_lake.protocol.progress import PartitionProgress
+from headrace_lake.protocol.progress import LakeProgress
 from storage_engine.core.ids import LeaderEpoch
 from storage_engine.core.typed.ddl import parse_type
 from storage_engine.core.typed.topic_schema import ColumnSpec, TopicSchema, new_schema
@@ -111,8 +111,8 @@ def as_batch(
 ) -> TableBatch:
     start = None
     if first is not None:
-        start = PartitionProgress(end_offset=first, leader_epoch=LeaderEpoch(epoch))
-    reached = PartitionProgress(end_offset=end, leader_epoch=LeaderEpoch(epoch))
+        start = LakeProgress(end_offset=first, leader_epoch=LeaderEpoch(epoch))
+    reached = LakeProgress(end_offset=end, leader_epoch=LeaderEpoch(epoch))
     return TableBatch(
         commit_id=uuid.uuid4().hex,
         base_version=table.version,

@@ -12,7 +12,7 @@ from headrace_lake.delta.batch_commits import commit_batch
 from headrace_lake.delta.compaction import compact
 from headrace_lake.delta.data_files import RowFiles
 from headrace_lake.protocol.attempts import TableBatch
-from headrace_lake.protocol.progress import PartitionProgress
+from headrace_lake.protocol.progress import LakeProgress
 from headrace_lake.tests.lake_tables import PLAIN, opened, plain_rows
 from storage_engine.core.ids import LeaderEpoch
 
@@ -31,7 +31,7 @@ def main(folder: str, seed: str, *partitions: str) -> None:
             end = first + chance.randint(1, 50)
             files.write(plain_rows(first, end, partition))
             starts[partition] = start
-            ends[partition] = PartitionProgress(end_offset=end, leader_epoch=LeaderEpoch(0))
+            ends[partition] = LakeProgress(end_offset=end, leader_epoch=LeaderEpoch(0))
         batch = TableBatch(
             commit_id=uuid.uuid4().hex, base_version=base_version, starts=starts, ends=ends
         )

@@ -5,16 +5,19 @@ from dataclasses import replace
 import pytest
 
 from headrace_lake.protocol.attempts import AttemptDecision
-from headrace_lake.protocol.resuming import RowsFollow, resume
+from headrace_lake.protocol.resuming import resume
 from headrace_lake.tests.model.world import (
     NAME,
     BrokenError,
     Rules,
     State,
     World,
+    Writer,
     check,
     table_rows,
+    topic_of,
 )
+from storage_engine.core.ids import NO_EPOCH
 from storage_engine.tests.core.transactions.sinks.exploring import explored
 
 MOST = 400_000
@@ -67,37 +70,73 @@ class SweepsAreNoCommits(Rules):
 
 
 class EpochsAreNotAskedFor(Rules):
-    def heard(self, answer, progress):
-        return replace(answer, epoch_end=None)
+    def resume(self, progress, answer):
+        return super().resume(progress, replace(answer, epoch_end=None))
 
 
 class OnlyTheEndOfAnEpochCounts(Rules):
-    def heard(self, answer, progress):
-        if answer.epoch_end is None or answer.epoch_end.leader_epoch < 0:
-            return answer
-        end = replace(answer.epoch_end, leader_epoch=progress.leader_epoch)
-        return replace(answer, epoch_end=end)
+    def resume(self, progress, answer):
+        end = answer.epoch_end
+        if end is not None and end.epoch >= 0:
+            end = end._replace(epoch=progress.leader_epoch)
+        return super().resume(progress, replace(answer, epoch_end=end))
 
 
-class RowsAlwaysFollow(Rules):
-    def rows_follow(self, topic, position, fetched, epoch):
-        super().rows_follow(topic, position, fetched, epoch)
-        return RowsFollow.YES
+class FetchesHaveNoEpoch(Rules):
+    def fetched_epoch(self, writer):
+        return NO_EPOCH
+
+
+class FirstFetchesHaveNoEpoch(Rules):
+    def fetched_epoch(self, writer):
+        return super().fetched_epoch(writer) if writer.rows else NO_EPOCH
+
+
+class OnlyFirstFetchesHaveAnEpoch(Rules):
+    def fetched_epoch(self, writer):
+        return NO_EPOCH if writer.rows else super().fetched_epoch(writer)
 
 
 class FetchesHaveNoTopicId(Rules):
-    def rows_follow(self, topic, position, fetched, epoch):
-        return super().rows_follow(topic, position, topic, epoch)
+    def fetched_id(self, log):
+        return log.topic_id
 
 
-class AnyLeaderMayAnswer(Rules):
-    def may_follow(self, topic, position, answer, fetched_from):
-        return super().may_follow(topic, position, answer, answer.leader_epoch)
+class RowsComeFromAnotherLeader(Rules):
+    """One that was asked says yes, and the rows are those of a branch that was lost."""
+
+    def rows_at(self, log, offset):
+        lost = [log.lost[offset]] if offset < len(log.lost) else []
+        return super().rows_at(log, offset) + lost
+
+
+class RefusalsAreIgnored(Rules):
+    def refused(self, writer, end_offset):
+        return writer
+
+
+class EachRefusalStopsTheTable(Rules):
+    def refused(self, writer, end_offset):
+        return Writer("stopped", writer.version)
+
+
+class RefusalsMoveThePosition(Rules):
+    """As `on_truncated` of the fetcher would: what is held is kept."""
+
+    def refused(self, writer, end_offset):
+        return writer._replace(position=(end_offset, NO_EPOCH))
+
+
+class RefusalsNeverStopTheTable(Rules):
+    """What is held is dropped, and reading goes on where the logs part."""
+
+    def refused(self, writer, end_offset):
+        return writer._replace(rows=(), file=0, position=(end_offset, NO_EPOCH))
 
 
 class GapsAreNotSeen(Rules):
-    def resume(self, topic, progress, answer):
-        return resume(NAME, topic, progress, answer, accepts_gaps=True)
+    def resume(self, progress, answer):
+        return resume(NAME, topic_of(0), progress, answer, accepts_gaps=True)
 
 
 class OthersAreNotWatched(Rules):
@@ -123,9 +162,15 @@ MUTATIONS = {
     SweepsAreNoCommits: "a sweep",
     EpochsAreNotAskedFor: "elections while answers are lost",
     OnlyTheEndOfAnEpochCounts: "a branch that comes back",
-    RowsAlwaysFollow: "elections",
+    FetchesHaveNoEpoch: "elections",
+    FirstFetchesHaveNoEpoch: "elections",
+    OnlyFirstFetchesHaveAnEpoch: "elections while answers are lost",
     FetchesHaveNoTopicId: "a topic made anew",
-    AnyLeaderMayAnswer: "a branch that comes back",
+    RowsComeFromAnotherLeader: "a branch that comes back",
+    RefusalsAreIgnored: "elections",
+    EachRefusalStopsTheTable: "a branch that comes back",
+    RefusalsMoveThePosition: "elections",
+    RefusalsNeverStopTheTable: "elections",
     GapsAreNotSeen: "retention",
     OthersAreNotWatched: "rows deleted by others",
     AnyFilesAreReplaced: "two compactions",

@@ -1,7 +1,9 @@
 """A small world in which two writers, a sweep and a compaction work at one table of one partition.
 
 Everything that can happen is a step: each of them yields the states that may follow. What is
-decided, the real functions of `headrace_lake.protocol` decide, through `Rules`.
+decided, the real functions of `headrace_lake.protocol` decide, through `Rules`, and for the leader
+those of `storage_engine.core.replication`: a fetch is one step, in which the leader compares what
+is before its position, and gives rows or refuses.
 
 The store takes a commit for a version once. Its answer may be lost, and a commit that failed may
 still come later, until another one has taken its version. The log may lose its end and give the
@@ -11,6 +13,7 @@ at any moment. Nothing keeps two writers from working at the same time.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 from uuid import UUID
@@ -23,17 +26,11 @@ from headrace_lake.protocol.attempts import (
     may_replace,
 )
 from headrace_lake.protocol.foreign_changes import TableChange, check_changes
-from headrace_lake.protocol.progress import PartitionProgress
-from headrace_lake.protocol.resuming import (
-    EpochEnd,
-    LogAnswer,
-    RowsFollow,
-    may_follow,
-    resume,
-    rows_follow,
-)
+from headrace_lake.protocol.progress import LakeProgress
+from headrace_lake.protocol.resuming import LogAnswer, resume
 from headrace_lake.protocol.stops import TableStoppedError
-from storage_engine.core.ids import LeaderEpoch
+from storage_engine.core.ids import NO_EPOCH
+from storage_engine.core.replication.leader_epochs import EpochEnd, LeaderEpochCache, divergence
 
 NAME = "t-0"
 MARKER = "marker"
@@ -57,21 +54,33 @@ class Log(NamedTuple):
     lost: tuple[Record, ...] = ()
     """What an earlier leader had before an election: a replica may bring it back."""
 
+    @property
+    def topic_id(self) -> UUID:
+        return topic_of(self.generation)
+
     def epoch_end(self, asked: int) -> EpochEnd:
-        """As Kafka's leader answers OffsetForLeaderEpoch."""
-        starts: dict[int, int] = {}
-        for offset in range(len(self.records)):
-            if offset >= self.start:
-                starts.setdefault(self.records[offset].epoch, offset)
-        starts.setdefault(self.epoch, len(self.records))
-        if asked == self.epoch:
-            return EpochEnd(leader_epoch=asked, end_offset=len(self.records))
-        later = [each for each in sorted(starts) if each > asked]
-        if not later:
-            return EpochEnd(leader_epoch=-1, end_offset=-1)
-        earlier = [each for each in starts if each <= asked]
-        floor = max(earlier) if earlier else asked
-        return EpochEnd(leader_epoch=floor, end_offset=starts[later[0]])
+        """What the leader answers to OffsetForLeaderEpoch."""
+        return epochs_of(self).end_offset_for(asked, len(self.records))
+
+    def parting(self, offset: int, epoch: int) -> tuple[int, int] | None:
+        """What the leader answers to a fetch in place of rows: the epoch and offset at which its
+        log ends to be the one that was read; None: it is still that one."""
+        return divergence(
+            epochs_of(self),
+            log_end_offset=len(self.records),
+            fetch_offset=offset,
+            last_fetched_epoch=epoch,
+        )
+
+
+@lru_cache(maxsize=10_000)
+def epochs_of(log: Log) -> LeaderEpochCache:
+    epochs = LeaderEpochCache()
+    for offset, record in enumerate(log.records):
+        epochs.assign(record.epoch, offset)
+    epochs.assign(log.epoch, len(log.records))
+    epochs.truncate_from_start(log.start)
+    return epochs
 
 
 class Commit(NamedTuple):
@@ -95,17 +104,13 @@ class Attempt(NamedTuple):
 
 class Writer(NamedTuple):
     phase: str = "down"
-    """down, loaded, reading, asking, stopped."""
+    """down, loaded, reading, stopped."""
     version: int = 0
     stale: bool = False
     start: tuple[int, int] | None = None
     """Where the batch begins."""
     position: tuple[int, int] | None = None
     rows: tuple[tuple[int, Record], ...] = ()
-    held: tuple[tuple[int, Record], ...] = ()
-    """Rows that came, and may be put behind the others only after the log was asked."""
-    held_from: int = 0
-    """The epoch of the leader that they came from."""
     file: int = 0
     base: int = 0
     commit_id: str = ""
@@ -151,24 +156,24 @@ class Rules:
     retries_behind_others = False
     """The library would: it is told not to."""
 
-    def resume(self, topic: UUID, progress: PartitionProgress | None, answer: LogAnswer) -> int:
-        return resume(NAME, topic, progress, self.heard(answer, progress))
+    def resume(self, progress: LakeProgress | None, answer: LogAnswer) -> LakeProgress:
+        return resume(NAME, topic_of(0), progress, answer)
 
-    def heard(self, answer: LogAnswer, progress: PartitionProgress | None) -> LogAnswer:
-        return answer
+    def fetched_id(self, log: Log) -> UUID:
+        return topic_of(0)
 
-    def rows_follow(
-        self, topic: UUID, position: PartitionProgress | None, fetched: UUID, epoch: int
-    ) -> RowsFollow:
-        return rows_follow(
-            NAME, topic, position, fetched_topic_id=fetched, first_leader_epoch=epoch
-        )
+    def fetched_epoch(self, writer: Writer) -> int:
+        """The epoch that a fetch says of the record before its position."""
+        assert writer.position is not None
+        return writer.position[1]
 
-    def may_follow(
-        self, topic: UUID, position: PartitionProgress, answer: LogAnswer, fetched_from: int
-    ) -> bool:
-        heard = self.heard(answer, position)
-        return may_follow(NAME, topic, position, heard, fetched_from=LeaderEpoch(fetched_from))
+    def rows_at(self, log: Log, offset: int) -> list[Record]:
+        """What the leader may give that has not refused the fetch."""
+        return [log.records[offset]] if offset < len(log.records) else []
+
+    def refused(self, writer: Writer, end_offset: int) -> Writer:
+        """The writer after its log was found to part at an offset from that of the leader."""
+        return Writer()
 
     def decide(self, batch: TableBatch, table: TableState) -> AttemptDecision:
         return decide(batch, table)
@@ -276,8 +281,6 @@ class World:
             yield _with(state._replace(crashes=state.crashes + 1), number, Writer())
         if writer.phase == "loaded":
             yield _asked(state, number, rules)
-        elif writer.phase == "asking":
-            yield _asked_for_held(state, number, rules)
         elif writer.stale:
             yield from _loaded(state, number, writer, rules)
         else:
@@ -287,26 +290,21 @@ class World:
                 yield from self._commit(state, number, rules)
 
     def _read(self, state: State, number: int, rules: Rules) -> Iterator[State]:
+        """A fetch, and its answer."""
         writer, log = state.writers[number], state.log
-        offset = writer.position[0] if writer.position else log.start
-        if not log.start <= offset < len(log.records):
-            return
+        assert writer.position is not None
         if not writer.rows and state.batches_given >= self.batches:
             return
-        row = (offset, log.records[offset])
-        try:
-            follow = rules.rows_follow(
-                topic_of(0), as_progress(writer.position), topic_of(log.generation), row[1].epoch
-            )
-        except TableStoppedError:
-            yield _with(state, number, Writer("stopped"))
-            return
-        if follow is RowsFollow.YES:
-            yield _added(state, number, writer, row)
+        offset = writer.position[0]
+        if rules.fetched_id(log) != log.topic_id:
+            yield _with(state, number, Writer())
+        elif (parting := log.parting(offset, rules.fetched_epoch(writer))) is not None:
+            yield _heard(state, number, rules.refused(writer, parting[1]))
+        elif not log.start <= offset <= len(log.records):
+            yield _with(state, number, Writer())
         else:
-            yield _with(
-                state, number, writer._replace(phase="asking", held=(row,), held_from=log.epoch)
-            )
+            for record in rules.rows_at(log, offset):
+                yield _added(state, number, writer, (offset, record))
 
     def _commit(self, state: State, number: int, rules: Rules) -> Iterator[State]:
         writer = state.writers[number]
@@ -362,8 +360,8 @@ def topic_of(generation: int) -> UUID:
     return UUID(int=generation + 1)
 
 
-def as_progress(at: tuple[int, int] | None) -> PartitionProgress | None:
-    return None if at is None else PartitionProgress(end_offset=at[0], leader_epoch=at[1])
+def as_progress(at: tuple[int, int] | None) -> LakeProgress | None:
+    return None if at is None else LakeProgress(end_offset=at[0], leader_epoch=at[1])
 
 
 def table_state(state: State, version: int) -> TableState:
@@ -465,44 +463,41 @@ def as_change(version: int, commit: Commit) -> TableChange:
     )
 
 
-def _answer(log: Log, progress: PartitionProgress | None) -> LogAnswer:
+def _answer(log: Log, progress: LakeProgress | None) -> LogAnswer:
     return LogAnswer(
-        topic_id=topic_of(log.generation),
+        topic_id=log.topic_id,
         start_offset=log.start,
         end_offset=len(log.records),
         epoch_end=None if progress is None else log.epoch_end(progress.leader_epoch),
-        leader_epoch=LeaderEpoch(log.epoch),
     )
 
 
 def _asked(state: State, number: int, rules: Rules) -> State:
     """Ask the log where to go on from the table's progress."""
-    writer = state.writers[number]
+    writer, log = state.writers[number], state.log
     progress = table_state(state, writer.version).progress.get(0)
     try:
-        offset = rules.resume(topic_of(0), progress, _answer(state.log, progress))
+        found = rules.resume(progress, _answer(log, progress))
     except TableStoppedError:
-        return _with(state, number, Writer("stopped"))
+        return _heard(state, number, Writer("stopped", writer.version))
+    position = (found.end_offset, int(found.leader_epoch))
     start = None if progress is None else (progress.end_offset, int(progress.leader_epoch))
-    position = start if start is not None and offset == start[0] else (offset, -1)
-    return _with(state, number, writer._replace(phase="reading", start=start, position=position))
+    reading = writer._replace(phase="reading", start=start, position=position)
+    return _heard(state, number, reading)
 
 
-def _asked_for_held(state: State, number: int, rules: Rules) -> State:
-    """Ask the log whether it still has what is before the rows that came."""
-    writer = state.writers[number]
-    position = as_progress(writer.position)
-    assert position is not None
-    try:
-        follows = rules.may_follow(
-            topic_of(0), position, _answer(state.log, position), writer.held_from
-        )
-    except TableStoppedError:
-        return _with(state, number, Writer("stopped"))
-    reading = writer._replace(phase="reading", held=(), held_from=0)
-    if not follows:
-        return _with(state, number, reading)
-    return _added(state, number, reading, writer.held[0])
+def _heard(state: State, number: int, writer: Writer) -> State:
+    """The state with a writer that has just heard of this very log."""
+    log = state.log
+    if writer.phase == "stopped":
+        known = table_state(state, writer.version).progress.get(0)
+        place = (log.start, NO_EPOCH) if known is None else (known.end_offset, known.leader_epoch)
+        if not log.generation and log.start <= place[0] and log.parting(*place) is None:
+            raise BrokenError(f"the log has what the table holds up to {place}, and it stops")
+        writer = Writer("stopped")
+    elif writer.position is not None and log.parting(*writer.position) is not None:
+        raise BrokenError(f"the fetch from {writer.position} is refused, again and again")
+    return _with(state, number, writer)
 
 
 def _added(state: State, number: int, writer: Writer, row: tuple[int, Record]) -> State:

@@ -9,10 +9,10 @@ from headrace_lake.protocol.attempts import (
     decide,
     may_replace,
 )
-from headrace_lake.protocol.progress import PartitionProgress
+from headrace_lake.protocol.progress import LakeProgress
 
-AT_5 = PartitionProgress(end_offset=5, leader_epoch=1)
-AT_9 = PartitionProgress(end_offset=9, leader_epoch=1)
+AT_5 = LakeProgress(end_offset=5, leader_epoch=1)
+AT_9 = LakeProgress(end_offset=9, leader_epoch=1)
 BATCH = TableBatch(commit_id="mine", base_version=7, starts={0: AT_5, 1: None}, ends={0: AT_9})
 
 
@@ -27,7 +27,7 @@ BATCH = TableBatch(commit_id="mine", base_version=7, starts={0: AT_5, 1: None}, 
         # Another writer began the second partition.
         (TableState(version=8, progress={0: AT_5, 1: AT_5}), AttemptDecision.FENCED),
         # The same offset on another branch of the log.
-        (TableState(version=8, progress={0: PartitionProgress(end_offset=5, leader_epoch=2)}),
+        (TableState(version=8, progress={0: LakeProgress(end_offset=5, leader_epoch=2)}),
          AttemptDecision.FENCED),
         (TableState(version=9, progress={0: AT_5}, swept_version=8), AttemptDecision.WRITE_ANEW),
     ],

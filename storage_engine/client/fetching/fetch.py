@@ -15,15 +15,14 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from storage_engine.client.cluster import EARLIEST, ISOLATION_LEVELS, LATEST, LOOKUP_MS, Cluster
+from storage_engine.client.cluster import EARLIEST, LATEST, LOOKUP_MS, Cluster
 from storage_engine.client.fetching.fetch_cursor import Ask, Cursor
 from storage_engine.client.fetching.fetch_window import MOST_IN_FLIGHT, FetchWindow
 from storage_engine.client.fetching.fetched_batches import FetchedBatches
-from storage_engine.client.fetching.leader_fetches import LeaderFetches
+from storage_engine.client.fetching.leader_fetches import LeaderFetches, level_of
 from storage_engine.client.settings import FETCH_BYTES
 from storage_engine.core.errors import (
     AuthenticationError,
-    ConfigError,
     CorruptRecordError,
     DeadlineExceededError,
     ErrorCode,
@@ -76,6 +75,7 @@ class BatchFetcher:
         on_failed: OnFailed | None = None,
         guessed_offset_bytes: int = 0,
         typed_wants: Mapping[str, TypedWant] | None = None,
+        only_by_id: bool = False,
     ) -> None:
         """`timeout_ms`: how long a partition may fail, or have nothing below its end, before that
         is an error (default: the cluster's deadline). `most_in_flight`: fetches of a leader besides
@@ -87,7 +87,8 @@ class BatchFetcher:
         for, and the others are read on; an offset out of range is not looked into then.
         `guessed_offset_bytes`: a first fetch asks for so much an offset up to the partition's end,
         and later ones for what the answers had (0: the first for a full share). `typed_wants`: the
-        columns and rows to fetch of topics with a schema, by name; of others, records."""
+        columns and rows to fetch of topics with a schema, by name; of others, records.
+        `only_by_id`: brokers that know no ids are an error; others compare epochs, too."""
         most_in_flight = min(most_in_flight, MOST_IN_FLIGHT if len(ranges) == 1 else 1)
         self._cluster = cluster
         self._cursors = {
@@ -104,14 +105,13 @@ class BatchFetcher:
             )
             for tp, (start_offset, end_offset) in ranges.items()
         }
-        self._max_bytes = max_bytes
-        self._max_wait_ms = max_wait_ms
-        self._isolation, self._isolation_level = isolation, _level_of(isolation)
+        self._max_bytes, self._max_wait_ms = max_bytes, max_wait_ms
+        self._isolation, self._isolation_level = isolation, level_of(isolation)
         self._timeout_ms = timeout_ms or cluster.deadline_ms
         self._most_in_flight = most_in_flight
         self._topic_ids = None if topic_ids is None else dict(topic_ids)
-        self._on_out_of_range = on_out_of_range
-        self._on_truncated = on_truncated
+        self._only_by_id = only_by_id
+        self._on_out_of_range, self._on_truncated = on_out_of_range, on_truncated
         self._on_failed = on_failed
         self._leaders: dict[int, LeaderFetches] = {}
         # The batches that the next `poll` returns: an error may have come first.
@@ -256,6 +256,7 @@ class BatchFetcher:
                     max_wait_ms=self._max_wait_ms,
                     isolation_level=self._isolation_level,
                     topic_ids=self._topic_ids,
+                    only_by_id=self._only_by_id,
                 )
             leader.send(asks)
         except (KafkaError, DeadlineExceededError) as error:
@@ -490,10 +491,3 @@ class BatchFetcher:
             if (reason := cursor.stuck(self._timeout_ms)) is not None:
                 error = DeadlineExceededError(f"{reason} (waited {self._timeout_ms} ms)")
                 self._give_up(cursor, error)
-
-
-def _level_of(isolation: str) -> int:
-    if isolation not in ISOLATION_LEVELS:
-        levels = ", ".join(ISOLATION_LEVELS)
-        raise ConfigError(f"the isolation level is '{isolation}'; it must be one of {levels}")
-    return ISOLATION_LEVELS[isolation]

@@ -8,15 +8,16 @@ serves schemas.
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from storage_engine.client.cluster import Cluster
+from storage_engine.client.cluster import ISOLATION_LEVELS, Cluster
 from storage_engine.client.fetching.fetch_cursor import Ask
 from storage_engine.client.in_flight import InFlight, LeaderRequests
-from storage_engine.core.errors import UnsupportedVersionError
+from storage_engine.core.errors import ConfigError, UnsupportedVersionError
 from storage_engine.core.ids import topic_id_to_text
 from storage_engine.net.deadline import Deadline
 from storage_engine.protocol.apis.describe_schemas import API as DESCRIBE_SCHEMAS
-from storage_engine.protocol.apis.fetch import API as BY_ID
+from storage_engine.protocol.apis.fetch import API as BY_ID_OR_NAME
 from storage_engine.protocol.apis.fetch import (
+    BY_ID,
     BY_NAME,
     FIRST_WITH_TOPIC_IDS,
     FetchPartition,
@@ -37,9 +38,10 @@ class LeaderFetches(LeaderRequests[Ask]):
         max_wait_ms: int,
         isolation_level: int,
         topic_ids: Mapping[str, UUID] | None,
+        only_by_id: bool = False,
     ) -> None:
-        """`topic_ids`: of all topics that are fetched; None where any topic of that name will
-        do."""
+        """`topic_ids`: of all topics that are fetched; None where any topic of that name will do.
+        `only_by_id`: UnsupportedVersionError for a broker that knows topics by their names only."""
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
         self._isolation_level = isolation_level
@@ -54,10 +56,11 @@ class LeaderFetches(LeaderRequests[Ask]):
         if topic_ids is None:
             return
         try:
-            self.names_by_id = self.connection.version_for(BY_ID) >= FIRST_WITH_TOPIC_IDS
+            version = self.connection.version_for(BY_ID if only_by_id else BY_ID_OR_NAME)
         except UnsupportedVersionError:
             self.connection.close()
             raise
+        self.names_by_id = version >= FIRST_WITH_TOPIC_IDS
 
     def send(self, asks: Sequence[Ask]) -> None:
         """Send one request for all of `asks`. KafkaError or DeadlineExceededError where that fails;
@@ -109,3 +112,11 @@ class LeaderFetches(LeaderRequests[Ask]):
             ]
             response = response._replace(partitions=named)
         return fetch, response
+
+
+def level_of(isolation: str) -> int:
+    """The isolation level of a request; ConfigError."""
+    if isolation not in ISOLATION_LEVELS:
+        levels = ", ".join(ISOLATION_LEVELS)
+        raise ConfigError(f"the isolation level is '{isolation}'; it must be one of {levels}")
+    return ISOLATION_LEVELS[isolation]

@@ -470,3 +470,6 @@ API = coded(1, _read_request, encode_request, _read_response, encode_response)
 
 BY_NAME = dataclasses.replace(API, max_version=FIRST_WITH_TOPIC_IDS - 1)
 """The spec for clients that name topics, and mean whichever topic has the name now."""
+
+BY_ID = dataclasses.replace(API, min_version=FIRST_WITH_TOPIC_IDS)
+"""The spec for clients that mean one topic, and whose every fetch says the epoch before it."""

@@ -87,15 +87,19 @@ class FakePartition:
     def high_watermark(self) -> int:
         return self.end_offset if self.readable_to is None else self.readable_to
 
-    def divergence(self, asked: fetch.FetchPartition) -> tuple[int, int] | None:
-        """Where the log leaves what the client has read, by the epochs of the batches."""
-        epochs = LeaderEpochCache()
+    @property
+    def epochs(self) -> LeaderEpochCache:
+        found = LeaderEpochCache()
         for batch in self.batches:
             header = read_header(batch)
-            epochs.assign(header.partition_leader_epoch, header.base_offset)
-        epochs.assign(self.epoch, self.end_offset)
+            found.assign(header.partition_leader_epoch, header.base_offset)
+        found.assign(self.epoch, self.end_offset)
+        return found
+
+    def divergence(self, asked: fetch.FetchPartition) -> tuple[int, int] | None:
+        """Where the log leaves what the client has read, by the epochs of the batches."""
         return divergence(
-            epochs,
+            self.epochs,
             log_end_offset=self.end_offset,
             fetch_offset=asked.fetch_offset,
             last_fetched_epoch=asked.last_fetched_epoch,
