@@ -11,6 +11,7 @@ MEASURED_S = 30.0 if ALL_FAULTS else 3.0
 RECORD = b"x" * 10_000
 BATCH_BYTES = 50_000
 TRIES = 3
+FIRST_TIMEOUT_S = 30
 
 
 def produced_bytes_per_s(
@@ -38,15 +39,23 @@ def produced_bytes_per_s(
         }
     )
 
+    def write() -> None:
+        try:
+            producer.produce(topic, RECORD, partition=0, on_delivery=delivered)
+        except BufferError:
+            producer.poll(0.05)
+        producer.poll(0)
+
     def write_for(seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            try:
-                producer.produce(topic, RECORD, partition=0, on_delivery=delivered)
-            except BufferError:
-                producer.poll(0.05)
-            producer.poll(0)
+            write()
 
+    # To find a broker that was just started may take as long as the burst.
+    first_until = time.monotonic() + FIRST_TIMEOUT_S
+    while not acknowledged and time.monotonic() < first_until:
+        write()
+    assert acknowledged, f"nothing was acknowledged in {FIRST_TIMEOUT_S} s"
     write_for(2)
     before, started = acknowledged, time.monotonic()
     write_for(measured_s)

@@ -139,7 +139,7 @@ def test_a_text_that_no_registry_takes_is_refused():
     )
     for _ in range(3):
         outer = types.StructColumn((types.StructColumnField("g" * 255, outer),))
-    with pytest.raises(ConfigError, match="has more than 1048576 bytes; use shorter names"):
+    with pytest.raises(ConfigError, match="has more than 1024 KiB; use shorter names"):
         text_of(new_schema([ColumnSpec("c", outer)]))
 
 
