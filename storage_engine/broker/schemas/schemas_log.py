@@ -19,11 +19,13 @@ from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.schemas.fetched_records import FetchedRecords, fetched_records
 from storage_engine.broker.unexpected import FAILED, guarded
 from storage_engine.core.errors import ErrorCode
+from storage_engine.core.ids import topic_id_to_text
 from storage_engine.core.ports import Background, Clock, Endpoint, Scheduler, Timer, TransportError
 from storage_engine.core.schemas.registry.state import RegistryState
 from storage_engine.net.client_log import ClientLog
 from storage_engine.protocol.apis.fetch import API as FETCH
 from storage_engine.protocol.apis.fetch import (
+    FIRST_WITH_TOPIC_IDS,
     READ_COMMITTED,
     FetchPartition,
     FetchPartitionResponse,
@@ -40,7 +42,8 @@ from storage_engine.protocol.apis.list_offsets import (
 from storage_engine.protocol.transport import Transport
 
 CHANNEL = "schemas"
-FETCH_VERSION = 12
+FETCH_VERSION = FIRST_WITH_TOPIC_IDS
+"""By the topic's id: metadata may not know yet that there is another topic of the name."""
 LIST_OFFSETS_VERSION = 5
 """The first version in which a new leader says that it does not know the end yet."""
 
@@ -197,10 +200,10 @@ class SchemasLog:
         """The leader, of a topic that is perhaps another one than before."""
         states = self._metadata.partitions(self.topic)
         state = None if states is None else states.get(0)
-        if state is None:
+        topic_id = self._metadata.topic_id(self.topic)
+        if state is None or topic_id is None:
             self.problem = "there is no such topic"
             return None
-        topic_id = self._metadata.topic_id(self.topic)
         if topic_id != self._topic_id:
             if self._topic_id is not None:
                 self._begin_anew("the topic was made anew")
@@ -262,6 +265,7 @@ class SchemasLog:
     # --- fetches ---
 
     def _fetch(self, leader: Endpoint) -> None:
+        assert self._topic_id is not None
         self._under_way = True
         self._transport.request(
             leader,
@@ -274,7 +278,7 @@ class SchemasLog:
                 max_bytes=ANSWER_BYTES,
                 partitions=[
                     FetchPartition(
-                        self.topic,
+                        topic_id_to_text(self._topic_id),
                         0,
                         self._position,
                         ANSWER_BYTES,

@@ -1,10 +1,12 @@
 """The reader of `_schemas` gets what is committed, whatever happens to the topic and its leader."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from simulation.world.cluster import SimulatedCluster
+from storage_engine.broker.cluster.metadata_cache import MetadataCache
 from storage_engine.broker.schemas import schemas_log
 from storage_engine.core.retained.producer_table import TransactionMarker
 from storage_engine.core.schemas.registry.changes import delete_subject
@@ -105,6 +107,42 @@ def test_another_topic_of_the_name_is_read_from_its_beginning(cluster):
     assert texts(cluster, 1, found[0]) == [text_of("New0", a="int")]
     assert schemas_of(cluster).state.subjects() == [f"n{n}" for n in range(5)]
     assert schemas_of(cluster).generation > generation
+
+
+def test_records_of_another_topic_of_the_name_are_not_taken_before_metadata_tells_of_it(cluster):
+    written = WrittenSchemas(cluster)
+    for number in range(3):
+        written.register(f"s{number}", text_of(f"Old{number}", a="int"))
+    assert read_to_end(cluster)
+    schemas = schemas_of(cluster)
+    metadata = schemas._metadata
+    old_id = metadata.topic_id(SCHEMAS.topic)
+    cluster.answer(cluster.delete_topic(SCHEMAS.topic))
+    cluster.loop.run_until(lambda: leader_of(cluster) is None)
+    schemas._metadata = OldId(metadata, old_id)  # type: ignore[assignment]
+    create_schemas(cluster)
+    anew = WrittenSchemas(cluster)
+    for number in range(5):
+        anew.register(f"n{number}", text_of(f"New{number}", a="int"))
+    assert not read_to_end(cluster)
+    assert schemas.state.subjects() == ["s0", "s1", "s2"]
+    schemas._metadata = metadata
+    assert read_to_end(cluster)
+    assert schemas.state.subjects() == [f"n{n}" for n in range(5)]
+
+
+class OldId:
+    """Metadata that knows of everything but a topic's new id."""
+
+    def __init__(self, metadata: MetadataCache, topic_id: UUID | None) -> None:
+        self._metadata = metadata
+        self._topic_id = topic_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._metadata, name)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        return self._topic_id
 
 
 def test_damaged_records_and_batches_are_skipped_and_counted(cluster):
