@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from headrace_lake.delta.exact_arrays import with_exact_types
 from headrace_lake.delta.statistics import file_statistics
 from headrace_lake.delta.store import ObjectWriter, TableStore, first_line
-from headrace_lake.protocol.columns import DATE
 from headrace_lake.protocol.stops import StopKind, TableStoppedError
 from storage_engine.core.printable import printable
 
@@ -271,8 +270,3 @@ def _text(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def with_day(rows: pa.Table) -> pa.Table:
-    """Return the rows with the day of their `_timestamp`, for tables that are divided by it."""
-    return rows.append_column(DATE, pc.cast(rows["_timestamp"], pa.date32()))

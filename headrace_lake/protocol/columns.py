@@ -84,17 +84,6 @@ class LakeShape:
     partition_by: tuple[str, ...] = ()
 
     @property
-    def file_schema(self) -> pa.Schema:
-        """Return the columns that stand in files: all but those that divide them."""
-        return pa.schema(
-            [
-                pa.field(each.name, file_type(each.type))
-                for each in self.columns
-                if each.name not in self.partition_by
-            ]
-        )
-
-    @property
     def row_schema(self) -> pa.Schema:
         """Return all columns, as rows are given to a writer of files."""
         return pa.schema([pa.field(each.name, file_type(each.type)) for each in self.columns])
