@@ -89,20 +89,26 @@ def test_servers_that_do_not_answer_cost_a_moment(
 def test_a_zookeeper_that_is_away_is_asked_until_it_is_back(
     restarted: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
-    client = KazooClient(restarted.connect, timeout=LONG_MS / 1000)
-    client.start()
-    session = session_of(client)
+    owner = KazooClient(restarted.connect, timeout=LONG_MS / 1000)
+    owner.start()
+    owner.create(NODE, ephemeral=True)
+    session = session_of(owner)
     restarted.stop()
     process = watcher(session, restarted.connect, tmp_path / "log")
     # The first attempt has failed.
     soon((tmp_path / "log").exists)
     back = start_embedded(restarted.data_dir, port=restarted.port, unsafe_no_fsync=True)
+    # The owner itself may hang at a server that listened before it served, as long as its session.
+    onlooker = KazooClient(back.connect, timeout=LONG_MS / 1000)
     try:
         assert process.wait(BEFORE_IT_EXPIRES_S) == 0
-        soon(lambda: client.client_id not in (None, (session.session_id, session.password)))
+        onlooker.start()
+        assert not onlooker.exists(NODE)
+        assert " was closed " in (tmp_path / "log").read_text()
     finally:
-        client.stop()
-        client.close()
+        for client in (owner, onlooker):
+            client.stop()
+            client.close()
         back.stop()
 
 
