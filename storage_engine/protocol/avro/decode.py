@@ -87,7 +87,8 @@ class Decoder:
         """Return the columns of these records, without any framing; InvalidRecordError when a
         column would have 2 GiB or more."""
         if not len(bodies):
-            return Decoded(self._none(), ())
+            none = [pa.nulls(0, each.type) for each in self.arrow_schema]
+            return Decoded(self._batch(none, 0), ())
         pieces: list[list[pa.Array]] = []
         damaged: list[Damage] = []
         reasons = Reasons(self._schema)
@@ -96,23 +97,21 @@ class Decoder:
             damaged += [
                 piece.damage(each, reasons) for each in np.flatnonzero(piece.wrong).tolist()
             ]
-        return Decoded(self._joined(pieces, len(bodies)), tuple(damaged))
+        columns = _joined(pieces, len(bodies))
+        return Decoded(self._batch(columns, len(bodies)), tuple(damaged))
 
-    def decode_all(self, bodies: pa.BinaryArray, room: ValueRoom) -> pa.RecordBatch:
-        """Return the columns of records without nulls; UndecodableRecordError for the first that is
-        damaged, RecordTooLargeError where their lists need more than `room`."""
+    def decode_all(self, bodies: pa.BinaryArray, room: ValueRoom) -> list[pa.Array]:
+        """Return an array of each column of records without nulls; UndecodableRecordError for the
+        first that is damaged, RecordTooLargeError where their lists need more than `room`."""
         if not len(bodies):
-            return self._none()
+            return [pa.nulls(0, each.type) for each in self.arrow_schema]
         pieces: list[list[pa.Array]] = []
         for piece in self._pieces(bodies, room):
-            if piece.wrong.any():
+            if np.count_nonzero(piece.wrong):
                 number = int(np.argmax(piece.wrong))
                 raise UndecodableRecordError(piece.damage(number, Reasons(self._schema)))
             pieces.append(piece.columns)
-        return self._joined(pieces, len(bodies))
-
-    def _none(self) -> pa.RecordBatch:
-        return self._joined([[pa.nulls(0, each.type) for each in self.arrow_schema]], 0)
+        return _joined(pieces, len(bodies))
 
     def _pieces(self, bodies: pa.BinaryArray, room: ValueRoom | None) -> Iterator[_Piece]:
         count = len(bodies)
@@ -144,23 +143,24 @@ class Decoder:
         wrong = (after != rows.ends) | source.broken
         if present is not None:
             wrong &= present
-        if wrong.any() or present is not None:
+        if present is not None or np.count_nonzero(wrong):
             good = ~wrong if present is None else present & ~wrong
             columns = [taken(each, np.arange(count), good) for each in columns]
         return _Piece(columns, wrong, source.too_long, first, data, offsets)
 
-    def _joined(self, pieces: list[list[pa.Array]], count: int) -> pa.RecordBatch:
-        schema = self.arrow_schema
-        try:
-            columns = [
-                each[0] if len(each) == 1 else pa.concat_arrays(each)
-                for each in zip(*pieces, strict=True)
-            ]
-        except pa.ArrowInvalid as error:
-            raise InvalidRecordError(f"a column of {count} records is too large: {error}") from None
+    def _batch(self, columns: list[pa.Array], count: int) -> pa.RecordBatch:
         if not columns:
             return _without_columns(count)
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+
+
+def _joined(pieces: list[list[pa.Array]], count: int) -> list[pa.Array]:
+    if len(pieces) == 1:
+        return pieces[0]
+    try:
+        return [pa.concat_arrays(each) for each in zip(*pieces, strict=True)]
+    except pa.ArrowInvalid as error:
+        raise InvalidRecordError(f"a column of {count} records is too large: {error}") from None
 
 
 def _root(schema: AvroSchema) -> ValueReader:

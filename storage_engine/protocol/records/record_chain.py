@@ -4,9 +4,9 @@ A record starts with a varint of its length, so that record i determines where i
 that seems to need a loop. Many small batches of wide records are followed together, the n-th record
 of all in each round. Else all starts are guessed at once, and those that prove right are kept.
 
-1. The attributes byte, 0, follows the length. Every 0 behind bytes that can be a length is taken for
-   it: first behind those of a length of as many bytes as most of these records have, and if their
-   chain is not found, behind any. Then every true start is among the candidates.
+1. The attributes byte, 0, follows the length. Every 0 behind bytes that can be a length is taken
+   for it: first those behind a length of as many bytes as the average record's, and if their chain
+   is not proven, those behind any. So every true start is among the candidates in the end.
 2. Each candidate names the start of the next. One whose successor is no candidate, or that is
    nobody's successor, is dropped.
 3. If every candidate's successor is the next candidate, the chain is proven. Else those that the

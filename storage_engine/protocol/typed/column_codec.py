@@ -14,11 +14,13 @@ import struct
 from collections.abc import Iterable
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.typed import column_types as types
+from storage_engine.protocol.records.arrow_binary import numbers_in
 from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
@@ -216,10 +218,7 @@ def bounds_of(array: pa.Array, column_type: types.ColumnType) -> Bounds:
         array = array.view(pa.int32())
     elif isinstance(column_type, types.TimestampColumn | types.IntervalColumn):
         array = array.view(pa.int64())
-    elif (
-        isinstance(column_type, types.FloatColumn)
-        and kernel("any", kernel("is_nan", array)).as_py()
-    ):
+    elif isinstance(column_type, types.FloatColumn) and _has_nan(array):
         flags = HAS_NAN
     found = kernel("min_max", array)
     least, largest = found["min"].as_py(), found["max"].as_py()
@@ -233,3 +232,13 @@ def bounds_of(array: pa.Array, column_type: types.ColumnType) -> Bounds:
     if maximum_shortened:
         flags |= MAXIMUM_SHORTENED
     return (flags, minimum, maximum)
+
+
+def _has_nan(array: pa.Array) -> bool:
+    """Return True when a value of an array of floats is NaN."""
+    if array.null_count or not len(array):
+        return bool(kernel("any", kernel("is_nan", array)).as_py())
+    width = np.float32 if array.type == pa.float32() else np.float64
+    numbers = numbers_in(array.buffers()[1], width, array.offset, len(array))
+    # NaN is the only number that differs from itself.
+    return bool(np.count_nonzero(numbers != numbers))

@@ -67,13 +67,13 @@ class AvroParser:
         lists = ValueRoom(room.left // self._growth)
         fault: Damage | None = None
         try:
-            batch = self._decoder.decode_all(bodies, lists)
+            found = self._decoder.decode_all(bodies, lists)
         except UndecodableRecordError as error:
             # Records before it may be whole, and not fit.
             fault = error.damage
             if not fault.row:
                 raise
-            batch = self._decoder.decode_all(bodies.slice(0, fault.row), lists)
+            found = self._decoder.decode_all(bodies.slice(0, fault.row), lists)
         room.left = lists.left * self._growth
         arrays = []
         for name, kind, source in zip(self._names, self._kinds, self._sources, strict=True):
@@ -81,7 +81,7 @@ class AvroParser:
                 arrays.append(pa.nulls(len(bodies), kind))
                 continue
             place, conversion = source
-            array, misfits = conversion(batch.column(place))
+            array, misfits = conversion(found[place])
             arrays.append(array)
             for rows, reason in misfits:
                 row = int(np.argmax(rows))

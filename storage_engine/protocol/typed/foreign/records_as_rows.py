@@ -39,7 +39,7 @@ from storage_engine.protocol.records.record_decoder import DecodedRecords, decod
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.arrays.json_parser import JsonReader
 from storage_engine.protocol.typed.arrays.json_text import joined, text
-from storage_engine.protocol.typed.arrays.row_fit import fitting_columns, fitting_headers
+from storage_engine.protocol.typed.arrays.row_fit import fitting_arrays, fitting_headers
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.directory import HEADERS, MAX_ROWS, TOMBSTONES
 from storage_engine.protocol.typed.foreign.json_values import json_columns
@@ -85,8 +85,8 @@ def typed_from_records(
     rows = _Rows(records, schema, read)
     arrays = rows.columns()
     found = [TypedColumn(column.column_id, array, column.type) for column, array in arrays]
-    headers = fitting_headers(records.headers, count)
-    if headers.null_count < count:
+    if records.headers.null_count < count:
+        headers = fitting_headers(records.headers, count)
         found.append(TypedColumn(HEADERS, headers, None))
     if rows.gone is not None:
         found.append(TypedColumn(TOMBSTONES, boolean_array(rows.gone), BooleanColumn()))
@@ -122,9 +122,7 @@ class _Rows:
         arrays = self._live_columns(visible)
         if self.gone is not None:
             arrays = self._with_tombstones(visible, arrays)
-        rows = pa.RecordBatch.from_arrays(arrays, [column.name for column in visible])
-        tombstones = None if self.gone is None else boolean_array(self.gone)
-        fitting = fitting_columns(rows, self._schema, self._version, tombstones=tombstones)
+        fitting = fitting_arrays(arrays, self._schema, self._version, self.gone)
         self._check_keys({column.column_id: array for column, array in fitting})
         return fitting
 
