@@ -9,6 +9,7 @@ row is found in the end, with no check on the way.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,9 @@ from storage_engine.protocol.avro.one_value import (
     TooManyStepsError,
 )
 from storage_engine.protocol.avro.value_room import ValueRoom
+from storage_engine.protocol.records.arrow_binary import numbers_in
 from storage_engine.protocol.records.arrow_kernels import take
-from storage_engine.protocol.records.varints import Bytes, Ints, Mask, Words
+from storage_engine.protocol.records.varints import SMALL_NUMBERS, Bytes, Ints, Mask, Words
 
 _MARGIN = 32
 """Zeros before the first record, which decimals are read from, and behind the last."""
@@ -45,9 +47,33 @@ _LOWER_28 = np.uint64(0x0FFF_FFFF)
 _ONE = np.uint64(1)
 _TWO = np.uint64(2)
 _WORD_BYTES = 8
-_BYTES = np.arange(0x100, dtype=np.int64)
-_SMALL_NUMBERS: Ints = (_BYTES >> 1) ^ -(_BYTES & 1)
-"""The number of each byte that is a varint by itself."""
+
+
+class Bodies(NamedTuple):
+    """Records of some bytes, without any framing, in their order."""
+
+    data: Bytes
+    starts: Ints
+    ends: Ints
+    """A record has the bytes from its start to its end, and may have a gap behind it."""
+
+    @classmethod
+    def of(cls, array: pa.BinaryArray) -> "Bodies":
+        """Return the values of an array; a null has no bytes."""
+        offsets = numbers_in(array.buffers()[1], np.int32, array.offset, len(array) + 1)
+        places = offsets.astype(np.int64)
+        data = np.frombuffer(array.buffers()[2] or b"", np.uint8)
+        return cls(data, places[:-1], places[1:])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def first(self, count: int) -> "Bodies":
+        """Return so many of the first records."""
+        return Bodies(self.data, self.starts[:count], self.ends[:count])
+
+    def at(self, row: int) -> Bytes:
+        return self.data[self.starts[row] : self.ends[row]]
 
 
 class RecordBytes:
@@ -182,7 +208,7 @@ class Rows:
         is marked."""
         first = self.bytes_at(places)
         if not len(first) or first.max() < 0x80:
-            return _SMALL_NUMBERS.take(first), places + 1
+            return SMALL_NUMBERS.take(first), places + 1
         words = self.source.words(places, 8).view(np.uint64)
         stops = ~words
         stops &= _TOP

@@ -91,6 +91,8 @@ def find_records(source: Bytes, regions: RecordRegions) -> RecordSpans:
 def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
     """Find records of equal size except for their offset deltas; return None when they are not."""
     starts, stops, counts = regions
+    if len(starts) == 1 and counts[0] > 1 and _differ(source.data, int(starts[0]), int(stops[0])):
+        return None
     try:
         first_lengths, _ = read_column(source, starts, stops)
     except DamagedVarintError:
@@ -123,6 +125,13 @@ def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
     except DamagedVarintError:
         return None
     return RecordSpans(bodies, ends) if np.array_equal(found, lengths) else None
+
+
+def _differ(view: memoryview, start: int, stop: int) -> bool:
+    """Whether the first two records of a region have different lengths, or one of them has none."""
+    one = read_varint(view, start, stop)
+    two = None if one is None or one[0] < 0 else read_varint(view, sum(one), stop)
+    return one is None or two is None or one[0] != two[0]
 
 
 def _record_sizes(lengths: Ints) -> Ints:

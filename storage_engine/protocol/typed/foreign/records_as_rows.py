@@ -69,13 +69,16 @@ def typed_from_records(
     codec: Codec,
     read: ReadValues,
 ) -> bytearray:
-    """Return the typed batch of a plain one whose header fields are checked already.
+    """Return the typed batch of a plain one whose CRC and header fields are checked already.
 
     RowsDoNotFitError, an InvalidRecordError, names the first record that does not fit;
     CorruptRecordError for damaged records, RecordTooLargeError for too many values.
     """
     records = decode_batches(
-        [batch], include_headers=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
+        [batch],
+        include_headers=True,
+        max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+        check_crcs=False,
     )
     count = header.records_count
     if len(records) != count or header.last_offset_delta != count - 1:
@@ -112,8 +115,7 @@ class _Rows:
         self._read = read
         self._version = schema.latest
         self._keys, self._values = records.keys, records.values
-        gone = bits(kernel("is_null", records.values))
-        self.gone = gone if gone.any() else None
+        self.gone = bits(kernel("is_null", records.values)) if records.values.null_count else None
         """A numpy column that is true for tombstones; None when there are none."""
 
     def columns(self) -> list[tuple[SchemaColumn, pa.Array]]:
