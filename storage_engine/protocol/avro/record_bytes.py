@@ -83,12 +83,15 @@ class RecordBytes:
         """`data` is copied; `sizes` are those of the records. `room`: for the values of all lists
         together."""
         size = len(data)
-        self.bytes: Bytes = np.zeros(size + 4 * _MARGIN, np.uint8)
+        # Arrow's memory is used again, numpy's is given back: fresh pages take time.
+        self.buffer = pa.allocate_buffer(size + 4 * _MARGIN)
+        self.bytes: Bytes = np.frombuffer(self.buffer, np.uint8)
+        self.bytes[:_MARGIN] = 0
         self.bytes[_MARGIN : _MARGIN + size] = data
+        self.bytes[_MARGIN + size :] = 0
         self.first = _MARGIN
         self.zeros = size + 2 * _MARGIN
         """The place of the zeros. No record ends there."""
-        self.buffer = pa.py_buffer(self.bytes)
         self.broken: Mask = np.zeros(len(sizes), np.bool_)
         """The records with a value that is none of its type."""
         self.too_long: set[int] = set()

@@ -42,8 +42,9 @@ LEAST_RECORD_BYTES = 1 + LEAST_BODY_BYTES
 _ROUND_BYTES = 24_000
 """A round over all batches costs as much as to look at so many bytes for candidates."""
 
-_PIECE_BYTES = 1 << 17
-"""Candidates are looked for in pieces, so that the processor's caches hold them."""
+_PIECE_BYTES = 1 << 16
+"""Candidates are looked for in pieces, so that the processor's caches hold them, and their memory
+is used again: what is larger has fresh pages each time."""
 
 _NO_PLACES = np.zeros(0, np.int64)
 

@@ -230,7 +230,8 @@ def _dictionary_pays(column: TypedColumn) -> bool:
         return False
     if _bytes_of(array) < LEAST_DICTIONARY_BYTES * values:
         return False
-    return len(kernel("unique", array)) * MOST_DISTINCT_SHARE <= values
+    distinct = len(kernel("unique", array))
+    return bool(distinct * MOST_DISTINCT_SHARE <= values)
 
 
 def _bytes_of(array: pa.Array) -> int:

@@ -140,3 +140,31 @@ def test_a_key_that_is_no_record_is_one_column():
     found = decode(parsed("string"), bodies([b"\x04ab", b"\x02"]))
     assert found.batch.to_pydict() == {"value": ["ab", None]}
     assert found.damaged == ((1, "it has 1 bytes, and 0 are left"),)
+
+
+@pytest.mark.parametrize("most_bytes", range(1, 11))
+def test_numbers_are_read_whatever_the_most_bytes_among_them(most_bytes):
+    tree = parsed({"type": "record", "name": "R", "fields": [{"name": "f", "type": "long"}]})
+    edges = [1 << (7 * size - 1) for size in range(1, most_bytes)]
+    numbers = [0, *edges, *(-each for each in edges), *(each - 1 for each in edges)]
+    numbers += [-each - 1 for each in edges]
+    found = decode(tree, bodies([encoded(tree, {"f": each}) for each in numbers]))
+    assert found.damaged == ()
+    assert found.batch.column(0).to_pylist() == numbers
+
+
+@pytest.mark.parametrize("precision", [1, 9, 16, 17, 18, 19, 20])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_decimal_has_as_many_digits_as_its_type(precision, sign):
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 0}
+    tree = parsed({"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]})
+    most = 10**precision - 1
+    records = []
+    for number in (sign * most, sign * (most + 1), 0):
+        data = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+        records.append(bytes([2 * len(data)]) + data)
+    alone = [decode(tree, bodies([each])) for each in records]
+    assert [len(each.damaged) for each in alone] == [0, 1, 0]
+    together = decode(tree, bodies(records))
+    assert [each.row for each in together.damaged] == [1]
+    assert [int(each or 7) for each in together.batch.column(0).to_pylist()] == [sign * most, 7, 7]
