@@ -20,6 +20,7 @@ from crc32c import crc32c
 
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.typed import column_types as types
+from storage_engine.core.typed.comparisons import Literal
 from storage_engine.protocol.records.arrow_binary import numbers_in
 from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.records.record_batch import (
@@ -217,7 +218,7 @@ def bounds_of(array: pa.Array, column_type: types.ColumnType) -> Bounds:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary
     flags = 0
-    bounds = _of_numbers(array, column_type)
+    bounds: tuple[Literal | None, Literal | None] | None = _of_numbers(array, column_type)
     if bounds is None:
         if isinstance(column_type, types.DateColumn):
             array = array.view(pa.int32())
@@ -231,7 +232,7 @@ def bounds_of(array: pa.Array, column_type: types.ColumnType) -> Bounds:
         found = kernel("min_max", array)
         bounds = found["min"].as_py(), found["max"].as_py()
     least, largest = bounds
-    if least is None or (flags and math.isnan(least)):
+    if least is None or largest is None or (isinstance(least, float) and math.isnan(least)):
         return (flags, b"", b"")
     minimum, minimum_shortened = encode_bound(least, column_type)
     maximum, maximum_shortened = encode_bound(largest, column_type)
