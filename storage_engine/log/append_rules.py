@@ -200,7 +200,7 @@ def prepare(
         parts = _typed(records, batches, columns, max_message_bytes, room)
     if all(isinstance(part, memoryview) for part in parts):
         return records
-    return memoryview(bytearray().join(parts))
+    return memoryview(parts[0] if len(parts) == 1 else bytearray().join(parts))
 
 
 def check_typed(
