@@ -59,8 +59,8 @@ _SIZE = struct.Struct(">i")
 _PLACES = column_kind(pa.int32())
 """The kind of a dictionary's indices: the place of each row's value."""
 
-_INTEGERS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-_FLOATS = {32: np.float32, 64: np.float64}
+_INTEGERS: dict[int, type[np.generic]] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+_FLOATS: dict[int, type[np.generic]] = {32: np.float32, 64: np.float64}
 
 Bounds = tuple[int, bytes, bytes]
 _NO_BOUNDS: Bounds = (0, b"", b"")
