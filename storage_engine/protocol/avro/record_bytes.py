@@ -249,13 +249,13 @@ class Rows:
         """Return the lengths of texts, the places of their first bytes, and those behind the last
         ones. A row whose text is longer than its record is lost."""
         lengths, starts = self.varints(places)
-        stops = starts + lengths
-        if len(lengths) and (lengths.min() < 0 or np.count_nonzero(stops > self.ends)):
-            wrong = lengths > np.maximum(self.ends - starts, 0)
+        # Of lengths that are not true, sums may be beyond 64 bits.
+        left = self.ends - starts
+        if len(lengths) and (lengths.min() < 0 or np.count_nonzero(lengths > left)):
+            wrong = lengths > np.maximum(left, 0)
             wrong |= lengths < 0
             lengths, starts = np.where(wrong, 0, lengths), self.lost(starts, wrong)
-            stops = starts + lengths
-        return lengths, starts, stops
+        return lengths, starts, starts + lengths
 
     def gather(self, starts: Ints, stops: Ints) -> tuple[pa.Buffer, pa.Buffer]:
         """Return the buffers of an array of the bytes in these ranges: offsets and data."""

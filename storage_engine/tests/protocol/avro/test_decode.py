@@ -22,6 +22,7 @@ from storage_engine.tests.protocol.avro.avro_samples import (
     record_schemas,
     seeded,
     values,
+    varint,
 )
 
 
@@ -168,3 +169,18 @@ def test_a_decimal_has_as_many_digits_as_its_type(precision, sign):
     together = decode(tree, bodies(records))
     assert [each.row for each in together.damaged] == [1]
     assert [int(each or 7) for each in together.batch.column(0).to_pylist()] == [sign * most, 7, 7]
+
+
+@pytest.mark.parametrize("length", [4, 1 << 31, 1 << 62, (1 << 63) - 1, -1, -(1 << 63)])
+@pytest.mark.parametrize(
+    "kind", ["string", "bytes", {"type": "bytes", "logicalType": "decimal", "precision": 9}]
+)
+def test_a_text_that_is_longer_than_its_record_is_damage_whatever_it_claims(kind, length):
+    fields = [{"name": "a", "type": kind}, {"name": "b", "type": ["null", kind]}]
+    tree = parsed({"type": "record", "name": "R", "fields": fields})
+    whole, lie = b"\2\1\2\2\1", varint(length) + b"\1\0"
+    for hostile in (lie, b"\2\1\2" + lie):
+        found = decode(tree, bodies([whole, hostile, whole]))
+        assert [each.row for each in found.damaged] == [1]
+        assert [each is None for each in found.batch.column(0).to_pylist()] == [False, True, False]
+        found.batch.validate(full=True)
