@@ -36,6 +36,7 @@ from storage_engine.protocol.records.compression import (
     MAX_DECOMPRESSED_BYTES,
     decompress,
     recompressed,
+    uncompressed,
 )
 from storage_engine.protocol.records.record_batch import (
     HEADER_BYTES,
@@ -199,7 +200,7 @@ def prepare(
         parts = _typed(records, batches, columns, max_message_bytes, room)
     if all(isinstance(part, memoryview) for part in parts):
         return records
-    return memoryview(bytearray().join(parts))
+    return memoryview(parts[0] if len(parts) == 1 else bytearray().join(parts))
 
 
 def check_typed(
@@ -264,10 +265,11 @@ def _typed(
 def _plain_or_typed(
     records: memoryview, position: int, header: BatchHeader, room: DecompressionRoom
 ) -> memoryview:
+    """Return a batch without compression; its CRC is that of the compressed one."""
     batch = records[position : position + header.size_in_bytes]
     if is_typed(header) or header.compression == Codec.NONE:
         return batch
-    return memoryview(recompressed(header, _section(header, batch, room), Codec.NONE))
+    return uncompressed(header, _section(header, batch, room))
 
 
 def _writers_of(batches: list[memoryview]) -> frozenset[int]:

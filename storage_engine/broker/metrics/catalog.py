@@ -311,6 +311,21 @@ TRANSACTION_ROWS = (
     ),
 )
 
+SCHEMA_ROWS = (
+    _gauge(
+        "headrace_schemas_known",
+        "Known ids of a registry's schemas; 0 until records of Avro are sent or asked for.",
+    ),
+    _gauge("headrace_schemas_next_offset", "The offset up to which `_schemas` is read, exclusive."),
+    _counter(
+        "headrace_schemas_looks_total",
+        "Questions to the leader of `_schemas` where it ends, mostly for ids that are not known.",
+    ),
+    _counter(
+        "headrace_schemas_unknown_ids_total", "Schema ids of refused records that no schema has."
+    ),
+)
+
 CATALOG: tuple[MetricRow, ...] = (
     *TOPIC_ROWS,
     *PARTITION_ROWS,
@@ -321,6 +336,7 @@ CATALOG: tuple[MetricRow, ...] = (
     *CONTROLLER_ROWS,
     *GROUP_ROWS,
     *TRANSACTION_ROWS,
+    *SCHEMA_ROWS,
 )
 
 PROCESS_NAMES = (

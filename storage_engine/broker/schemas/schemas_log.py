@@ -124,6 +124,11 @@ class SchemasLog:
         self._timer: Timer | None = None
         self._closed = False
 
+    @property
+    def next_offset(self) -> int:
+        """The offset up to which the log is read, exclusive."""
+        return self._position
+
     # --- questions ---
 
     def use(self) -> None:

@@ -42,6 +42,8 @@ class Writers:
         self._threads = SharedThreads(background, at_once=PARSED_AT_ONCE)
         self._parsed: dict[int, AvroSchema] = {}
         self._characters: dict[int, int] = {}
+        self.unknown_ids = 0
+        """How many ids were asked for that no schema has."""
         self._seen = (0, 0)
         """The generation and the changes of the state that `_parsed` was checked against."""
 
@@ -93,6 +95,7 @@ class Writers:
                 )
             )
         elif unknown:
+            self.unknown_ids += len(unknown)
             then(
                 InvalidRecordError(
                     f"no schema in {topic} has the id {unknown[0]}: register it, and serialize the "

@@ -16,6 +16,7 @@ from storage_engine.broker.metrics.replica_figures import (
     ReplicaFigures,
 )
 from storage_engine.broker.metrics.request_figures import RequestCounts, ServerFigures
+from storage_engine.broker.metrics.schema_figures import SchemaFigures
 from storage_engine.broker.metrics.scrapes import Scrapes
 from storage_engine.broker.settings.config import MetricsConfig
 from storage_engine.broker.wiring.broker_parts import BrokerParts
@@ -78,6 +79,7 @@ def build_metrics(
                 ports.clock,
             ),
             "transactions": TransactionFigures(parts.coordinators.transactions, ports.clock),
+            "schemas": SchemaFigures(parts.schemas.log, parts.schemas.writers),
             "loop": loop_figures,
             "disks": disk_figures,
             "certificates": CertificateFigures(

@@ -12,6 +12,11 @@ from storage_engine.protocol.records.varints import Ints, Mask, Words
 
 _WORD = 8
 _NUMBER = 16
+_WORD_DIGITS = 18
+"""Each number of eight bytes has one digit more at most."""
+
+_UNUSED_BITS: Ints = np.array([63, *range(56, -1, -8)], np.int64)
+"""The bits of a word before a number of so many bytes."""
 
 
 class DecimalReader(ValueReader):
@@ -23,34 +28,38 @@ class DecimalReader(ValueReader):
         if size is not None:
             self.least = size
         self._bound = divmod(10**kind.precision, 1 << 64)
+        self._is_narrow: bool = kind.precision <= _WORD_DIGITS
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         if self._bytes is not None:
             return places + self._bytes
-        lengths, starts = rows.lengths(places)
-        return starts + lengths
+        return rows.lengths(places)[2]
 
     def step(self, body: bytes, at: int, steps: Steps) -> int:
         return text_end(body, at) if self._bytes is None else at + self._bytes
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         if self._bytes is None:
-            lengths, starts = rows.lengths(places)
-            after = starts + lengths
+            lengths, starts, ends = rows.lengths(places)
+            after = ends
         else:
             lengths, starts = fixed_lengths(rows, places, self._bytes)
-            after = places + self._bytes
-        ends = starts + lengths
+            ends, after = starts + lengths, places + self._bytes
         halves = np.empty((len(rows), 2), np.int64)
         lower = halves[:, 0]
         lower[:] = _signed(rows, ends, lengths)
         halves[:, 1] = lower >> 63
-        if len(rows) and lengths.max() > _WORD:
+        if not len(rows) or lengths.max() <= _WORD:
+            if self._is_narrow and len(rows):
+                too_large = lower >= self._bound[1]
+                too_large |= lower <= -self._bound[1]
+                rows.mark(too_large)
+        else:
             long = np.flatnonzero(lengths > _WORD)
             some = rows.some(long)
             halves[long, 1] = _signed(some, ends[long] - _WORD, lengths[long] - _WORD)
             _check_sign_bytes(some, starts[long], lengths[long], halves[long, 1])
-        rows.mark(self._too_large(halves))
+            rows.mark(self._too_large(halves))
         buffers = [bits(valid), pa.py_buffer(halves)]
         return pa.Array.from_buffers(self.kind, len(rows), buffers), after
 
@@ -73,12 +82,11 @@ class DecimalReader(ValueReader):
 def _signed(rows: Rows, ends: Ints, lengths: Ints) -> Ints:
     """Return the numbers of the last eight bytes before each end, or of so many as there are."""
     words = rows.source.words(ends - _WORD, _WORD).view(">i8").astype(np.int64)
-    unused = (_WORD - np.minimum(lengths, _WORD)) * 8
-    # A shift by all 64 bits has no defined result.
-    words[lengths == 0] = 0
-    np.minimum(unused, 63, out=unused)
+    unused = _UNUSED_BITS.take(lengths, mode="clip")
     words <<= unused
     words >>= unused
+    # A shift by all 64 bits has no defined result.
+    words[lengths == 0] = 0
     return words
 
 

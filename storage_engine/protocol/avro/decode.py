@@ -12,12 +12,11 @@ from storage_engine.protocol.avro.arrays import taken, validity
 from storage_engine.protocol.avro.arrow_types import VALUE, arrow_type, check_columns
 from storage_engine.protocol.avro.compiled import reader_of, record_reader
 from storage_engine.protocol.avro.damage import TOO_LONG, Damage, Reasons
-from storage_engine.protocol.avro.record_bytes import RecordBytes, Rows
+from storage_engine.protocol.avro.record_bytes import Bodies, RecordBytes, Rows
 from storage_engine.protocol.avro.record_reader import RecordReader
 from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.avro.value_room import ValueRoom
-from storage_engine.protocol.records.arrow_binary import Offsets, numbers_in
-from storage_engine.protocol.records.varints import Bytes, Ints, Mask
+from storage_engine.protocol.records.varints import Mask
 
 _PIECE_ROWS = 8_192
 _PIECE_BYTES = 2 << 20
@@ -50,15 +49,13 @@ class _Piece(NamedTuple):
     too_long: Collection[int]
     """The rows among them that took too long."""
     first: int
-    data: Bytes
-    offsets: Ints
+    bodies: Bodies
 
     def damage(self, number: int, reasons: Reasons) -> Damage:
         """Return the fault of one of the rows."""
         if number in self.too_long:
             return Damage(self.first + number, TOO_LONG)
-        body = self.data[self.offsets[number] : self.offsets[number + 1]]
-        return Damage(self.first + number, reasons.of(body))
+        return Damage(self.first + number, reasons.of(self.bodies.at(self.first + number)))
 
 
 class Decoder:
@@ -87,80 +84,71 @@ class Decoder:
         """Return the columns of these records, without any framing; InvalidRecordError when a
         column would have 2 GiB or more."""
         if not len(bodies):
-            return Decoded(self._none(), ())
+            none = [pa.nulls(0, each.type) for each in self.arrow_schema]
+            return Decoded(self._batch(none, 0), ())
         pieces: list[list[pa.Array]] = []
         damaged: list[Damage] = []
         reasons = Reasons(self._schema)
-        for piece in self._pieces(bodies, None):
+        for piece in self._pieces(Bodies.of(bodies), None, validity(bodies)):
             pieces.append(piece.columns)
             damaged += [
                 piece.damage(each, reasons) for each in np.flatnonzero(piece.wrong).tolist()
             ]
-        return Decoded(self._joined(pieces, len(bodies)), tuple(damaged))
+        columns = _joined(pieces, len(bodies))
+        return Decoded(self._batch(columns, len(bodies)), tuple(damaged))
 
-    def decode_all(self, bodies: pa.BinaryArray, room: ValueRoom) -> pa.RecordBatch:
-        """Return the columns of records without nulls; UndecodableRecordError for the first that is
-        damaged, RecordTooLargeError where their lists need more than `room`."""
+    def decode_all(self, bodies: Bodies, room: ValueRoom) -> list[pa.Array]:
+        """Return an array of each column of records without nulls; UndecodableRecordError for the
+        first that is damaged, RecordTooLargeError where their lists need more than `room`."""
         if not len(bodies):
-            return self._none()
+            return [pa.nulls(0, each.type) for each in self.arrow_schema]
         pieces: list[list[pa.Array]] = []
         for piece in self._pieces(bodies, room):
-            if piece.wrong.any():
+            if np.count_nonzero(piece.wrong):
                 number = int(np.argmax(piece.wrong))
                 raise UndecodableRecordError(piece.damage(number, Reasons(self._schema)))
             pieces.append(piece.columns)
-        return self._joined(pieces, len(bodies))
+        return _joined(pieces, len(bodies))
 
-    def _none(self) -> pa.RecordBatch:
-        return self._joined([[pa.nulls(0, each.type) for each in self.arrow_schema]], 0)
-
-    def _pieces(self, bodies: pa.BinaryArray, room: ValueRoom | None) -> Iterator[_Piece]:
-        count = len(bodies)
-        offsets = numbers_in(bodies.buffers()[1], np.int32, bodies.offset, count + 1)
-        data = np.frombuffer(bodies.buffers()[2] or b"", np.uint8)
-        present = validity(bodies)
-        for first, stop in _pieces(offsets):
+    def _pieces(
+        self, bodies: Bodies, room: ValueRoom | None, present: Mask | None = None
+    ) -> Iterator[_Piece]:
+        for first, stop in _pieces(bodies):
             some = None if present is None else present[first:stop]
-            places = offsets[first : stop + 1].astype(np.int64)
-            yield self._piece(first, data, places, some, room)
+            yield self._piece(bodies, first, stop, some, room)
 
     def _piece(
-        self,
-        first: int,
-        data: Bytes,
-        offsets: Ints,
-        present: Mask | None,
-        room: ValueRoom | None,
+        self, bodies: Bodies, first: int, stop: int, present: Mask | None, room: ValueRoom | None
     ) -> _Piece:
-        base = int(offsets[0])
-        source = RecordBytes(data[base : int(offsets[-1])], np.diff(offsets), room)
-        places = offsets + (source.first - base)
-        count = len(offsets) - 1
-        rows = Rows(source, places[1:], np.arange(count))
-        starts = places[:-1]
+        starts, ends = bodies.starts[first:stop], bodies.ends[first:stop]
+        base, count = int(starts[0]), stop - first
+        source = RecordBytes(bodies.data[base : int(ends[-1])], ends - starts, room)
+        rows = Rows(source, ends + (source.first - base), np.arange(count))
+        starts = starts + (source.first - base)
         if present is not None:
             starts = np.where(present, starts, source.zeros)
         columns, after = self._reader.columns(rows, starts)
         wrong = (after != rows.ends) | source.broken
         if present is not None:
             wrong &= present
-        if wrong.any() or present is not None:
+        if present is not None or np.count_nonzero(wrong):
             good = ~wrong if present is None else present & ~wrong
             columns = [taken(each, np.arange(count), good) for each in columns]
-        return _Piece(columns, wrong, source.too_long, first, data, offsets)
+        return _Piece(columns, wrong, source.too_long, first, bodies)
 
-    def _joined(self, pieces: list[list[pa.Array]], count: int) -> pa.RecordBatch:
-        schema = self.arrow_schema
-        try:
-            columns = [
-                each[0] if len(each) == 1 else pa.concat_arrays(each)
-                for each in zip(*pieces, strict=True)
-            ]
-        except pa.ArrowInvalid as error:
-            raise InvalidRecordError(f"a column of {count} records is too large: {error}") from None
+    def _batch(self, columns: list[pa.Array], count: int) -> pa.RecordBatch:
         if not columns:
             return _without_columns(count)
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+
+
+def _joined(pieces: list[list[pa.Array]], count: int) -> list[pa.Array]:
+    if len(pieces) == 1:
+        return pieces[0]
+    try:
+        return [pa.concat_arrays(each) for each in zip(*pieces, strict=True)]
+    except pa.ArrowInvalid as error:
+        raise InvalidRecordError(f"a column of {count} records is too large: {error}") from None
 
 
 def _root(schema: AvroSchema) -> ValueReader:
@@ -174,10 +162,11 @@ def _without_columns(count: int) -> pa.RecordBatch:
     )
 
 
-def _pieces(offsets: Offsets) -> Iterator[tuple[int, int]]:
-    first, count = 0, len(offsets) - 1
+def _pieces(bodies: Bodies) -> Iterator[tuple[int, int]]:
+    starts, ends = bodies.starts, bodies.ends
+    first, count = 0, len(starts)
     while first < count:
-        full = int(np.searchsorted(offsets, int(offsets[first]) + _PIECE_BYTES, side="right")) - 1
+        full = int(np.searchsorted(ends, int(starts[first]) + _PIECE_BYTES, side="right"))
         stop = max(first + 1, min(full, first + _PIECE_ROWS, count))
         yield first, stop
         first = stop

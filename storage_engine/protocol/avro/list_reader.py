@@ -3,7 +3,7 @@
 An item begins where the one before it ends. Where all items have one size, or are varints, all
 places of a block are known at once; others are found in rounds, the n-th item of all rows in each.
 Where few rows have so many items or blocks, each of them is read to its end by Python, item by
-item: a round would cost more.
+item: a round would cost more. Rounds for few rows count as steps, too.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ from storage_engine.protocol.avro.record_bytes import Rows
 from storage_engine.protocol.avro.value_reader import ValueReader
 from storage_engine.protocol.records.varints import Ints, Mask
 
-_FEW_ROWS = 200
+_FEW_ROWS = 30
 """With less rows than that a round costs more than reading one by one does."""
 _LONG_RUN = 64
 """From so many varints on it is quicker to look for the end of the last than to read them."""
@@ -66,6 +66,7 @@ class ListReader(ValueReader):
                 block, after[which] = self._one_by_one(rows, which, places)
                 blocks.append(block)
                 break
+            rows.source.take_pass(len(which))
             head = self._head(rows, places)
             going = np.flatnonzero(head.counts)
             if len(going) < len(which):
@@ -124,6 +125,7 @@ class ListReader(ValueReader):
         which, counts, at = np.arange(len(rows)), head.counts, head.starts
         number = 0
         while len(which) >= _FEW_ROWS:
+            rows.source.take_pass(len(which))
             places[firsts[which] + number] = at
             at = self._item.skip(rows, at)
             number += 1

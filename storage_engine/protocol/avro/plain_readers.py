@@ -102,16 +102,14 @@ class TextReader(ValueReader):
         self._is_text = pa.types.is_string(kind)
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
-        lengths, starts = rows.lengths(places)
-        return starts + lengths
+        return rows.lengths(places)[2]
 
     def step(self, body: bytes, at: int, steps: Steps) -> int:
         return text_end(body, at)
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
-        lengths, starts = rows.lengths(places)
-        after = starts + lengths
-        offsets, data = rows.gather(starts, lengths)
+        _, starts, after = rows.lengths(places)
+        offsets, data = rows.gather(starts, after)
         array = pa.Array.from_buffers(self.kind, len(rows), [bits(valid), offsets, data])
         if self._is_text:
             _check_utf8(rows, starts, after, array)
@@ -151,7 +149,7 @@ class FixedReader(ValueReader):
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         lengths, starts = fixed_lengths(rows, places, self._bytes)
-        buffers = [bits(valid), *rows.gather(starts, lengths)]
+        buffers = [bits(valid), *rows.gather(starts, starts + lengths)]
         # Those behind the end of their record stay there, and so are found.
         return pa.Array.from_buffers(self.kind, len(rows), buffers), places + self._bytes
 
@@ -160,7 +158,7 @@ def fixed_lengths(rows: Rows, places: Ints, size: int) -> tuple[Ints, Ints]:
     """Return the lengths of fixed values and their places: rows whose record has not so many bytes
     left have a value of no bytes, at the zeros."""
     short = places > rows.ends - size
-    if short.any():
+    if np.count_nonzero(short):
         return np.where(short, 0, size), rows.lost(places, short)
     return np.full(len(rows), size, np.int64), places
 
@@ -185,7 +183,7 @@ class EnumReader(ValueReader):
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         numbers, after = rows.varints(places)
         wrong = (numbers < 0) | (numbers >= len(self._symbols))
-        if wrong.any():
+        if np.count_nonzero(wrong):
             rows.mark(wrong)
             numbers[wrong] = 0
         return taken(self._symbols, numbers, valid), after

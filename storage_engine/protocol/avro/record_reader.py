@@ -110,12 +110,12 @@ class NullableReader(ValueReader):
 
     def skip(self, rows: Rows, places: Ints) -> Ints:
         present, after = self._present(rows, places)
+        if present is None:
+            return self._inner.skip(rows, after)
         if self._inner.size is not None:
             behind: Ints = after + present * self._inner.size
             return behind
-        if present.all():
-            return self._inner.skip(rows, after)
-        if not present.any():
+        if not np.count_nonzero(present):
             return after
         ends = self._inner.skip(rows, np.where(present, after, rows.source.zeros))
         return np.where(present, ends, after)
@@ -128,21 +128,24 @@ class NullableReader(ValueReader):
 
     def read(self, rows: Rows, places: Ints, valid: Mask | None) -> tuple[pa.Array, Ints]:
         present, after = self._present(rows, places)
-        if present.all():
+        if present is None:
             return self._inner.read(rows, after, valid)
-        if not present.any():
+        if not np.count_nonzero(present):
             return pa.nulls(len(rows), self.kind), after
         starts = np.where(present, after, rows.source.zeros)
         array, ends = self._inner.read(rows, starts, _both(present, valid))
         return array, np.where(present, ends, after)
 
-    def _present(self, rows: Rows, places: Ints) -> tuple[Mask, Ints]:
-        """Return which rows are not null, and the places behind the branches."""
+    def _present(self, rows: Rows, places: Ints) -> tuple[Mask | None, Ints]:
+        """Return which rows are not null, None when all are, and the places behind the branches."""
         found = rows.bytes_at(places)
-        if self._count == 1 or (found & _NO_BRANCH_BITS).any():
+        present = found == self._present_byte
+        if np.count_nonzero(present) == len(present):
+            return None, places + 1
+        if self._count == 1 or np.count_nonzero(found & _NO_BRANCH_BITS):
             branches, after = _branches(rows, places, self._count)
             return branches != self._null, after
-        return found == self._present_byte, places + 1
+        return present, places + 1
 
 
 class UnionReader(ValueReader):
@@ -211,7 +214,7 @@ def _branches(rows: Rows, places: Ints, count: int) -> tuple[Ints, Ints]:
     row is lost."""
     numbers, after = rows.varints(places)
     wrong = (numbers < 0) | (numbers >= count)
-    if wrong.any():
+    if np.count_nonzero(wrong):
         numbers[wrong] = 0
         after = rows.lost(after, wrong)
     return numbers, after

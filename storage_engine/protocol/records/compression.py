@@ -41,6 +41,7 @@ from storage_engine.protocol.records.record_batch import (
     BytesLike,
     Codec,
     seal,
+    write_header,
 )
 
 if TYPE_CHECKING:
@@ -121,6 +122,19 @@ def recompressed(header: BatchHeader, section: BytesLike, codec: Codec) -> bytea
         length=len(batch) - LENGTH_END, attributes=header.attributes & ~CODEC_MASK | codec
     )
     seal(batch, 0, fresh)
+    return batch
+
+
+def uncompressed(header: BatchHeader, section: BytesLike) -> memoryview:
+    """Return the whole batch of that header without compression, for code that checks no CRC: it
+    keeps the one that it has. `section` has its records, decompressed."""
+    import pyarrow as pa
+
+    # Arrow's memory is used again, Python's is given back: fresh pages take longer than the copy.
+    batch = memoryview(pa.allocate_buffer(HEADER_BYTES + len(section))).cast("B")
+    attributes = header.attributes & ~CODEC_MASK
+    write_header(batch, header._replace(length=len(batch) - LENGTH_END, attributes=attributes))
+    batch[HEADER_BYTES:] = section
     return batch
 
 

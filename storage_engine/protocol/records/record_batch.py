@@ -313,6 +313,11 @@ def _check_fields(header: BatchHeader, allow_typed: bool) -> None:
         raise InvalidRecordError("a transactional record batch has no producer id")
 
 
+def write_header(buffer: bytearray | memoryview, header: BatchHeader) -> None:
+    """Write `header` as it is, its CRC too."""
+    _HEADER.pack_into(buffer, 0, *header)
+
+
 def seal(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
     """Write `header` with the right CRC in front of records that are already in place."""
     _HEADER.pack_into(buffer, position, *header)

@@ -4,8 +4,9 @@ A record starts with a varint of its length, so that record i determines where i
 that seems to need a loop. Many small batches of wide records are followed together, the n-th record
 of all in each round. Else all starts are guessed at once, and those that prove right are kept.
 
-1. The attributes byte, 0, follows the length. Every 0 behind a byte that can end a length is taken
-   for it, and the length is read backwards. So every true start is among the candidates.
+1. The attributes byte, 0, follows the length. Every 0 behind bytes that can be a length is taken
+   for it: first those behind a length of as many bytes as the average record's, and if their chain
+   is not proven, those behind any. So every true start is among the candidates in the end.
 2. Each candidate names the start of the next. One whose successor is no candidate, or that is
    nobody's successor, is dropped.
 3. If every candidate's successor is the next candidate, the chain is proven. Else those that the
@@ -18,7 +19,6 @@ writes) a plain walk says what is wrong, or reads the records.
 Source: the record format of the Kafka protocol. Measurements: DESIGN.md of this package.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ from storage_engine.protocol.records.varints import (
     DamagedVarintError,
     Ints,
     read_column,
+    varint_size,
 )
 
 LEAST_BODY_BYTES = 6
@@ -40,6 +41,12 @@ LEAST_RECORD_BYTES = 1 + LEAST_BODY_BYTES
 
 _ROUND_BYTES = 24_000
 """A round over all batches costs as much as to look at so many bytes for candidates."""
+
+_PIECE_BYTES = 1 << 16
+"""Candidates are looked for in pieces, so that the processor's caches hold them, and their memory
+is used again: what is larger has fresh pages each time."""
+
+_NO_PLACES = np.zeros(0, np.int64)
 
 _OFFSET_DELTA_GROWS_AT = (1 << 6, 1 << 13, 1 << 20, 1 << 27)
 """The row numbers from which on a zigzag varint takes a byte more."""
@@ -85,6 +92,8 @@ def find_records(source: Bytes, regions: RecordRegions) -> RecordSpans:
 def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
     """Find records of equal size except for their offset deltas; return None when they are not."""
     starts, stops, counts = regions
+    if len(starts) == 1 and counts[0] > 1 and _differ(source.data, int(starts[0]), int(stops[0])):
+        return None
     try:
         first_lengths, _ = read_column(source, starts, stops)
     except DamagedVarintError:
@@ -93,7 +102,10 @@ def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
         return None
     size = _record_sizes(first_lengths)
     expected = size * counts
+    most = int(counts.max())
     for extra, first in enumerate(_OFFSET_DELTA_GROWS_AT, start=1):
+        if most <= first:
+            break
         grown = _record_sizes(first_lengths + extra)
         expected += (grown - size) * np.maximum(counts - first, 0)
         size = grown
@@ -103,7 +115,7 @@ def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
     row = np.arange(int(row_ends[-1])) - np.repeat(row_ends - counts, counts)
     lengths = np.repeat(first_lengths, counts)
     for first in _OFFSET_DELTA_GROWS_AT:
-        if int(counts.max()) > first:
+        if most > first:
             lengths += row >= first
     sizes = _record_sizes(lengths)
     ends = np.cumsum(sizes)
@@ -114,6 +126,13 @@ def _find_by_size(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
     except DamagedVarintError:
         return None
     return RecordSpans(bodies, ends) if np.array_equal(found, lengths) else None
+
+
+def _differ(view: memoryview, start: int, stop: int) -> bool:
+    """Whether the first two records of a region have different lengths, or one of them has none."""
+    one = read_varint(view, start, stop)
+    two = None if one is None or one[0] < 0 else read_varint(view, sum(one), stop)
+    return one is None or two is None or one[0] != two[0]
 
 
 def _record_sizes(lengths: Ints) -> Ints:
@@ -153,16 +172,32 @@ def _find_in_rounds(source: Bytes, regions: RecordRegions) -> RecordSpans | None
 
 def _find_by_candidates(source: Bytes, regions: RecordRegions) -> RecordSpans | None:
     """Find the records by candidates; return None when these don't prove the chain."""
-    end = len(source)
-    parts = [_linked(part, regions, end) for part in _candidates(source)]
-    links = _joined(_without_dead_ends(parts, regions, end))
-    chain = _chain(links, int(regions.starts[0]), end)
+    count = int(regions.counts.sum())
+    likely = _length_bytes(len(source) // count)
+    every = range(1, _length_bytes(len(source)) + 1)
+    for sizes in (range(likely, likely + 1), every):
+        found = _chain_of([_candidates(source, size) for size in sizes], len(source), regions)
+        if found is not None:
+            return found
+    return None
+
+
+def _chain_of(
+    candidates: "list[_Candidates]", end: int, regions: RecordRegions
+) -> RecordSpans | None:
+    links = _joined([_linked(part, regions, end) for part in candidates])
+    chain = _chain(_without_dead_ends(links, regions, end), int(regions.starts[0]), end)
     if chain is None:
         return None
     firsts = np.searchsorted(chain.starts, regions.starts)
     if not np.array_equal(np.diff(firsts, append=len(chain.starts)), regions.counts):
         return None
     return RecordSpans(chain.bodies, chain.stops)
+
+
+def _length_bytes(length: int) -> int:
+    """Return the bytes that a record's length takes."""
+    return min(varint_size(length), VARINT_BYTES)
 
 
 class _Candidates(NamedTuple):
@@ -173,28 +208,34 @@ class _Candidates(NamedTuple):
     stops: Ints
 
 
-def _candidates(source: Bytes) -> Iterator[_Candidates]:
-    """Yield all candidates, by the number of bytes of their length varint."""
-    ends_length = source[:-1].view(np.int8) > 0
-    ends_length &= source[1:] == 0
-    bodies = np.flatnonzero(ends_length) + 1
-    encoded = source[bodies - 1].astype(np.int64)
-    for size in range(1, VARINT_BYTES + 1):
-        # Zigzag: lengths are even. A byte before with the top bit may be a part of the length.
-        possible = (encoded & 1) == 0
-        possible &= encoded >= 2 * LEAST_BODY_BYTES
-        rows = np.flatnonzero(possible)
-        lengths = encoded[rows] >> 1
-        yield _Candidates(bodies[rows] - size, bodies[rows], bodies[rows] + lengths)
-        before = source[bodies - size - 1]
-        continued = before >= 0x80
-        if len(bodies) and bodies[0] <= size:
-            continued &= bodies > size
-        rows = np.flatnonzero(continued)
-        if not len(rows):
-            return
-        bodies = bodies[rows]
-        encoded = (encoded[rows] << 7) | (before[rows] & 0x7F)
+def _candidates(source: Bytes, size: int) -> _Candidates:
+    """Return all candidates whose length takes so many bytes."""
+    places = [
+        _places(source[at : at + _PIECE_BYTES + size], size) + at
+        for at in range(0, len(source) - size, _PIECE_BYTES)
+    ]
+    starts = places[0] if len(places) == 1 else np.concatenate(places or [_NO_PLACES])
+    lengths = source[starts].astype(np.int64)
+    lengths &= 0x7F
+    for index in range(1, size):
+        lengths |= (source[starts + index] & 0x7F).astype(np.int64) << (7 * index)
+    # Zigzag: lengths are even.
+    possible = (lengths & 1) == 0
+    lengths >>= 1
+    possible &= lengths >= LEAST_BODY_BYTES
+    if not possible.all():
+        starts, lengths = starts[possible], lengths[possible]
+    bodies = starts + size
+    return _Candidates(starts, bodies, bodies + lengths)
+
+
+def _places(source: Bytes, size: int) -> Ints:
+    """Return where a varint of so many bytes may begin that is not 0 and before a byte of 0."""
+    found = source[size:] == 0
+    found &= source[size - 1 : -1].view(np.int8) > 0
+    for before in range(2, size + 1):
+        found &= source[size - before : -before].view(np.int8) < 0
+    return np.flatnonzero(found)
 
 
 class _Links(NamedTuple):
@@ -221,16 +262,20 @@ def _linked(found: _Candidates, regions: RecordRegions, end: int) -> _Links:
     return _select(_Links(*found, successors), found.stops <= region_stops)
 
 
-def _without_dead_ends(parts: list[_Links], regions: RecordRegions, end: int) -> list[_Links]:
+def _without_dead_ends(links: _Links, regions: RecordRegions, end: int) -> _Links:
     """Return the candidates that have a successor, and that are one or begin a region."""
-    is_start = np.zeros(end + 1, np.bool_)
-    is_start[end] = True
-    is_successor = np.zeros(end + 1, np.bool_)
-    is_successor[regions.starts] = True
-    for part in parts:
-        is_start[part.starts] = True
-        is_successor[part.successors] = True
-    return [_select(part, is_start[part.successors] & is_successor[part.starts]) for part in parts]
+    starts = links.starts
+    if not len(starts):
+        return links
+    next_ones = np.searchsorted(starts, links.successors)
+    np.minimum(next_ones, len(starts) - 1, out=next_ones)
+    has_one = starts[next_ones] == links.successors
+    is_one = np.zeros(len(starts), np.bool_)
+    is_one[next_ones[has_one]] = True
+    firsts = np.searchsorted(starts, regions.starts)
+    is_one[np.minimum(firsts, len(starts) - 1)] = True
+    has_one |= links.successors == end
+    return _select(links, has_one & is_one)
 
 
 def _joined(parts: list[_Links]) -> _Links:

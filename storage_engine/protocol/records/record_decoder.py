@@ -337,7 +337,9 @@ def _decode(group: _Group[Log], columns: _Columns) -> DecodedLogs[Log]:
         fields = RecordFields(*(column[rows] for column in fields))
     arrow_buffer = pa.py_buffer(buffer)
     headers = None
-    if columns.headers:
+    if columns.headers and not np.count_nonzero(fields.header_counts):
+        headers = pa.nulls(len(offsets), HEADERS_TYPE)
+    elif columns.headers:
         try:
             headers = decode_headers(
                 source, arrow_buffer, fields.header_starts, fields.stops, fields.header_counts

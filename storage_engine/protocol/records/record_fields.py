@@ -59,7 +59,7 @@ def read_fields(source: Bytes, spans: RecordSpans) -> RecordFields:
     at = value_starts + np.maximum(value_lengths, 0)
     header_counts, header_starts = _read_numbers(source, at, stops, "header count")
     bad = (header_counts < 0) | ((header_counts == 0) & (header_starts != stops))
-    if bad.any():
+    if np.count_nonzero(bad):
         row = int(np.argmax(bad))
         raise DamagedRecordError(
             row,
@@ -91,7 +91,7 @@ def _read_numbers(
 def _read_lengths(source: Bytes, positions: Ints, stops: Ints, name: str) -> tuple[Ints, Ints]:
     lengths, starts = _read_numbers(source, positions, stops, f"{name} length")
     bad = (lengths < NULL_LENGTH) | (lengths > stops - starts)
-    if bad.any():
+    if np.count_nonzero(bad):
         row = int(np.argmax(bad))
         raise DamagedRecordError(
             row,
@@ -108,6 +108,6 @@ def check_offset_deltas(deltas: Ints, last_deltas: Ints, counts: Ints) -> None:
     descends = deltas[1:] <= deltas[:-1]
     descends[np.cumsum(counts)[:-1] - 1] = False
     bad[1:] |= descends
-    if bad.any():
+    if np.count_nonzero(bad):
         row = int(np.argmax(bad))
         raise DamagedRecordError(row, f"its offset delta {int(deltas[row])} is out of order")

@@ -22,6 +22,9 @@ Number = TypeVar("Number", bound=np.generic)
 
 _SEVEN = np.uint64(7)
 _ONE = np.uint64(1)
+_EACH_BYTE = np.arange(0x100, dtype=np.int64)
+SMALL_NUMBERS: Ints = (_EACH_BYTE >> 1) ^ -(_EACH_BYTE & 1)
+"""The number of each byte that is a varint by itself."""
 
 
 class DamagedVarintError(ValueError):
@@ -117,9 +120,8 @@ def read_column(
     byte = source[positions]
     continued = byte >= 0x80
     following = positions + 1
-    if not continued.any():
-        small = byte.astype(np.int64)
-        return (small >> 1) ^ -(small & 1), following
+    if not np.count_nonzero(continued):
+        return SMALL_NUMBERS.take(byte), following
     # Many rows have a second byte: it is read for all, and masked out where the varint has none.
     _check_room(continued & (following >= stops))
     second = source[np.minimum(following, len(source) - 1)]
@@ -127,7 +129,7 @@ def read_column(
     encoded |= ((second & 0x7F) * continued).astype(np.uint64) << _SEVEN
     following += continued
     continued &= second >= 0x80
-    if continued.any():
+    if np.count_nonzero(continued):
         rows = np.flatnonzero(continued)
         _read_long(source, rows, stops, encoded, following, max_bytes)
     return _unzigzag(encoded), following
@@ -154,6 +156,6 @@ def _unzigzag(encoded: Words) -> Ints:
 
 
 def _check_room(outside: npt.NDArray[np.bool_], rows: Ints | None = None) -> None:
-    if outside.any():
+    if np.count_nonzero(outside):
         first = int(np.argmax(outside))
         raise DamagedVarintError(first if rows is None else int(rows[first]))

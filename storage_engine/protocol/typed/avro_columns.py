@@ -17,6 +17,7 @@ from storage_engine.core.schemas.errors import InvalidSchemaError
 from storage_engine.core.typed.topic_schema import TopicSchema
 from storage_engine.protocol.avro.decode import UndecodableRecordError
 from storage_engine.protocol.avro.framing import Framed, cut
+from storage_engine.protocol.avro.record_bytes import Bodies
 from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.records.arrow_kernels import take
 from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
@@ -46,10 +47,12 @@ class UnknownSchemaIdsError(RowsDoNotFitError):
 
 
 def schema_ids(batch: memoryview, header: BatchHeader) -> frozenset[int]:
-    """Return the ids that the values of a plain batch name. RowsDoNotFitError for the first value
-    without framing, RecordTooLargeError for more than MAX_IDS, CorruptRecordError for damaged
-    records."""
-    records = decode_batches([batch], max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+    """Return the ids that the values of a plain batch name, whose CRC is not looked at.
+    RowsDoNotFitError for the first value without framing, RecordTooLargeError for more than
+    MAX_IDS, CorruptRecordError for damaged records."""
+    records = decode_batches(
+        [batch], max_decompressed_bytes=MAX_DECOMPRESSED_BYTES, check_crcs=False
+    )
     framed = cut(records.values, most_errors=1)
     if framed.errors:
         row = min(framed.errors)
@@ -86,6 +89,7 @@ class _Reader:
         ids = _ids_of(framed)
         parsers = {each: self._parser(each) for each in ids}
         rows_of = {each: np.flatnonzero(framed.ids == each) for each in ids}
+        is_every = len(ids) == 1 and len(rows_of[ids[0]]) == len(values)
         cells = sum(
             each.cells * len(rows_of[schema_id])
             for schema_id, each in parsers.items()
@@ -100,8 +104,9 @@ class _Reader:
             if isinstance(parser, str):
                 faults[int(rows[0])] = f"schema id {schema_id}: {parser}"
                 continue
+            bodies = framed.every_body if is_every else Bodies.of(framed.bodies(rows))
             try:
-                parts.append(parser.columns(framed.bodies(rows), room))
+                parts.append(parser.columns(bodies, room))
             except UndecodableRecordError as error:
                 faults[int(rows[error.damage.row])] = f"schema id {schema_id}: {error}"
         if faults:

@@ -5,6 +5,7 @@ Python runs per batch and per column, never per row. `directory.py` draws the by
 
 import time
 from collections.abc import Container, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from storage_engine.core.typed.column_types import (
     StringColumn,
 )
 from storage_engine.core.typed.topic_schema import SchemaVersion, TopicSchema
-from storage_engine.protocol.records.arrow_binary import int64_values
+from storage_engine.protocol.records.arrow_binary import int64_values, numbers_in
 from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.records.compression import MAX_DECOMPRESSED_BYTES
 from storage_engine.protocol.records.record_batch import (
@@ -223,14 +224,28 @@ def _dictionary_pays(column: TypedColumn) -> bool:
     if count < LEAST_DICTIONARY_ROWS:
         return False
     if count > SAMPLE_ROWS:
-        places = np.linspace(0, count - 1, SAMPLE_ROWS).astype(np.int64)
-        array = take(array, int_array(places))
+        array = take(array, _sample(count))
     values = len(array) - array.null_count
     if not values:
         return False
-    length = kernel("sum", kernel("binary_length", array)).as_py() / values
+    if _bytes_of(array) < LEAST_DICTIONARY_BYTES * values:
+        return False
     distinct = len(kernel("unique", array))
-    return bool(length >= LEAST_DICTIONARY_BYTES and distinct * MOST_DISTINCT_SHARE <= values)
+    return bool(distinct * MOST_DISTINCT_SHARE <= values)
+
+
+def _bytes_of(array: pa.Array) -> int:
+    """Return the bytes of all texts of an array, one or more; nulls have none."""
+    if array.null_count:
+        return int(kernel("sum", kernel("binary_length", array)).as_py())
+    offsets = numbers_in(array.buffers()[1], np.int32, array.offset, len(array) + 1)
+    return int(offsets[-1]) - int(offsets[0])
+
+
+@lru_cache(maxsize=64)
+def _sample(count: int) -> pa.Array:
+    """Return the rows that are looked at of so many."""
+    return int_array(np.linspace(0, count - 1, SAMPLE_ROWS).astype(np.int64))
 
 
 def _times(timestamps: pa.Array | None, count: int, now_ms: int) -> Ints | int:

@@ -209,6 +209,11 @@ class RegistryState:
         found = self.versions(subject, with_deleted=with_deleted)
         return found[-1] if found else None
 
+    @property
+    def ids(self) -> int:
+        """The number of ids that schemas have, also those that are soft deleted."""
+        return len(self._by_id)
+
     def with_id(self, schema_id: int) -> list[StoredSchema]:
         """The versions with an id, also those that are soft deleted, by subject and version."""
         found = self._by_id.get(schema_id, {})

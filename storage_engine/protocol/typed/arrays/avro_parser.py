@@ -30,6 +30,7 @@ from storage_engine.protocol.avro.conversion import (
 )
 from storage_engine.protocol.avro.damage import Damage
 from storage_engine.protocol.avro.decode import Decoder, UndecodableRecordError
+from storage_engine.protocol.avro.record_bytes import Bodies
 from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 from storage_engine.protocol.typed.arrow_types import arrow_type
@@ -60,20 +61,20 @@ class AvroParser:
         self.cells = max(self._decoder.values, types.least_values(types.StructColumn(fields)))
         """The values of one row, with each of its lists and maps as one."""
 
-    def columns(self, bodies: pa.Array, room: ValueRoom) -> list[pa.Array]:
+    def columns(self, bodies: Bodies, room: ValueRoom) -> list[pa.Array]:
         """Return an array for each column; UndecodableRecordError for the first record that is
         none, or does not fit, RecordTooLargeError where lists have more values than there is room.
         """
         lists = ValueRoom(room.left // self._growth)
         fault: Damage | None = None
         try:
-            batch = self._decoder.decode_all(bodies, lists)
+            found = self._decoder.decode_all(bodies, lists)
         except UndecodableRecordError as error:
             # Records before it may be whole, and not fit.
             fault = error.damage
             if not fault.row:
                 raise
-            batch = self._decoder.decode_all(bodies.slice(0, fault.row), lists)
+            found = self._decoder.decode_all(bodies.first(fault.row), lists)
         room.left = lists.left * self._growth
         arrays = []
         for name, kind, source in zip(self._names, self._kinds, self._sources, strict=True):
@@ -81,7 +82,7 @@ class AvroParser:
                 arrays.append(pa.nulls(len(bodies), kind))
                 continue
             place, conversion = source
-            array, misfits = conversion(batch.column(place))
+            array, misfits = conversion(found[place])
             arrays.append(array)
             for rows, reason in misfits:
                 row = int(np.argmax(rows))

@@ -1,6 +1,7 @@
 """Whether rows fit a version of a topic's schema: names, types, nulls. Nothing is converted."""
 
 import difflib
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -47,12 +48,27 @@ def fitting_columns(
                     column=column.name,
                 )
             continue
-        array = _of_type(rows.column(place), column)
-        if gone is not None and not is_key:
-            array = _without(array, gone)
-        _check_nulls(array, column, None if is_key else gone)
-        found.append((column, array))
+        found.append((column, _fitting(rows.column(place), column, gone, is_key=is_key)))
     return found
+
+
+def fitting_arrays(
+    arrays: Sequence[pa.Array], schema: TopicSchema, version: SchemaVersion, gone: Mask | None
+) -> list[tuple[SchemaColumn, pa.Array]]:
+    """Do the same with an array for each visible column, in their order. `gone` is true for
+    tombstones, of which there are some if it is not None."""
+    return [
+        (column, _fitting(array, column, gone, is_key=column.column_id in schema.key))
+        for column, array in zip(version.visible, arrays, strict=True)
+    ]
+
+
+def _fitting(array: pa.Array, column: SchemaColumn, gone: Mask | None, *, is_key: bool) -> pa.Array:
+    array = _of_type(array, column)
+    if gone is not None and not is_key:
+        array = _without(array, gone)
+    _check_nulls(array, column, None if is_key else gone)
+    return array
 
 
 def fitting_system_column(array: pa.Array, kind: pa.DataType, rows: int, name: str) -> pa.Array:

@@ -39,7 +39,7 @@ from storage_engine.protocol.records.record_decoder import DecodedRecords, decod
 from storage_engine.protocol.records.varints import Ints
 from storage_engine.protocol.typed.arrays.json_parser import JsonReader
 from storage_engine.protocol.typed.arrays.json_text import joined, text
-from storage_engine.protocol.typed.arrays.row_fit import fitting_columns, fitting_headers
+from storage_engine.protocol.typed.arrays.row_fit import fitting_arrays, fitting_headers
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.directory import HEADERS, MAX_ROWS, TOMBSTONES
 from storage_engine.protocol.typed.foreign.json_values import json_columns
@@ -69,13 +69,16 @@ def typed_from_records(
     codec: Codec,
     read: ReadValues,
 ) -> bytearray:
-    """Return the typed batch of a plain one whose header fields are checked already.
+    """Return the typed batch of a plain one whose CRC and header fields are checked already.
 
     RowsDoNotFitError, an InvalidRecordError, names the first record that does not fit;
     CorruptRecordError for damaged records, RecordTooLargeError for too many values.
     """
     records = decode_batches(
-        [batch], include_headers=True, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
+        [batch],
+        include_headers=True,
+        max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
+        check_crcs=False,
     )
     count = header.records_count
     if len(records) != count or header.last_offset_delta != count - 1:
@@ -85,8 +88,8 @@ def typed_from_records(
     rows = _Rows(records, schema, read)
     arrays = rows.columns()
     found = [TypedColumn(column.column_id, array, column.type) for column, array in arrays]
-    headers = fitting_headers(records.headers, count)
-    if headers.null_count < count:
+    if records.headers.null_count < count:
+        headers = fitting_headers(records.headers, count)
         found.append(TypedColumn(HEADERS, headers, None))
     if rows.gone is not None:
         found.append(TypedColumn(TOMBSTONES, boolean_array(rows.gone), BooleanColumn()))
@@ -112,8 +115,7 @@ class _Rows:
         self._read = read
         self._version = schema.latest
         self._keys, self._values = records.keys, records.values
-        gone = bits(kernel("is_null", records.values))
-        self.gone = gone if gone.any() else None
+        self.gone = bits(kernel("is_null", records.values)) if records.values.null_count else None
         """A numpy column that is true for tombstones; None when there are none."""
 
     def columns(self) -> list[tuple[SchemaColumn, pa.Array]]:
@@ -122,9 +124,7 @@ class _Rows:
         arrays = self._live_columns(visible)
         if self.gone is not None:
             arrays = self._with_tombstones(visible, arrays)
-        rows = pa.RecordBatch.from_arrays(arrays, [column.name for column in visible])
-        tombstones = None if self.gone is None else boolean_array(self.gone)
-        fitting = fitting_columns(rows, self._schema, self._version, tombstones=tombstones)
+        fitting = fitting_arrays(arrays, self._schema, self._version, self.gone)
         self._check_keys({column.column_id: array for column, array in fitting})
         return fitting
 

@@ -6,6 +6,7 @@ from simulation.world.cluster import SimulatedCluster
 from storage_engine.broker.metrics.coordinator_figures import GroupFigures, TransactionFigures
 from storage_engine.broker.metrics.end_offsets import EndOffsets
 from storage_engine.broker.metrics.replica_figures import ControllerFigures, ReplicaFigures
+from storage_engine.broker.metrics.schema_figures import SchemaFigures
 from storage_engine.broker.metrics.scrapes import FigureSource
 
 
@@ -22,6 +23,7 @@ def sources(cluster: SimulatedCluster, broker: int) -> dict[str, FigureSource]:
             clock,
         ),
         "transactions": TransactionFigures(parts.coordinators.transactions, clock),
+        "schemas": SchemaFigures(parts.schemas.log, parts.schemas.writers),
     }
 
 

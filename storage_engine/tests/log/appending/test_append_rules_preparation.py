@@ -12,6 +12,8 @@ from storage_engine.core.errors import (
     InvalidTxnStateError,
     RecordTooLargeError,
 )
+from storage_engine.core.typed.avro_text import avro_text
+from storage_engine.core.typed.foreign_format import ForeignFormat
 from storage_engine.log.append_rules import Requirement, prepare, requirement_of
 from storage_engine.log.log_config import LogConfig
 from storage_engine.protocol.records.compression import decompress, recompressed
@@ -26,6 +28,12 @@ from storage_engine.protocol.records.record_batch import (
     seal,
 )
 from storage_engine.protocol.records.record_encoder import encode_batches
+from storage_engine.tests.protocol.typed.foreign.avro_support import (
+    all_rows,
+    writers_of,
+    written,
+)
+from storage_engine.tests.protocol.typed.logs import TOPIC_ID, schema_of
 from storage_engine.tests.sampling import examples
 
 LIMIT = 1 << 20
@@ -43,10 +51,12 @@ KEPT = (
 )
 
 
-def batch_of(values, codec: Codec, *, producer=(-1, -1, -1), is_transactional=False) -> bytes:
+def batch_of(
+    values, codec: Codec, *, producer=(-1, -1, -1), is_transactional=False, has_keys=True
+) -> bytes:
     (batch,) = encode_batches(
         pa.array(values, pa.binary()),
-        pa.array([b"k"] * len(values), pa.binary()),
+        pa.array([b"k"] * len(values), pa.binary()) if has_keys else None,
         now_ms=1000,
         batch_bytes=1 << 30,
         producer_id=producer[0],
@@ -118,6 +128,27 @@ def test_an_independent_reader_reads_what_was_compressed_anew(sent, stored):
     batch = MemoryRecords(data).next_batch()
     assert batch.compression_type == stored
     assert [record.value for record in batch] == values
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_columns_of_avro_are_the_same_however_their_records_are_compressed(codec):
+    schema = schema_of("id BIGINT, s STRING")
+    text = avro_text(schema, schema.latest, "t")
+    values = [written(text, {"id": number, "s": "x" * (number % 50)}) for number in range(300)]
+    keyless = batch_of(values, Codec.NONE, has_keys=False)
+    requirement = Requirement(False, None, schema, ForeignFormat.AVRO)
+    options = {"writers": writers_of(text), "max_message_bytes": LIMIT, "topic_id": TOPIC_ID}
+
+    def columns_of(data: bytes) -> bytes:
+        return bytes(prepare(memoryview(data), requirement, allow_transactional=False, **options))
+
+    plain = columns_of(keyless)
+    assert crc_matches(plain, 0, len(plain))
+    assert [row["id"] for row, _ in all_rows(memoryview(plain), schema)] == list(range(300))
+    compressed = batch_of(values, codec, has_keys=False)
+    assert columns_of(compressed) == plain
+    two = columns_of(compressed + keyless)
+    assert two == plain + plain
 
 
 def test_what_does_not_decompress_is_refused_for_good():

@@ -22,6 +22,7 @@ from storage_engine.tests.protocol.avro.avro_samples import (
     record_schemas,
     seeded,
     values,
+    varint,
 )
 
 
@@ -140,3 +141,46 @@ def test_a_key_that_is_no_record_is_one_column():
     found = decode(parsed("string"), bodies([b"\x04ab", b"\x02"]))
     assert found.batch.to_pydict() == {"value": ["ab", None]}
     assert found.damaged == ((1, "it has 1 bytes, and 0 are left"),)
+
+
+@pytest.mark.parametrize("most_bytes", range(1, 11))
+def test_numbers_are_read_whatever_the_most_bytes_among_them(most_bytes):
+    tree = parsed({"type": "record", "name": "R", "fields": [{"name": "f", "type": "long"}]})
+    edges = [1 << (7 * size - 1) for size in range(1, most_bytes)]
+    numbers = [0, *edges, *(-each for each in edges), *(each - 1 for each in edges)]
+    numbers += [-each - 1 for each in edges]
+    found = decode(tree, bodies([encoded(tree, {"f": each}) for each in numbers]))
+    assert found.damaged == ()
+    assert found.batch.column(0).to_pylist() == numbers
+
+
+@pytest.mark.parametrize("precision", [1, 9, 16, 17, 18, 19, 20])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_decimal_has_as_many_digits_as_its_type(precision, sign):
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 0}
+    tree = parsed({"type": "record", "name": "R", "fields": [{"name": "f", "type": kind}]})
+    most = 10**precision - 1
+    records = []
+    for number in (sign * most, sign * (most + 1), 0):
+        data = number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
+        records.append(bytes([2 * len(data)]) + data)
+    alone = [decode(tree, bodies([each])) for each in records]
+    assert [len(each.damaged) for each in alone] == [0, 1, 0]
+    together = decode(tree, bodies(records))
+    assert [each.row for each in together.damaged] == [1]
+    assert [int(each or 7) for each in together.batch.column(0).to_pylist()] == [sign * most, 7, 7]
+
+
+@pytest.mark.parametrize("length", [4, 1 << 31, 1 << 62, (1 << 63) - 1, -1, -(1 << 63)])
+@pytest.mark.parametrize(
+    "kind", ["string", "bytes", {"type": "bytes", "logicalType": "decimal", "precision": 9}]
+)
+def test_a_text_that_is_longer_than_its_record_is_damage_whatever_it_claims(kind, length):
+    fields = [{"name": "a", "type": kind}, {"name": "b", "type": ["null", kind]}]
+    tree = parsed({"type": "record", "name": "R", "fields": fields})
+    whole, lie = b"\2\1\2\2\1", varint(length) + b"\1\0"
+    for hostile in (lie, b"\2\1\2" + lie):
+        found = decode(tree, bodies([whole, hostile, whole]))
+        assert [each.row for each in found.damaged] == [1]
+        assert [each is None for each in found.batch.column(0).to_pylist()] == [False, True, False]
+        found.batch.validate(full=True)

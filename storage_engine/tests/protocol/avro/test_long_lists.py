@@ -8,10 +8,12 @@ from unittest.mock import patch
 import fastavro
 import pytest
 
-from storage_engine.protocol.avro import record_bytes
+from storage_engine.core.errors import RecordTooLargeError
+from storage_engine.protocol.avro import record_bytes, value_room
 from storage_engine.protocol.avro.damage import TOO_LONG
 from storage_engine.protocol.avro.decode import Decoder, decode
-from storage_engine.protocol.avro.record_bytes import Rows
+from storage_engine.protocol.avro.record_bytes import Bodies, Rows
+from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.avro.walk import Walk
 from storage_engine.tests.protocol.avro.avro_samples import bodies, parsed, varint
 
@@ -147,6 +149,20 @@ def test_a_record_that_takes_too_many_steps_is_told_and_others_are_read(monkeypa
     right = [["a"] * 30] * 30
     assert found.batch.column(0).to_pylist() == [right, None, right, None, right]
     assert json.dumps(TOO_LONG).count("4,000,000") == 1
+
+
+def test_rounds_for_few_rows_count_as_steps(monkeypatch):
+    monkeypatch.setattr(value_room, "_STEPS_EVERYWHERE", 10_000)
+    decoder = Decoder(parsed(record_of(nested(1, "string"))))
+
+    def read(items_each):
+        data = bodies([items(b"\2a" * items_each, items_each)] * 40)
+        return decoder.decode_all(Bodies.of(data), ValueRoom(40 * items_each))
+
+    (column,) = read(100)
+    assert column.to_pylist() == [["a"] * 100] * 40
+    with pytest.raises(RecordTooLargeError, match="take too long: send smaller batches"):
+        read(300)
 
 
 def test_the_reasons_of_very_many_damaged_records_are_bounded():

@@ -87,6 +87,22 @@ def test_real_records_are_found_without_a_walk(batches, gap):
         assert found.stops.tolist() == walked.stops.tolist()
 
 
+@pytest.mark.parametrize("piece_bytes", [13, 100, 1 << 17])
+def test_lengths_of_all_sizes_are_found_across_the_ends_of_pieces(piece_bytes, monkeypatch):
+    monkeypatch.setattr(record_chain, "_PIECE_BYTES", piece_bytes)
+    sizes = [10, 300, 5_000, 20, 40, 500, 30] * 2
+    records = [NaiveRecord(row, 0, None, b"\x0e\x00" * size) for row, size in enumerate(sizes)]
+    body = b"".join(encode_record(each, 0, 0) for each in records)
+    source, regions = regions_of([body], [len(sizes)], b"")
+    found = record_chain._find_by_candidates(source, regions)
+    walked = record_chain._walk_all(source, regions)
+    assert found is not None
+    assert (found.bodies.tolist(), found.stops.tolist()) == (
+        walked.bodies.tolist(),
+        walked.stops.tolist(),
+    )
+
+
 def test_small_batches_of_wide_records_are_followed_together(monkeypatch):
     sizes = np.random.default_rng(1).integers(1_000, 9_000, (40, 3)).tolist()
     counts = [1 + number % 3 for number in range(40)]

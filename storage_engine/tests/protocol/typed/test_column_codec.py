@@ -1,12 +1,18 @@
 """A column's bytes become no more memory than its entry and the limit say."""
 
 import struct
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from storage_engine.core.errors import CorruptRecordError
+from storage_engine.core.typed import column_types as types
+from storage_engine.protocol.typed import column_codec
 from storage_engine.protocol.typed.arrays.ipc_message import write_message
+from storage_engine.protocol.typed.column_codec import bounds_of
 from storage_engine.protocol.typed.directory import DICTIONARY
 from storage_engine.tests.protocol.typed.arrays.loaded_columns import load
 
@@ -58,3 +64,45 @@ def test_a_dictionary_stands_for_no_more_than_the_limit():
 def test_a_damaged_dictionary_is_refused(block):
     with pytest.raises(CorruptRecordError):
         load(block, pa.string(), encoding=DICTIONARY)
+
+
+FLOATS = st.floats() | st.sampled_from([0.0, -0.0, 1.5, float("nan"), float("inf")])
+NUMBERS = st.one_of(
+    st.tuples(st.just((pa.float64(), types.FloatColumn(64))), st.lists(FLOATS, min_size=2)),
+    st.tuples(
+        st.just((pa.float32(), types.FloatColumn(32))), st.lists(st.floats(width=32), min_size=2)
+    ),
+    st.tuples(
+        st.sampled_from(
+            [(pa.int8(), types.IntegerColumn(8)), (pa.int64(), types.IntegerColumn(64))]
+        ),
+        st.lists(st.integers(-128, 127), min_size=2),
+    ),
+    st.tuples(
+        st.sampled_from(
+            [
+                (pa.int64(), types.IntegerColumn(64)),
+                (pa.timestamp("us", tz="UTC"), types.TimestampColumn(with_zone=True)),
+                (pa.duration("us"), types.IntervalColumn()),
+            ]
+        ),
+        st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=2),
+    ),
+    st.tuples(
+        st.just((pa.date32(), types.DateColumn())),
+        st.lists(st.integers(-(1 << 31), (1 << 31) - 1), min_size=2),
+    ),
+)
+
+
+@given(NUMBERS, st.booleans())
+@example(((pa.float64(), types.FloatColumn(64)), [5.0, -0.0, 0.0]), False)
+@example(((pa.float64(), types.FloatColumn(64)), [5.0, 1.0, float("nan")]), False)
+def test_bounds_are_those_that_arrows_kernels_find(case, with_null):
+    (kind, column_type), numbers = case
+    plain = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    plain = kind if pa.types.is_floating(kind) or pa.types.is_integer(kind) else plain
+    array = pa.array([*numbers, None] if with_null else numbers, plain).view(kind).slice(1)
+    found = bounds_of(array, column_type)
+    with patch.object(column_codec, "_of_numbers", return_value=None):
+        assert found == bounds_of(array, column_type)

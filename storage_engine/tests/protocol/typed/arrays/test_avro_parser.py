@@ -10,6 +10,7 @@ from storage_engine.core.schemas.errors import InvalidSchemaError
 from storage_engine.core.typed.ddl import parse_ddl
 from storage_engine.core.typed.topic_schema import new_schema
 from storage_engine.protocol.avro.decode import UndecodableRecordError
+from storage_engine.protocol.avro.record_bytes import Bodies
 from storage_engine.protocol.avro.value_room import ValueRoom
 from storage_engine.protocol.typed.arrays.avro_parser import AvroParser
 from storage_engine.protocol.typed.arrow_types import arrow_type
@@ -51,7 +52,7 @@ def columns(writer, ddl, *values):
     tree = parsed(writer)
     data = bodies([encoded(tree, value) for value in values])
     schema = new_schema(parse_ddl(ddl))
-    arrays = AvroParser(tree, schema.latest.visible).columns(data, ValueRoom(1000))
+    arrays = AvroParser(tree, schema.latest.visible).columns(Bodies.of(data), ValueRoom(1000))
     for column, array in zip(schema.latest.visible, arrays, strict=True):
         assert array.type == arrow_type(column.type)
         array.validate(full=True)
@@ -204,7 +205,7 @@ def test_the_first_record_is_told_whether_it_is_damaged_or_does_not_fit():
     big, cut = encoded(tree, {"c": 500}), b""
     for data, row, why in (([b"\2", big, cut], 1, "8 bits"), ([b"\2", cut, big], 1, "cut off")):
         with pytest.raises(UndecodableRecordError, match=why) as raised:
-            reader.columns(bodies(data), ValueRoom(10))
+            reader.columns(Bodies.of(bodies(data)), ValueRoom(10))
         assert raised.value.damage.row == row
 
 
