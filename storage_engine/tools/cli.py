@@ -77,7 +77,7 @@ COMMANDS = (
     Command("topics", "create, list, describe, alter and delete topics"),
     Command("groups", "list, describe, reset and delete consumer groups"),
     Command("users", "list, add and remove users that log in with SCRAM", _ACCESS),
-    Command("acls", "list, add and remove access rules (ACLs)", _ACCESS),
+    Command("acls", "list, add, remove and copy access rules (ACLs)", _ACCESS),
     Command(
         "quotas", "list, set and remove the quotas of users, client ids and addresses", _ACCESS
     ),
