@@ -1,10 +1,12 @@
 """A schema registry, run with the version of the services: ids and versions of subjects stay."""
 
 import json
+import urllib.error
 import urllib.request
 
 from integration_tests.features.mixed_cluster import MixedCluster
 from integration_tests.registry.registries import RegistryUnderFire
+from integration_tests.support.cluster_support import wait_until
 
 
 class Registries:
@@ -50,12 +52,28 @@ def _schema(number: int) -> str:
 
 
 def _ask(url: str, body: dict[str, str]) -> int:
-    request = urllib.request.Request(
-        url,
-        json.dumps(body).encode(),
-        {"Content-Type": "application/vnd.schemaregistry.v1+json"},
-        method="POST",
-    )
-    with urllib.request.urlopen(request) as answer:
-        found: int = json.load(answer)["id"]
-    return found
+    """The id; a registry that has just started may have to wait for its writer."""
+    told: list[str] = []
+
+    def is_taken() -> int | None:
+        request = urllib.request.Request(
+            url,
+            json.dumps(body).encode(),
+            {"Content-Type": "application/vnd.schemaregistry.v1+json"},
+            method="POST",
+        )
+        try:
+            with urllib.request.urlopen(request) as answer:
+                found: int = json.load(answer)["id"]
+        except urllib.error.HTTPError as error:
+            assert error.code >= 500, error.read()
+            told.append(error.read().decode())
+            return None
+        return found
+
+    try:
+        made = wait_until(is_taken, f"{url} takes a schema")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {told[-1:]}") from None
+    assert made is not None
+    return made

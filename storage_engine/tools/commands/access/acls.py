@@ -1,4 +1,6 @@
-"""List, add, remove and copy access rules (ACLs) for topics, groups, transactional ids and the cluster.
+"""List, add, remove and copy access rules (ACLs).
+
+Rules are for topics, groups, transactional ids and the cluster.
 
 An operation that no rule allows is denied, except to super.users; a rule that denies it overrides
 every rule that allows it. Brokers enforce the rules when authorizer.class.name is set.
