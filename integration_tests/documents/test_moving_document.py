@@ -23,7 +23,7 @@ from integration_tests.support.cluster_support import (
     running_cluster,
     wait_until,
 )
-from integration_tests.support.command_line import start, succeed
+from integration_tests.support.command_line import COMMAND, succeed
 from integration_tests.support.spark_support import consume
 from storage_engine.tests.sampling import in_full
 from storage_engine.tools.errors import CommandError
@@ -31,6 +31,7 @@ from storage_engine.tools.errors import CommandError
 pytestmark = in_full
 
 PARTITIONS, GROUP = 3, "billing"
+KILLED_AFTER_S = 5.0
 ONE_REPLICA = (
     ("offsets.topic.replication.factor", "1"),
     ("offsets.topic.num.partitions", "4"),
@@ -94,23 +95,36 @@ class Page:
 
 
 @contextlib.contextmanager
-def mirror(arguments: list[str]) -> Iterator[None]:
+def mirror(arguments: list[str], log: Path) -> Iterator[None]:
     """It works in the block, is killed once, and ended by Ctrl-C."""
-    first = start(*arguments, "--interval", "0.5")
+    first = _mirror(arguments, log)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        first.communicate(timeout=5)
+        first.wait(KILLED_AFTER_S)
     first.kill()
-    first.communicate()
-    assert first.returncode == -signal.SIGKILL, "it has ended by itself"
-    second = start(*arguments, "--interval", "0.5")
+    first.wait()
+    assert first.returncode == -signal.SIGKILL, log.read_text()
+    second = _mirror(arguments, log)
     try:
         yield
         second.send_signal(signal.SIGINT)
-        _, errors = second.communicate(timeout=DEADLINE_S)
-        assert second.returncode == 0, errors
+        assert second.wait(DEADLINE_S) == 0, log.read_text()
+    except BaseException as error:
+        error.add_note(log.read_text()[-2000:])
+        raise
     finally:
         second.kill()
-        second.communicate()
+        second.wait()
+
+
+def _mirror(arguments: list[str], log: Path) -> "subprocess.Popen[bytes]":
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*COMMAND, *arguments, "--interval", "0.5"],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=ROOT,
+        )
 
 
 def write(servers: Servers, numbers: range) -> None:
@@ -162,7 +176,7 @@ def wait_for_copies(servers: Servers, count: int) -> None:
     wait_until(there, f"{count} records are copied", timeout_s=2 * DEADLINE_S)
 
 
-def test_a_cluster_moves_from_kafka_and_back(kafka, ours):
+def test_a_cluster_moves_from_kafka_and_back(kafka, ours, tmp_path):
     page = Page(kafka, ours)
     create_topic(
         kafka, "orders", partitions=PARTITIONS, replication_factor=1, config={"retention.ms": "-1"}
@@ -173,7 +187,7 @@ def test_a_cluster_moves_from_kafka_and_back(kafka, ours):
     before = read(kafka, 100)
 
     copying, rules, topic, group = page.next_block()
-    with mirror(copying):
+    with mirror(copying, tmp_path / "there.log"):
         assert "User:app" in succeed(*rules)
         wait_for_copies(ours, 300)
         assert "retention.ms" in succeed(*topic)
@@ -192,7 +206,7 @@ def test_a_cluster_moves_from_kafka_and_back(kafka, ours):
     *deletions, back = page.next_block()
     for each in deletions:
         succeed(*each)
-    with mirror(back):
+    with mirror(back, tmp_path / "back.log"):
         wait_for_copies(kafka, 450)
         write(ours, range(450, 460))
     last, group = page.next_block()

@@ -44,6 +44,7 @@ CHECKS = (*CHEAP, compaction.Compaction, Mirrors, Registries, Lakes)
 SETTINGS = {
     **access_rules.SETTINGS,
     **compaction.SETTINGS,
+    "group.min.session.timeout.ms": "3000",
     "transaction.state.log.num.partitions": "3",
     "transaction.state.log.replication.factor": "3",
 }

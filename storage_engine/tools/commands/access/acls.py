@@ -124,6 +124,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     removing.add_argument("--principal", metavar="P", help="only the rules of this principal")
     removing.add_argument("--all", action="store_true", help="remove all rules")
     _add_resources(removing)
+    _add_copying(actions)
+
+
+def _add_copying(actions: Actions) -> None:
     copying = actions.add(
         "copy", _copy, "copy the rules of another cluster", "copy --source kafka:9092"
     )

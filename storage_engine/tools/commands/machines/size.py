@@ -20,12 +20,12 @@ from dataclasses import asdict
 from storage_engine.core.errors import ConfigError
 from storage_engine.tools.arguments import add_json, positive_integer
 from storage_engine.tools.errors import UsageError
-from storage_engine.tools.local.machine.sizing import Load, Size, size_of
+from storage_engine.tools.local.machine.sizing import ClusterLoad, ClusterSize, size_of
 from storage_engine.tools.table import print_json, print_table, report_line
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kMGT]?)")
 _POWERS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_DEFAULT = Load(records_per_s=1, record_bytes=1, partitions=1, retention_s=1)
+_DEFAULT = ClusterLoad(records_per_s=1, record_bytes=1, partitions=1, retention_s=1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def number(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Run `headrace size`."""
-    load = Load(
+    load = ClusterLoad(
         records_per_s=args.records_per_second,
         record_bytes=math.ceil(args.record_bytes),
         partitions=math.ceil(args.partitions),
@@ -114,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _rows(size: Size) -> list[tuple[str, str]]:
+def _rows(size: ClusterSize) -> list[tuple[str, str]]:
     return [
         ("brokers", f"{size.brokers}, each with {size.replicas_of_broker} replicas"),
         ("machines", f"{size.machines}, each with:"),

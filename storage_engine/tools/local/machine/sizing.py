@@ -1,4 +1,4 @@
-"""What a load needs: brokers, cores, disks and memory, from figures that were measured.
+"""The size of a cluster for a load: brokers, cores, disks and memory, by measured figures.
 
 The figures are of machines with two cores (docs/measurements.md), so that faster ones need less.
 A broker uses one core. Bytes and GB are decimal.
@@ -39,11 +39,11 @@ PARTITION_BYTES, REPLICA_BYTES, CONTROLLED_BYTES = 440, 9_800, 1_800
 controller for each partition. Source: docs/scale.md, The model."""
 
 CACHED_S = 60
-"""Of what was written last, the seconds that consumers find in memory."""
+"""Seconds of writes that consumers find in memory."""
 
 FAILOVER_S, FAILOVER_A_BROKER_S = 62e-6, 16e-6
-"""Of the controller for each replica of a broker that died, and for each of these and each broker.
-Source: docs/scale.md, The model."""
+"""Processor seconds of the controller for each replica of a broker that died, and for each of these
+and each broker. Source: docs/scale.md, The model."""
 
 RESTART_S, RESTART_A_REPLICA_S = 0.5, 1.7e-3
 """From a SIGKILL until the broker serves again. Source: docs/scale.md, The model."""
@@ -55,25 +55,25 @@ MOST_PARTITIONS = 150_000
 """Half of those with which a new controller would lose its session. Source: docs/scale.md."""
 
 SPARE_CORES = 2
-"""Of each machine, for the system and ZooKeeper. Source: docs/machines.md."""
+"""Cores of each machine for the system and ZooKeeper. Source: docs/machines.md."""
 
 INDEX_SHARE = 0.01
-"""Of indexes beside segments: 8 and 12 bytes for each 4 KiB."""
+"""Indexes beside segments: 8 and 12 bytes for each 4 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What clients do, and how it is to be kept."""
+class ClusterLoad:
+    """The work of clients, and how long it is to be kept."""
 
     records_per_s: float
     record_bytes: int
-    """As they are stored, after compression."""
+    """A record as it is stored, after compression."""
     partitions: int
     retention_s: float
     readers: float = 2.0
     """How often each record is read."""
     batch_bytes: int = 16_384
-    """Of the producers' batches; the default is that of Kafka's client for Java."""
+    """A producer's batch; the default is that of Kafka's client for Java."""
     replication_factor: int = 3
     machines: int = 3
     disk_bytes: int = 4 * 10**12
@@ -86,13 +86,13 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """What that needs."""
+class ClusterSize:
+    """Machines and brokers, and how busy they are."""
 
     written_bytes_per_s: float
     read_bytes_per_s: float
     busy_cores: float
-    """Of all brokers together."""
+    """All brokers together."""
     brokers: int
     machines: int
     cores_of_machine: int
@@ -101,7 +101,7 @@ class Size:
     stored_bytes: int
     """By all brokers together."""
     machine_in_bytes_per_s: float
-    """Of the network: from producers and leaders."""
+    """Network: from producers and leaders."""
     machine_out_bytes_per_s: float
     """To followers and readers."""
     replicas_of_broker: int
@@ -112,7 +112,7 @@ class Size:
     warnings: tuple[str, ...]
 
 
-def size_of(load: Load) -> Size:
+def size_of(load: ClusterLoad) -> ClusterSize:
     """ConfigError for a load that can't be met as it was given."""
     _check(load)
     written = load.records_per_s * load.record_bytes
@@ -125,7 +125,7 @@ def size_of(load: Load) -> Size:
     read = written * load.readers
     kept = EMPTY_BYTES + PARTITION_BYTES * load.partitions + REPLICA_BYTES * replicas
     memory = max(LOADED_BYTES, kept + CONTROLLED_BYTES * load.partitions)
-    return Size(
+    return ClusterSize(
         written_bytes_per_s=written,
         read_bytes_per_s=read,
         busy_cores=cores,
@@ -144,7 +144,7 @@ def size_of(load: Load) -> Size:
     )
 
 
-def _check(load: Load) -> None:
+def _check(load: ClusterLoad) -> None:
     if load.replication_factor > load.machines:
         raise ConfigError(
             f"{load.replication_factor} replicas need as many machines, and there are "
@@ -155,7 +155,7 @@ def _check(load: Load) -> None:
             raise ConfigError(f"a share of {share:g} can't be used: give more than 0, at most 1")
 
 
-def _busy_cores(load: Load, written: float) -> float:
+def _busy_cores(load: ClusterLoad, written: float) -> float:
     """Processor seconds a second."""
     copies = load.replication_factor - 1
     if load.batch_bytes > load.record_bytes:
@@ -170,14 +170,14 @@ def _busy_cores(load: Load, written: float) -> float:
     return batches + writes + reads
 
 
-def _stored_bytes(load: Load, written: float) -> int:
+def _stored_bytes(load: ClusterLoad, written: float) -> int:
     """Retention deletes whole segments: up to one more is kept of each replica."""
     kept = written * load.retention_s * (1 + INDEX_SHARE)
     more = min(load.segment_bytes * load.partitions, kept)
     return round((kept + more) * load.replication_factor)
 
 
-def _warnings(load: Load, brokers: int, replicas: int) -> list[str]:
+def _warnings(load: ClusterLoad, brokers: int, replicas: int) -> list[str]:
     found = []
     if load.partitions < brokers:
         found.append(

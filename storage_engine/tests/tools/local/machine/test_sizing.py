@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from storage_engine.core.errors import ConfigError
-from storage_engine.tools.local.machine.sizing import GB, MOST_REPLICAS, Load, size_of
+from storage_engine.tools.local.machine.sizing import GB, MOST_REPLICAS, ClusterLoad, size_of
 
-A_GB = Load(
+A_GB = ClusterLoad(
     records_per_s=1_000_000,
     record_bytes=1_000,
     partitions=100,
