@@ -88,7 +88,7 @@ class Podman:
     def build_image(self) -> None:
         """From the wheel, as the head of the Containerfile says."""
         packed = self._folder / "base.tar"
-        suite = ["bookworm", packed, "http://deb.debian.org/debian"]
+        suite: list[str | Path] = ["bookworm", packed, "http://deb.debian.org/debian"]
         _run(["mmdebstrap", "--variant=minbase", "--include=ca-certificates", *suite])
         self("import", "--quiet", packed, BASE)
         packed.unlink()

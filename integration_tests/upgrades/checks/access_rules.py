@@ -26,7 +26,8 @@ class AccessRules(Always):
         user = f"user-{len(self._users)}"
         password = cluster.folder / "password"
         password.write_text(f"secret of {user}")
-        create_topic(cluster, f"of-{user}")
+        # One of the three brokers may be down.
+        create_topic(cluster, f"of-{user}", replication_factor=2)
         at = ("--bootstrap-server", cluster.bootstrap_servers)
         succeed_here("users", "add", user, *at, "--password-file", password)
         succeed_here(

@@ -19,10 +19,13 @@ class Producers(Always):
 
     def work(self, cluster: MixedCluster) -> None:
         failures: list[str] = []
+
+        def delivered(error: object, _message: object) -> None:
+            if error is not None:
+                failures.append(str(error))
+
         for number in range(self._sent, self._sent + A_ROUND):
-            self._producer.produce(
-                TOPIC, b"%d" % number, on_delivery=lambda error, _: error and failures.append(error)
-            )
+            self._producer.produce(TOPIC, b"%d" % number, on_delivery=delivered)
         assert self._producer.flush(2 * DEADLINE_S) == 0
         assert failures == []
         self._sent += A_ROUND

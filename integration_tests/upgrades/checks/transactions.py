@@ -38,7 +38,7 @@ class Transactions(Always):
     def validate(self, cluster: MixedCluster) -> None:
         self._end()
         rows = consume(cluster.bootstrap_servers, TOPIC, isolation="read_committed")
-        assert sorted(row.value() for row in rows) == sorted(self._committed)
+        assert sorted(row.value() or b"" for row in rows) == sorted(self._committed)
         self._begin()
 
     def _begin(self) -> None:
