@@ -134,6 +134,15 @@ def test_variables_count_above_the_file_and_below_the_command_line(tmp_path: Pat
 
 
 @pytest.mark.usefixtures("no_variables")
+def test_variables_and_settings_of_the_command_line_go_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_BROKER_ID", "7")
+    assert main(["broker", "--environment", "--set", "log.dirs=/nowhere"]) == 1
+    assert "the setting 'zookeeper.connect' is missing" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_variables")
 def test_without_a_file_and_without_variables_nothing_is_started(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

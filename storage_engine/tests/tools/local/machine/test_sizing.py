@@ -53,13 +53,11 @@ def test_disks_hold_all_replicas_of_the_retention_and_a_segment_more():
 
 
 def test_memory_grows_with_replicas_and_with_what_was_written_last():
-    few, many = (size_of(replace(A_GB, partitions=each)) for each in (100, 40_000))
+    few, many = (size_of(replace(A_GB, partitions=each)) for each in (100, 120_000))
     cached = 60 * GB
     assert few.memory_of_machine == 4 * 280 * 10**6 + cached
-    each = (57 << 20) + 440 * 40_000 + 9_800 * 10_000 + 1_800 * 40_000
-    assert many.memory_of_machine == max(4 * each, 4 * 280 * 10**6) + cached
-    larger = size_of(replace(A_GB, partitions=120_000))
-    assert larger.memory_of_machine > many.memory_of_machine
+    each = (57 << 20) + 440 * 120_000 + 9_800 * 30_000 + 1_800 * 120_000
+    assert many.memory_of_machine == 4 * each + cached
 
 
 def test_the_network_carries_copies_and_readers():
