@@ -1,6 +1,7 @@
 """docs/moving-from-kafka.md, followed as it stands there: from Apache Kafka and back to it."""
 
 import contextlib
+import os
 import re
 import shlex
 import signal
@@ -104,8 +105,10 @@ def mirror(arguments: list[str], log: Path) -> Iterator[None]:
     first.kill()
     first.wait()
     assert first.returncode == -signal.SIGKILL, log.read_text()
+    told = _reports(log)
     second = _mirror(arguments, log)
     try:
+        wait_until(lambda: _reports(log) > told, "the mirror is at work again")
         yield
         second.send_signal(signal.SIGINT)
         assert second.wait(DEADLINE_S) == 0, log.read_text()
@@ -117,6 +120,10 @@ def mirror(arguments: list[str], log: Path) -> Iterator[None]:
         second.wait()
 
 
+def _reports(log: Path) -> int:
+    return log.read_text().count("SOURCE")
+
+
 def _mirror(arguments: list[str], log: Path) -> "subprocess.Popen[bytes]":
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -125,6 +132,7 @@ def _mirror(arguments: list[str], log: Path) -> "subprocess.Popen[bytes]":
             stdout=output,
             stderr=output,
             cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
 
 
