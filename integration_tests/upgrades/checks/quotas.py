@@ -27,4 +27,4 @@ class Quotas(Always):
             return sorted(rate for each in found for rate in each.values.values())
 
         # A broker that has just started hears of them a moment later.
-        wait_until(lambda: told() == self._rates, f"quotas are {self._rates}, not {told()}")
+        wait_until(lambda: told() == self._rates, f"the rates are {self._rates}")
