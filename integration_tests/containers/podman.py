@@ -111,10 +111,9 @@ class Podman:
         return int(self("inspect", "--format", "{{.State.ExitCode}}", container))
 
     def close(self) -> None:
-        """All containers, networks and mounts are gone."""
+        """All containers and mounts are gone. Networks are the machine's: whoever made one removes
+        it."""
         self.run("rm", "--force", "--all", "--time", "0")
-        self.run("network", "prune", "--force")
-        self.run("volume", "prune", "--force")
         self._namespace.kill()
         self._namespace.wait()
         until_s = time.monotonic() + RUN_S

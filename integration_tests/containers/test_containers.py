@@ -59,12 +59,16 @@ def cluster(podman, tmp_path_factory) -> Iterator[Composed]:
         text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
     file = tmp_path_factory.mktemp("compose") / "compose.yml"
     file.write_text(text)
-    _compose(podman, file, "up", "-d")
     composed = Composed(podman, ",".join(f"127.0.0.1:{port}" for port in sorted(ports)))
-    wait_until(lambda: _brokers(composed) == {1, 2, 3}, "all brokers serve", timeout_s=STARTED_S)
-    create_topic(composed, TOPIC)
-    yield composed
-    _compose(podman, file, "down", "--volumes")
+    try:
+        _compose(podman, file, "up", "-d")
+        wait_until(
+            lambda: _brokers(composed) == {1, 2, 3}, "all brokers serve", timeout_s=STARTED_S
+        )
+        create_topic(composed, TOPIC)
+        yield composed
+    finally:
+        _compose(podman, file, "down", "--volumes")
 
 
 def _compose(podman: Podman, file: Path, *action: str) -> None:
