@@ -217,7 +217,7 @@ def is_there(servers: Servers) -> bool:
     return len(found) == PARTITIONS and all(each.leader >= 0 for each in found)
 
 
-def test_a_cluster_moves_from_kafka_and_back(kafka, ours, tmp_path):
+def test_a_cluster_moves_from_kafka_and_back_to_kafka_4(kafka, ours, tmp_path, request):
     page = Page(kafka, ours)
     create_topic(
         kafka, "orders", partitions=PARTITIONS, replication_factor=1, config={"retention.ms": "-1"}
@@ -241,6 +241,9 @@ def test_a_cluster_moves_from_kafka_and_back(kafka, ours, tmp_path):
     listed = succeed("acls", "list", "--bootstrap-server", ours.bootstrap_servers)
     assert listed.count("User:app") == 3
 
+    if "[3.9]" in request.node.name:
+        assert sorted([*before, *read(ours, 300)]) == list(range(400))
+        return
     then = read(ours, 280)
     write(ours, range(400, 450))
 
