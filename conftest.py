@@ -58,6 +58,7 @@ MEASURED_S = {
     "integration_tests/console/test_pages_of_a_live_cluster.py": 41,
     "integration_tests/features/test_half_upgraded_clusters.py": 40,
     "examples/flights/tests/test_demo.py": 40,
+    "integration_tests/upgrades/test_upgrades.py": 37,
     "integration_tests/groups/test_consumer_groups.py": 33,
     "integration_tests/groups/test_consumer_protocol.py": 32,
     "integration_tests/registry/test_writers_that_die.py": 30,

@@ -30,11 +30,11 @@ NOT_OF_OURS = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_H
 def build_wheel(folder: Path) -> Path:
     """From a copy of the sources, as setuptools writes into them."""
     copy = folder / "sources"
-    for name in SOURCES:
+    for name in (*SOURCES, "conf"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         shutil.copy(ROOT / name, copy)
-    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, copy])
+    run_outside([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, copy])
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -56,12 +56,12 @@ class Environment:
         self._bin = folder / "bin"
         wanted = f"{wheel}[{extra}]" if extra else str(wheel)
         if importlib.util.find_spec("uv") is None:
-            _run([python, "-m", "venv", folder])
-            _run([self.python, "-m", "pip", "install", "--quiet", wanted])
+            run_outside([python, "-m", "venv", folder])
+            run_outside([self.python, "-m", "pip", "install", "--quiet", wanted])
             return
         uv = [sys.executable, "-m", "uv"]
-        _run([*uv, "venv", "--quiet", "--python", python, folder])
-        _run([*uv, "pip", "install", "--quiet", "--python", self.python, wanted])
+        run_outside([*uv, "venv", "--quiet", "--python", python, folder])
+        run_outside([*uv, "pip", "install", "--quiet", "--python", self.python, wanted])
 
     @property
     def python(self) -> Path:
@@ -70,10 +70,11 @@ class Environment:
     def run(self, program: str | Path, *arguments: str | Path, timeout_s: float = 300) -> str:
         """Runs a program of the environment, outside of our folders, to its end. Returns what it
         printed; AssertionError when it failed."""
-        return _run([self._bin / program, *arguments], timeout_s=timeout_s)
+        return run_outside([self._bin / program, *arguments], timeout_s=timeout_s)
 
 
-def _run(command: list[str | Path], timeout_s: float = 900) -> str:
+def run_outside(command: list[str | Path], timeout_s: float = 900) -> str:
+    """A command that finds nothing of the tests' own packages. Returns what it printed."""
     variables = {name: value for name, value in os.environ.items() if name not in NOT_OF_OURS}
     done = subprocess.run(
         command, cwd="/", env=variables, capture_output=True, text=True, timeout=timeout_s

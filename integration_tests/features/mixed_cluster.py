@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -19,6 +20,7 @@ from integration_tests.support.cluster_support import (
     admin,
     partition_metadata,
     wait_until,
+    wait_while_lacking,
     zookeeper_for,
 )
 from storage_engine.tools.local.free_ports import find_free_port
@@ -38,19 +40,33 @@ SETTINGS = {
 }
 
 
+PACKAGES = ("storage_engine", "headrace_console", "headrace_registry", "headrace_lake")
+"""What runs of a version: its brokers, its registry and its lake."""
+
+BEFORE = "HEAD^"
+"""In place of a release: the commit before the present one."""
+
+
 def check_out(release: str, folder: Path) -> Path:
-    """The code of a release, from the history of this repository; the test is skipped where that is
-    not there."""
+    """The code of a release, or of a commit, from the history of this repository; the test is
+    skipped where that is not there."""
     found = configparser.ConfigParser()
     found.read(RELEASES)
-    commit = found[release]["commit"]
-    archive = ["git", "archive", "--format=tar", commit, "storage_engine"]
-    made = subprocess.run(archive, cwd=ROOT, capture_output=True, check=False)
-    if made.returncode:
+    commit = found[release]["commit"] if release in found else release
+    there = _git("ls-tree", "--name-only", commit)
+    if there is None:
         pytest.skip(f"the commit of release {release} is not in the history of this clone")
+    packages = [each for each in PACKAGES if each in there.decode().split()]
+    archive = _git("archive", "--format=tar", commit, *packages)
     folder.mkdir(parents=True)
-    subprocess.run(["tar", "-x", "-C", folder], input=made.stdout, check=True)
+    subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
     return folder
+
+
+def _git(*arguments: str) -> bytes | None:
+    """What git prints; None where it can't."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
+    return None if done.returncode else done.stdout
 
 
 @dataclass
@@ -63,11 +79,15 @@ class MixedCluster:
     """Use `mixed_cluster`. A broker is started with the code of any folder, and again with that of
     another, on its data."""
 
-    def __init__(self, folder: Path, zookeeper_connect: str) -> None:
+    def __init__(self, folder: Path, zookeeper_connect: str, settings: Mapping[str, str]) -> None:
         self.folder = folder
         self.zookeeper_connect = zookeeper_connect
+        self._settings = settings
         self._ports: dict[int, int] = {}
+        self._log_in_ports: dict[int, int] = {}
         self._brokers: dict[int, _Broker] = {}
+        self.services = ROOT
+        """The code of what serves beside brokers: a registry, a lake."""
         self.left_out: set[int] = set()
         """Brokers that no client is told of, since the cluster has no place for them."""
 
@@ -82,14 +102,16 @@ class MixedCluster:
     def begin(self, broker: int, code: Path = ROOT) -> "subprocess.Popen[bytes]":
         """Start it; it does not serve yet."""
         if broker not in self._ports:
-            self._ports[broker] = find_free_port(HOST, avoid=set(self._ports.values()))
+            taken = {*self._ports.values(), *self._log_in_ports.values()}
+            self._ports[broker] = find_free_port(HOST, avoid=taken)
         file = self.folder / f"broker-{broker}.properties"
         given: Mapping[str, str] = {
             **SETTINGS,
+            **self._settings,
             "broker.id": str(broker),
             "log.dirs": str(self.folder / f"data-{broker}"),
             "zookeeper.connect": self.zookeeper_connect,
-            "listeners": f"PLAINTEXT://{self.address(broker)}",
+            "listeners": self._listeners(broker),
         }
         file.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
         command = [sys.executable, "-P", "-m", "storage_engine.tools.cli", "broker", str(file)]
@@ -104,6 +126,23 @@ class MixedCluster:
             )
         self._brokers[broker] = _Broker(process, code)
         return process
+
+    def _listeners(self, broker: int) -> str:
+        """With a second one where the settings have a mechanism to log in by."""
+        plain = f"PLAINTEXT://{self.address(broker)}"
+        if "sasl.enabled.mechanisms" not in self._settings:
+            return plain
+        if broker not in self._log_in_ports:
+            taken = {*self._ports.values(), *self._log_in_ports.values()}
+            self._log_in_ports[broker] = find_free_port(HOST, avoid=taken)
+        return f"{plain},SASL_PLAINTEXT://{HOST}:{self._log_in_ports[broker]}"
+
+    @property
+    def log_in_servers(self) -> str:
+        return ",".join(f"{HOST}:{self._log_in_ports[each]}" for each in sorted(self._brokers))
+
+    def code_of(self, broker: int) -> Path:
+        return self._brokers[broker].code
 
     def start(self, *brokers: int, code: Path = ROOT) -> None:
         """Start these, and wait until each is known to clients."""
@@ -131,6 +170,9 @@ class MixedCluster:
         process.send_signal(signum)
         process.wait(STOP_S)
 
+    def signal(self, broker: int, signum: int) -> None:
+        self._brokers[broker].process.send_signal(signum)
+
     def restart(self, broker: int, code: Path = ROOT) -> None:
         """Stop it in order, and start it with this code."""
         self.stop(broker)
@@ -142,6 +184,28 @@ class MixedCluster:
     def last_words(self, broker: int) -> str:
         lines = self.log(broker).read_text(errors="replace").splitlines()
         return lines[-1] if lines else ""
+
+    def wait_whole(self) -> None:
+        """Wait until all replicas of all topics are in sync, and a live broker leads each
+        partition."""
+        from confluent_kafka import KafkaException
+
+        client = admin(self)
+
+        def lacking() -> list[str]:
+            try:
+                topics = client.list_topics(timeout=5).topics
+            except KafkaException as error:
+                return [f"the brokers: {error}"]
+            return [
+                f"{topic}-{number}"
+                for topic, found in topics.items()
+                for number, partition in found.partitions.items()
+                if len(partition.isrs) < len(partition.replicas)
+                or partition.leader not in self._brokers
+            ]
+
+        wait_while_lacking(lacking, timeout_s=START_S)
 
     def wait_in_sync(self, topic: str, partitions: int = 1) -> None:
         """Wait until each broker has a replica in sync."""
@@ -180,11 +244,14 @@ class MixedCluster:
 
 
 @contextlib.contextmanager
-def mixed_cluster(folder: Path) -> Iterator[MixedCluster]:
-    """No broker runs yet; all that do are gone after the block."""
+def mixed_cluster(
+    folder: Path, settings: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[MixedCluster]:
+    """No broker runs yet; all that do are gone after the block. `settings`: of all brokers, beside
+    SETTINGS."""
     folder.mkdir(exist_ok=True)
     with zookeeper_for(folder / "zookeeper") as connect:
-        cluster = MixedCluster(folder, connect)
+        cluster = MixedCluster(folder, connect, settings)
         try:
             yield cluster
         finally:

@@ -42,6 +42,8 @@ class LakeUnderFire:
             *("--session-timeout", str(SESSION_S), *options),
         ]
         self._process: subprocess.Popen[bytes] | None = None
+        self.code = ROOT
+        """Whose version runs from the next start on."""
 
     def start(self) -> None:
         with self.log.open("ab") as log:
@@ -53,8 +55,8 @@ class LakeUnderFire:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                cwd=self.code,
+                env=os.environ | {"PYTHONPATH": str(self.code)},
             )
 
     @property

@@ -42,6 +42,8 @@ class RegistryUnderFire:
             *(() if has_typed_topics else ("--without-typed-topics",)),
         ]
         self._process: subprocess.Popen[bytes] | None = None
+        self.code = ROOT
+        """Whose version runs from the next start on."""
 
     def start(self) -> None:
         with self.log.open("ab") as log:
@@ -53,8 +55,8 @@ class RegistryUnderFire:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                cwd=self.code,
+                env=os.environ | {"PYTHONPATH": str(self.code)},
             )
         wait_until(self.answers, f"the registry on port {self.port}: {self.log.read_text()}")
 

@@ -73,10 +73,11 @@ COMMANDS = (
     Command("broker", "run one broker from its server.properties, in the foreground"),
     Command("zookeeper", "run one ZooKeeper server, alone or of an ensemble", _MACHINES),
     Command("machine", "lay out a broker for each core of a machine, and run them", _MACHINES),
+    Command("size", "say how many brokers, cores, disks and memory a load needs", _MACHINES),
     Command("topics", "create, list, describe, alter and delete topics"),
     Command("groups", "list, describe, reset and delete consumer groups"),
     Command("users", "list, add and remove users that log in with SCRAM", _ACCESS),
-    Command("acls", "list, add and remove access rules (ACLs)", _ACCESS),
+    Command("acls", "list, add, remove and copy access rules (ACLs)", _ACCESS),
     Command(
         "quotas", "list, set and remove the quotas of users, client ids and addresses", _ACCESS
     ),

@@ -211,15 +211,9 @@ class BrokerConfig(TypedReads):
         check_relations(self)
 
     @classmethod
-    def load(cls, path: Path, overrides: Mapping[str, str] | None = None) -> "BrokerConfig":
-        """Read a file; `overrides` (`--set`) take precedence."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"{path} can't be read ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path} is not a text file in UTF-8") from None
-        given = parse_properties(text, source=str(path))
+    def load(cls, path: Path | None, overrides: Mapping[str, str] | None = None) -> "BrokerConfig":
+        """Read a file; `overrides` (`--set`) take precedence. None: there is no file."""
+        given = {} if path is None else _read(path)
         for key, value in (overrides or {}).items():
             check_broker_setting(key, value)
             # An override must also win over another name of the same setting.
@@ -229,6 +223,8 @@ class BrokerConfig(TypedReads):
         try:
             return cls(given)
         except ConfigError as error:
+            if path is None:
+                raise
             raise ConfigError(f"{path}: {error}") from None
 
     @classmethod
@@ -309,6 +305,16 @@ class BrokerConfig(TypedReads):
                 f"log.dirs={','.join(self.items('log.dirs'))}: a directory is listed twice"
             )
         return paths
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text file in UTF-8") from None
+    return parse_properties(text, source=str(path))
 
 
 def check_broker_setting(key: str, text: str) -> SettingValue:

@@ -5,9 +5,14 @@ and in-sync replicas to state-change.log, beside the --log-file or else in the f
 log.dirs; 'headrace merge-state-log' reads these files. SIGUSR1 makes the broker write the stack of
 every thread to stderr.
 
+With --environment variables are settings, too, which count above the file, where one is given:
+HEADRACE_ZOOKEEPER_CONNECT is zookeeper.connect. In the name of a variable _ stands for a dot, __
+for an underscore, and ___ for a hyphen.
+
 examples:
   headrace broker conf/server.properties
   headrace broker conf/server.properties --set broker.id=2 --log-file /var/log/headrace/broker.log
+  HEADRACE_BROKER_ID=2 headrace broker conf/server.properties --environment
 """
 
 import argparse
@@ -19,15 +24,16 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.broker.settings.config import BrokerConfig, check_broker_setting
 from storage_engine.broker.watcher.first_process import run_behind_first_process
-from storage_engine.core.errors import HeadraceError
-from storage_engine.core.settings.settings import DEATH_PROOF, NO_PROOF
+from storage_engine.core.errors import ConfigError, HeadraceError
+from storage_engine.core.settings.environment import setting_variables
+from storage_engine.core.settings.settings import BY_BROKER_KEY, DEATH_PROOF, NO_PROOF
 from storage_engine.tools.arguments import positive_integer
-from storage_engine.tools.errors import CommandError
+from storage_engine.tools.errors import CommandError, UsageError
 from storage_engine.tools.inspection.state_change_log import FILE_NAME, write_state_changes_to
 from storage_engine.tools.local.broker_settings import parse_setting
 from storage_engine.tools.log_format import OneLineFormatter
@@ -46,7 +52,16 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `headrace broker`."""
     parser.add_argument(
-        "config", type=Path, metavar="CONFIG", help="the broker's server.properties"
+        "config",
+        type=Path,
+        nargs="?",
+        metavar="CONFIG",
+        help="the broker's server.properties; may be left out with --environment",
+    )
+    parser.add_argument(
+        "--environment",
+        action="store_true",
+        help="take settings from the variables whose names begin with HEADRACE_",
     )
     parser.add_argument(
         "--set",
@@ -85,7 +100,11 @@ def run(args: argparse.Namespace) -> int:
     if args.cpus is not None:
         # First of all, since threads run where those run that start them.
         run_on(args.cpus)
-    config = BrokerConfig.load(args.config, dict(parse_setting(text) for text in args.set))
+    if args.config is None and not args.environment:
+        raise UsageError("name the broker's server.properties, or give --environment")
+    given = settings_in(os.environ) if args.environment else {}
+    given |= dict(parse_setting(text) for text in args.set)
+    config = BrokerConfig.load(args.config, given)
     # Records and credentials are read by those alone whom access rules let.
     os.umask(0o077)
     if config.text(DEATH_PROOF) == NO_PROOF:
@@ -119,6 +138,19 @@ def _run(args: argparse.Namespace, config: BrokerConfig) -> int:
     except Exception:
         log.critical("the broker ends after an unexpected error", exc_info=True)
         raise
+
+
+def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """The settings in variables; ConfigError names the variable that is none, or has no good
+    value."""
+    given: dict[str, str] = {}
+    for variable, key in setting_variables(environment, BY_BROKER_KEY).items():
+        try:
+            check_broker_setting(key, environment[variable])
+        except ConfigError as error:
+            raise ConfigError(f"{variable}: {error}") from None
+        given[key] = environment[variable]
+    return given
 
 
 def cpu_numbers(text: str) -> frozenset[int]:

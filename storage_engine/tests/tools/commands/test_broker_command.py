@@ -1,5 +1,6 @@
 """`headrace broker`: its log rotates, its limit of open files is raised, its mistakes are told."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -7,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from storage_engine.broker.settings.config import BrokerConfig
+from storage_engine.core.settings.environment import setting_variables
 from storage_engine.tools.cli import main
-from storage_engine.tools.commands.broker import LOG_FILE_COUNT, raise_descriptor_limit
+from storage_engine.tools.commands.broker import (
+    LOG_FILE_COUNT,
+    raise_descriptor_limit,
+    settings_in,
+)
 
 SETTINGS = (
     "broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs=/nowhere\n"
@@ -97,3 +104,49 @@ def test_a_configuration_that_is_not_there_is_one_line(
     errors = capsys.readouterr().err
     assert "none.properties can't be read" in errors
     assert errors.count("\n") == 1
+
+
+@pytest.fixture
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests have some of their own, which are no settings."""
+    for name in setting_variables(os.environ, []):
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_a_wrong_variable_is_one_line_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_ZOOKEEPER_CONECT", "127.0.0.1:1")
+    assert main(["broker", "--environment"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith("headrace: HEADRACE_ZOOKEEPER_CONECT: there is no setting")
+    assert "did you mean 'zookeeper.connect'?" in errors
+
+
+def test_variables_count_above_the_file_and_below_the_command_line(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(SETTINGS + "num.partitions=2\nmin.insync.replicas=2\n")
+    given = settings_in({"HEADRACE_BROKER_ID": "7", "HEADRACE_NUM_PARTITIONS": "5"})
+    loaded = BrokerConfig.load(config, {**given, "num.partitions": "9"})
+    assert (loaded.broker_id, loaded.integer("num.partitions")) == (7, 9)
+    assert loaded.integer("min.insync.replicas") == 2
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_variables_and_settings_of_the_command_line_go_together(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADRACE_BROKER_ID", "7")
+    assert main(["broker", "--environment", "--set", "log.dirs=/nowhere"]) == 1
+    assert "the setting 'zookeeper.connect' is missing" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_without_a_file_and_without_variables_nothing_is_started(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["broker"]) == 2
+    assert "give --environment" in capsys.readouterr().err
+    assert main(["broker", "--environment"]) == 1
+    assert "the setting 'broker.id' is missing" in capsys.readouterr().err

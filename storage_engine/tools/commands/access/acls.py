@@ -1,4 +1,6 @@
-"""List, add and remove access rules (ACLs) for topics, groups, transactional ids and the cluster.
+"""List, add, remove and copy access rules (ACLs).
+
+Rules are for topics, groups, transactional ids and the cluster.
 
 An operation that no rule allows is denied, except to super.users; a rule that denies it overrides
 every rule that allows it. Brokers enforce the rules when authorizer.class.name is set.
@@ -7,6 +9,8 @@ actions:
   list     list rules
   add      add rules
   remove   remove rules
+  copy     copy the rules of another cluster, of Headrace or of Apache Kafka; rules that are there
+           already stay
 
 A principal is User:NAME; User:* means every user. A resource is named with --topic, --group,
 --transactional-id (also the name of an exactly-once sink) or --cluster. The name '*' means all
@@ -19,9 +23,11 @@ examples:
       --group billing
   headrace acls add --bootstrap-server 127.0.0.1:9092 --deny User:app --operation Read --topic pay
   headrace acls remove --bootstrap-server 127.0.0.1:9092 --principal User:app
+  headrace acls copy --source kafka:9092 --bootstrap-server 127.0.0.1:9092
 """
 
 import argparse
+from pathlib import Path
 
 from storage_engine.client.admin.access_rules import (
     create_rules,
@@ -43,7 +49,8 @@ from storage_engine.core.security.acl_rules import (
 )
 from storage_engine.core.security.principal import Principal
 from storage_engine.tools.actions import Actions, act_on_cluster
-from storage_engine.tools.arguments import add_json
+from storage_engine.tools.arguments import BOOTSTRAP_HELP, CONFIG_HELP, add_json
+from storage_engine.tools.client_settings import connect
 from storage_engine.tools.errors import UsageError
 from storage_engine.tools.table import print_json, print_table, write_line
 
@@ -60,6 +67,9 @@ _PRODUCER = {
 }
 _CONSUMER = {ResourceType.TOPIC: (_O.READ, _O.DESCRIBE), ResourceType.GROUP: (_O.READ,)}
 """The operations that a producer and a consumer need, as with Kafka's kafka-acls."""
+
+_A_REQUEST = 1_000
+"""Rules that are added together."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,6 +124,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     removing.add_argument("--principal", metavar="P", help="only the rules of this principal")
     removing.add_argument("--all", action="store_true", help="remove all rules")
     _add_resources(removing)
+    _add_copying(actions)
+
+
+def _add_copying(actions: Actions) -> None:
+    copying = actions.add(
+        "copy", _copy, "copy the rules of another cluster", "copy --source kafka:9092"
+    )
+    copying.add_argument(
+        "--source",
+        required=True,
+        metavar="HOST:PORT",
+        help=f"cluster to copy from: {BOOTSTRAP_HELP}",
+    )
+    copying.add_argument(
+        "--source-config", type=Path, metavar="FILE", help=f"{CONFIG_HELP}, for the source"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -178,6 +204,19 @@ def _list(cluster: Cluster, args: argparse.Namespace) -> None:
         _print(found)
     else:
         write_line("no rule is found")
+
+
+def _copy(cluster: Cluster, args: argparse.Namespace) -> None:
+    with connect(args.source, args.source_config) as source:
+        # Those of Kafka's delegation tokens and users have no meaning here.
+        kinds = [kind for _, kind in _RESOURCES] + [ResourceType.CLUSTER]
+        wanted = [AclFilter(resource_type=kind) for kind in kinds]
+        found = sorted({rule for each in wanted for rule in describe_rules(source, each)})
+    for begin in range(0, len(found), _A_REQUEST):
+        create_rules(cluster, found[begin : begin + _A_REQUEST])
+    if found:
+        _print(found)
+    write_line(f"rules copied: {len(found)}")
 
 
 def _print(bindings: list[AclBinding]) -> None:

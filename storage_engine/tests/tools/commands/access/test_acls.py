@@ -134,3 +134,16 @@ def test_a_rule_that_lacks_a_part_is_wrong_usage(rules, capsys, arguments, quest
 def test_a_principal_of_another_form_is_told_with_its_option(rules, capsys, option):
     assert rules.run("add", option, "app", "--producer", "--topic", "t") != 0
     assert option in capsys.readouterr().err
+
+
+def test_the_rules_of_another_cluster_are_copied_by_their_kinds(rules, capsys):
+    """The same brokers are both clusters here; theirs is one rule of a prefix of topics."""
+    assert rules.run("copy", "--source", rules.bootstrap_server) == 0
+    *asked, created = rules.requests
+    kinds = {each.resource_type_filter for each in asked}
+    assert kinds == {2, 3, 4, 5}, "topics, groups, the cluster, transactional ids"
+    (rule,) = created.creations
+    assert (rule.resource_name, rule.resource_pattern_type) == ("orders", PatternType.PREFIXED)
+    assert (rule.principal, rule.host) == ("User:app", "*")
+    assert (rule.operation, rule.permission_type) == (AclOperation.READ, AclPermission.ALLOW)
+    assert capsys.readouterr().out.endswith("rules copied: 1\n")

@@ -1,0 +1,1 @@
+"""The image and the compose file of conf/container, built and run."""

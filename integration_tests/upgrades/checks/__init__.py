@@ -1,0 +1,1 @@
+"""What is checked through an upgrade: a file for each feature."""
