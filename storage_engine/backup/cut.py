@@ -17,17 +17,17 @@ So a transaction is in all of its partitions or in none. One that has records in
 decided is open in the coordinator's log, too, and the brokers of the restored cluster abort it.
 
 Which markers of a producer were decided before is counted, since neither its id nor its epoch
-says so for each protocol. In a *round* the coordinators' logs are read, then the ends of the
-others, then the coordinators' logs again. If a producer was not ending at the first, and nothing
-was decided for it up to the second, then the ends of that round have exactly the markers that were
-decided up to then: the last n of them, n decisions after the moment, are too late. Each producer
-that decides anything after the moment needs one such round.
+says so for each protocol. In a *round* the ends of coordinators' logs are read, then those of other
+logs, then those of the coordinators' again. If a producer was not ending at the first, and nothing
+was decided for it up to the second, then the others have exactly the markers that were decided up
+to then: the last n of them, n decisions after the moment, are too late. Each producer that decides
+anything after the moment needs such a round for each partition of these transactions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from storage_engine.backup.decisions import Decisions
+from storage_engine.backup.decisions import Decision, Decisions
 from storage_engine.core.ids import TopicPartition
 from storage_engine.protocol.records.record_batch import BatchHeader
 
@@ -36,14 +36,14 @@ NEVER = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What was read, in this order."""
+    """What was read, in this order; of all logs, or of those of some producers."""
 
     state_ends: Mapping[int, int]
     """Of the coordinators' logs."""
     ending: frozenset[int]
     """The producers whose markers may have been missing then."""
     ends: Mapping[TopicPartition, int]
-    """Of all other logs."""
+    """Of other logs."""
     next_state_ends: Mapping[int, int]
 
 
@@ -58,22 +58,39 @@ class Moment:
     rounds: list[Round] = field(default_factory=list)
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Of the sinks, at the moment: see `Decisions.origins`."""
+    tail_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Of all other logs, behind every marker that was decided before the moment."""
 
     def late(self) -> list[int]:
         """The producers for which anything was decided after the moment."""
-        by_producer = self.decisions.by_producer
-        return [each for each in by_producer if self.decisions.since(each, self.ends)]
+        return [each for each in self.decisions.by_producer if self._late_decisions(each)]
 
-    def unclear(self) -> list[int]:
-        """Those of them that no round tells about yet."""
-        return [each for each in self.late() if self._clear_round(each) is None]
+    def unclear(self) -> dict[int, frozenset[TopicPartition]]:
+        """Those of them that no round tells about yet, with the partitions in question."""
+        found = {}
+        for producer_id in self.late():
+            late = self._late_decisions(producer_id)
+            partitions = frozenset().union(*(each.partitions for each in late))
+            left = [tp for tp in partitions if self._clear_round(producer_id, tp) is None]
+            if left:
+                found[producer_id] = frozenset(left)
+        return found
 
-    def _clear_round(self, producer_id: int) -> Round | None:
+    def coordinator(self, producer_id: int) -> int:
+        """The partition of the state log that has a late producer's decisions."""
+        return self._late_decisions(producer_id)[0].at[0]
+
+    def _late_decisions(self, producer_id: int) -> list[Decision]:
+        return self.decisions.since(producer_id, self.ends)
+
+    def _clear_round(self, producer_id: int, tp: TopicPartition) -> Round | None:
+        coordinator = self.coordinator(producer_id)
         for each in self.rounds:
+            if coordinator not in each.state_ends or tp not in each.ends:
+                continue
             decided = self.decisions.since(producer_id, each.state_ends)
-            busy = any(
-                decision.at[1] < each.next_state_ends.get(decision.at[0], 0) for decision in decided
-            )
+            next_end = each.next_state_ends[coordinator]
+            busy = any(decision.at[1] < next_end for decision in decided)
             if producer_id not in each.ending and not busy:
                 return each
         return None
@@ -81,17 +98,13 @@ class Moment:
     def last_marker(self, tp: TopicPartition, producer_id: int, markers: Sequence[int]) -> int:
         """The offset of the producer's last marker in a tail that was decided before the moment,
         of the ascending offsets of all; NEVER where there is none."""
-        late = self.decisions.since(producer_id, self.ends)
+        late = [each for each in self._late_decisions(producer_id) if tp in each.partitions]
         if not late:
             return markers[-1] if markers else NEVER
-        clear = self._clear_round(producer_id)
+        clear = self._clear_round(producer_id, tp)
         assert clear is not None, "a cut is made when every producer is clear"
-        known = [each for each in markers if each < clear.ends.get(tp, 0)]
-        too_late = sum(
-            1
-            for each in late
-            if tp in each.partitions and each.at[1] < clear.state_ends.get(each.at[0], 0)
-        )
+        known = [each for each in markers if each < clear.ends[tp]]
+        too_late = sum(1 for each in late if each.at[1] < clear.state_ends[each.at[0]])
         kept = known[: max(0, len(known) - too_late)]
         return kept[-1] if kept else NEVER
 

@@ -1,9 +1,9 @@
 """What the logs of the transaction coordinators say about the ends of transactions, in their order.
 
-A decision is one record: that of a transactional id which begins to end, a ledger with the ends of
-a micro-batch's members, or a member that begins to abort. Its markers follow. A transactional id
-and a member begin nothing new before all markers of their last end are written. Source: KIP-98,
-docs/sink-protocol.md.
+A decision is one record: that of a transactional id which begins to end, or a ledger with the ends
+of a micro-batch's members. Its markers follow. A transactional id begins nothing new before all
+markers of its last end are written, and a member never does; so a member that is aborted by itself
+needs no attention. Source: KIP-98, docs/sink-protocol.md.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,6 @@ from storage_engine.core.coordinator_log import UnreadableRecord
 from storage_engine.core.ids import TopicPartition
 from storage_engine.core.transactions.transaction_state import (
     LedgerRecord,
-    MemberKey,
-    MemberRecord,
     Origin,
     StateKey,
     StateRecord,
@@ -51,7 +49,7 @@ class Decisions:
 
     def take(self, partition: int, batches: BytesLike) -> None:
         for offset, key, record in read_records(batches, FIELDS, decode_record, []):
-            for producer_id, partitions in _begun(key, self.content.get(key), record):
+            for producer_id, partitions in _begun(self.content.get(key), record):
                 decision = Decision((partition, offset), partitions)
                 self.by_producer.setdefault(producer_id, []).append(decision)
             if record is None:
@@ -91,14 +89,12 @@ def ending_producers(
 ) -> frozenset[int]:
     """The producers whose markers may be missing."""
     found: set[int] = set()
-    for key, record in pending.items():
+    for record in pending.values():
         match record:
             case TransactionRecord():
                 found.add(record.producer_id)
             case LedgerRecord():
                 found.update(end.producer_id for end in record.ends)
-            case MemberRecord() if isinstance(key, MemberKey):
-                found.add(key.producer_id)
     return frozenset(found)
 
 
@@ -120,14 +116,11 @@ def _is_pending(record: StateRecord | UnreadableRecord) -> bool:
             return record.state.is_ending
         case LedgerRecord():
             return bool(record.ends)
-        case MemberRecord():
-            return record.aborting
         case _:
             return False
 
 
 def _begun(
-    key: StateKey,
     before: StateRecord | UnreadableRecord | None,
     now: StateRecord | UnreadableRecord | None,
 ) -> list[tuple[int, frozenset[TopicPartition]]]:
@@ -146,7 +139,4 @@ def _begun(
                 for end in now.ends
                 if end.producer_id not in known
             ]
-        case MemberRecord() if now.aborting and isinstance(key, MemberKey):
-            was_aborting = isinstance(before, MemberRecord) and before.aborting
-            return [] if was_aborting else [(key.producer_id, now.partitions)]
     return []

@@ -1,7 +1,8 @@
 """Finds the moment of a backup in a running cluster: see `cut`."""
 
+import random
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 from storage_engine.backup.cut import Moment, Round
@@ -37,50 +38,76 @@ class MomentReader:
         self._decisions = Decisions()
 
     def find(self, others: Iterable[TopicPartition], *, wait_s: float = WAIT_S) -> Moment:
-        """Return the moment, with rounds that make every producer clear; the ends of the last
-        round are behind all markers that were decided before. BackupError when that takes longer
-        than `wait_s`."""
+        """Return the moment, with rounds that make every producer clear. BackupError when that
+        takes longer than `wait_s`."""
         if not self._read and self._partitions:
             self._read = starts_of(self._cluster, self._partitions)
             # The next reading is short then.
-            self._follow()
-        ends = self._follow()
+            self._read_to(self._ends(self._partitions))
+        moment = Moment(self._ends(self._partitions), self._decisions)
+        self._read_to(moment.ends)
         pending = self._decisions.pending()
-        origins = self._decisions.origins()
-        moment = Moment(ends, self._decisions, origins=origins)
+        moment.origins = self._decisions.origins()
         others = list(others)
         deadline_s = time.monotonic() + wait_s
         pause_s = _PAUSE_S
         while True:
-            state_ends, ending = ends, ending_producers(self._decisions.pending())
             content = self._decisions.content
             left = [key for key, each in pending.items() if not is_over(each, content.get(key))]
-            log_ends = ends_of(self._cluster, others)
-            ends = self._follow()
-            moment.rounds.append(
-                Round(state_ends=state_ends, ending=ending, ends=log_ends, next_state_ends=ends)
-            )
-            if not left and not moment.unclear():
+            moment.tail_ends = self._round(moment, self._partitions, others)
+            while (unclear := moment.unclear()) and time.monotonic() < deadline_s:
+                states = {moment.coordinator(each) for each in unclear}
+                self._round(
+                    moment,
+                    [tp for tp in self._partitions if tp.partition in states],
+                    frozenset().union(*unclear.values()),
+                )
+                # Not in step with a producer that has a rhythm.
+                time.sleep(random.uniform(0, _PAUSE_S))
+            if not left and not unclear and moment.rounds[-1].ends is moment.tail_ends:
                 return moment
             if time.monotonic() > deadline_s:
                 raise self._too_late(left, wait_s)
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _MOST_PAUSE_S)
+            if left:
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _MOST_PAUSE_S)
 
-    def _follow(self) -> dict[int, int]:
-        """Read the logs to their present ends, and return these."""
-        if not self._partitions:
-            return {}
-        ends = ends_of(self._cluster, self._partitions)
-        ranges = {tp: (self._read[tp], end) for tp, end in ends.items()}
+    def _round(
+        self,
+        moment: Moment,
+        states: Collection[TopicPartition],
+        others: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, int]:
+        """Read the ends of these logs, one quickly after the other, then what they mean; return
+        those of `others`."""
+        state_ends = self._ends(states)
+        ends = ends_of(self._cluster, others)
+        next_state_ends = self._ends(states)
+        self._read_to(state_ends)
+        ending = ending_producers(self._decisions.pending())
+        self._read_to(next_state_ends)
+        moment.rounds.append(
+            Round(state_ends=state_ends, ending=ending, ends=ends, next_state_ends=next_state_ends)
+        )
+        return ends
+
+    def _ends(self, states: Collection[TopicPartition]) -> dict[int, int]:
+        return {tp.partition: end for tp, end in ends_of(self._cluster, states).items()}
+
+    def _read_to(self, ends: Mapping[int, int]) -> None:
+        """Read these logs to the ends."""
+        ranges = {
+            tp: (self._read[tp], ends[tp.partition])
+            for tp in self._partitions
+            if tp.partition in ends
+        }
         throttle = Throttle(None)
         for tp, records in read_batches(
             self._cluster, ranges, self._ids, throttle=throttle, on_start_moved=_lost
         ):
             for _, batch in between(records, *ranges[tp]):
                 self._decisions.take(tp.partition, batch)
-        self._read.update(ends)
-        return {tp.partition: end for tp, end in ends.items()}
+        self._read.update({tp: end for tp, (_, end) in ranges.items()})
 
     def _too_late(self, left: "list[StateKey]", wait_s: float) -> HeadraceError:
         if not left:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from storage_engine.backup.errors import BackupError
+from storage_engine.backup.errors import BackupError, DamagedError
 from storage_engine.backup.manifest import BatchFile, Manifest, PartitionBackup
 from storage_engine.backup.placement import Assignments
 from storage_engine.backup.reading import between
@@ -132,8 +132,11 @@ def _fill(log: PartitionLog, store: BackupStore, partition: PartitionBackup) -> 
     for file in partition.all_files:
         for records in whole_batches(store, file):
             _append(log, records, start)
-    if log.log_end_offset < partition.end_offset:
-        log.follower_appends.end_at(partition.end_offset)
+    if log.log_end_offset != partition.end_offset:
+        raise DamagedError(
+            f"the backup of {log.topic_partition} ends at offset {log.log_end_offset}, and should "
+            f"at {partition.end_offset}: take another backup (headrace backup --list)"
+        )
 
 
 def _append(log: PartitionLog, records: memoryview, start: int) -> None:

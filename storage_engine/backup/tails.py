@@ -12,7 +12,12 @@ from storage_engine.backup.reading import Throttle, between, read_batches
 from storage_engine.client.cluster import Cluster
 from storage_engine.core.groups.records import OffsetKey, OffsetRecord
 from storage_engine.core.ids import TopicPartition, topic_id_to_text
-from storage_engine.protocol.records.record_batch import BatchHeader, iter_headers
+from storage_engine.protocol.records.record_batch import (
+    BatchHeader,
+    empty_batch,
+    iter_headers,
+    read_header,
+)
 from storage_engine.protocol.state.group_records import FIELDS, decode_record
 from storage_engine.protocol.state.state_batches import read_records
 
@@ -41,7 +46,7 @@ class Tails:
     def copy(self, logs: Sequence[LogCopy]) -> None:
         """Copy the tails of some partitions. Their log start may have moved: nothing is missing
         then, for what is deleted is not restored."""
-        ends = self._moment.rounds[-1].ends
+        ends = self._moment.tail_ends
         ranges = {log.tp: (log.position, ends[log.tp]) for log in logs}
         with ExitStack() as stack:
             spools: dict[TopicPartition, IO[bytes]] = {
@@ -64,9 +69,9 @@ class Tails:
                     spools[tp].write(batch)
             for log in logs:
                 self._choose(log, choices[log.tp], spools[log.tp])
-                log.end_offset = ends[log.tp]
 
     def _choose(self, log: LogCopy, choice: TailChoice, spool: IO[bytes]) -> None:
+        log.end_offset = self._moment.tail_ends[log.tp]
         spool.seek(0)
         content = memoryview(spool.read())
         files = BatchFiles(
@@ -81,6 +86,7 @@ class Tails:
                     self._note_kept(header, batch, log)
                 else:
                     self._note_dropped(header, log)
+            _fill(files, log, self._moment.tail_ends[log.tp])
             files.end_file()
         except BaseException:
             files.abandon()
@@ -111,3 +117,13 @@ class Tails:
             if source in by_id
         ]
         return first_beyond([*self._committed, *origins], self._dropped)
+
+
+def _fill(files: BatchFiles, log: LogCopy, end: int) -> None:
+    """End the log where its tail ends, by a batch without records, as compaction leaves them: who
+    reads up to the end would wait for an offset that never comes."""
+    begin = max(log.position, files.next_offset)
+    if begin >= end:
+        return
+    batch = memoryview(empty_batch(base_offset=begin, next_offset=end, leader_epoch=log.epoch))
+    files.append(read_header(batch), batch)
