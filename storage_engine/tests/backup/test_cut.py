@@ -13,7 +13,7 @@ from storage_engine.core.ids import TopicPartition
 from storage_engine.tests.backup.transaction_world import COORDINATORS, DATA, World, header
 from storage_engine.tests.sampling import ALL_FAULTS
 
-SEEDS = range(4_000 if ALL_FAULTS else 400)
+SEEDS = range(4_000 if ALL_FAULTS else 200)
 
 
 def find_moment(world: World, patch: pytest.MonkeyPatch, wait_s: float = 1e9) -> Moment:
