@@ -22,7 +22,7 @@ from integration_tests.support.cluster_support import (
     wait_for_isr,
 )
 from integration_tests.support.command_line import fail_here, start, succeed_here
-from storage_engine.backup.store import FolderStore
+from storage_engine.backup.folder_store import FolderStore
 from storage_engine.tests.backup.s3_server import options_of, s3_server
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster

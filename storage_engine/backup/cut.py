@@ -36,19 +36,19 @@ NEVER = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What was read, in this order; of all logs, or of those of some producers."""
+    """Ends as they were read, in this order; of all logs, or of those of some producers."""
 
     state_ends: Mapping[int, int]
-    """Of the coordinators' logs."""
+    """The ends of coordinators' logs."""
     ending: frozenset[int]
     """The producers whose markers may have been missing then."""
     ends: Mapping[TopicPartition, int]
-    """Of other logs."""
+    """The ends of other logs."""
     next_state_ends: Mapping[int, int]
 
 
 @dataclass(slots=True)
-class Moment:
+class BackupMoment:
     """The moment of a backup, and what was read afterwards."""
 
     ends: Mapping[int, int]
@@ -57,16 +57,16 @@ class Moment:
     """As far as the last round."""
     rounds: list[Round] = field(default_factory=list)
     origins: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Of the sinks, at the moment: see `Decisions.origins`."""
+    """The origins of all sinks at the moment: see `Decisions.origins`."""
     tail_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Of all other logs, behind every marker that was decided before the moment."""
+    """The ends of all other logs, behind every marker that was decided before the moment."""
 
     def late(self) -> list[int]:
         """The producers for which anything was decided after the moment."""
         return [each for each in self.decisions.by_producer if self._late_decisions(each)]
 
     def unclear(self) -> dict[int, frozenset[TopicPartition]]:
-        """Those of them that no round tells about yet, with the partitions in question."""
+        """The late ones that no round tells about yet, with the partitions in question."""
         found = {}
         for producer_id in self.late():
             late = self._late_decisions(producer_id)
@@ -114,7 +114,7 @@ class TailChoice:
     """The batches of one tail: `note` each, in order, then ask about each."""
 
     tp: TopicPartition
-    moment: Moment
+    moment: BackupMoment
     keeps_plain: bool
     """Whether batches that are in no transaction belong to the moment."""
     _markers: dict[int, list[int]] = field(default_factory=dict)

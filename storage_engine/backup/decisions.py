@@ -1,4 +1,4 @@
-"""What the logs of the transaction coordinators say about the ends of transactions, in their order.
+"""The ends of transactions, as the logs of the transaction coordinators decide them, in order.
 
 A decision is one record: that of a transactional id which begins to end, or a ledger with the ends
 of a micro-batch's members. Its markers follow. A transactional id begins nothing new before all
@@ -42,8 +42,8 @@ class Decisions:
     """The logs as far as they were read: `take` is called with each piece, in order."""
 
     by_producer: dict[int, list[Decision]] = field(default_factory=dict)
-    """Those that were read, each producer's in order: the logs are compacted, so early ones are
-    missing."""
+    """The decisions that were read, each producer's in order. Early ones are missing, since the
+    logs are compacted."""
     content: Content = field(default_factory=dict)
     """The newest record of each key."""
 

@@ -7,9 +7,9 @@ class BackupError(HeadraceError):
     """A backup can't be made, read or restored."""
 
 
-class StoreError(BackupError):
+class BackupStoreError(BackupError):
     """The place of the backups did not do what was asked."""
 
 
 class DamagedError(BackupError):
-    """What is read is not what a backup has written."""
+    """Something is read that no backup has written."""

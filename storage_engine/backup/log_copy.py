@@ -23,7 +23,7 @@ class LogCopy:
     topic_id: UUID
     store: BackupStore
     suffix: str
-    """Of the names of new files."""
+    """The end of the names of new files."""
     start: int = 0
     position: int = 0
     """The end of what is copied."""

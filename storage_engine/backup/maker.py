@@ -20,7 +20,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from storage_engine.backup import catalog
-from storage_engine.backup.cut import Moment
+from storage_engine.backup.cut import BackupMoment
 from storage_engine.backup.errors import BackupError
 from storage_engine.backup.log_copy import LogCopy
 from storage_engine.backup.manifest import Manifest, StoredFile, TopicBackup
@@ -248,7 +248,7 @@ class BackupMaker:
 
     # --- the cut ---
 
-    def _cut(self) -> Moment:
+    def _cut(self) -> BackupMoment:
         for _ in range(MOST_CUTS):
             self._refresh_topics()
             self._copy_bodies_of_new()
@@ -266,7 +266,7 @@ class BackupMaker:
             "come and go too fast: repeat the backup"
         )
 
-    def _find_moment(self, known: Sequence[TopicPartition]) -> Moment:
+    def _find_moment(self, known: Sequence[TopicPartition]) -> BackupMoment:
         state = self._topics.get(STATE_TOPIC)
         reader = MomentReader(
             self._cluster,
@@ -297,7 +297,7 @@ class BackupMaker:
                 return False
         return True
 
-    def _copy_state(self, moment: Moment) -> None:
+    def _copy_state(self, moment: BackupMoment) -> None:
         """The coordinators' logs end at the moment."""
         topic = self._topics.get(STATE_TOPIC)
         if topic is None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
-from storage_engine.backup.cut import Moment, Round
+from storage_engine.backup.cut import BackupMoment, Round
 from storage_engine.backup.decisions import Decisions, ending_producers, is_over
 from storage_engine.backup.errors import BackupError
 from storage_engine.backup.reading import Throttle, between, ends_of, read_batches, starts_of
@@ -37,14 +37,14 @@ class MomentReader:
         self._read: dict[TopicPartition, int] = {}
         self._decisions = Decisions()
 
-    def find(self, others: Iterable[TopicPartition], *, wait_s: float = WAIT_S) -> Moment:
+    def find(self, others: Iterable[TopicPartition], *, wait_s: float = WAIT_S) -> BackupMoment:
         """Return the moment, with rounds that make every producer clear. BackupError when that
         takes longer than `wait_s`."""
         if not self._read and self._partitions:
             self._read = starts_of(self._cluster, self._partitions)
             # The next reading is short then.
             self._read_to(self._ends(self._partitions))
-        moment = Moment(self._ends(self._partitions), self._decisions)
+        moment = BackupMoment(self._ends(self._partitions), self._decisions)
         self._read_to(moment.ends)
         pending = self._decisions.pending()
         moment.origins = self._decisions.origins()
@@ -74,7 +74,7 @@ class MomentReader:
 
     def _round(
         self,
-        moment: Moment,
+        moment: BackupMoment,
         states: Collection[TopicPartition],
         others: Collection[TopicPartition],
     ) -> Mapping[TopicPartition, int]:

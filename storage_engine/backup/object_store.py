@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _RETRIES = 4
 _RETRY_TIMEOUT_S = 60
 _PART_BYTES = 8 << 20
-"""What is sent at a time. A store takes 10,000 parts of a file."""
+"""The bytes that are sent at a time. A store takes 10,000 parts of a file."""
 _CLIENT_OPTIONS = ("allow_http", "allow_invalid_certificates")
 
 
@@ -55,7 +55,7 @@ class ObjectBackupStore(BackupStore):
         except obstore.exceptions.AlreadyExistsError:
             return False
         except (BaseError, OSError) as error:
-            raise self._failed("write", name, _first_line(error)) from None
+            raise self.failed("write", name, _first_line(error)) from None
         return True
 
     def pieces(self, name: str) -> Iterator[memoryview]:
@@ -63,16 +63,16 @@ class ObjectBackupStore(BackupStore):
             for piece in obstore.get(self._store, name).stream(min_chunk_size=PIECE_BYTES):
                 yield memoryview(piece)
         except FileNotFoundError:
-            raise self._missing(name) from None
+            raise self.missing(name) from None
         except (BaseError, OSError) as error:
-            raise self._failed("read", name, _first_line(error)) from None
+            raise self.failed("read", name, _first_line(error)) from None
 
     def names(self, prefix: str) -> list[str]:
         try:
             pages = obstore.list(self._store, prefix or None)
             return sorted(each["path"] for page in pages for each in page)
         except (BaseError, OSError) as error:
-            raise self._failed("list", prefix, _first_line(error)) from None
+            raise self.failed("list", prefix, _first_line(error)) from None
 
     def delete(self, name: str) -> None:
         try:
@@ -80,7 +80,7 @@ class ObjectBackupStore(BackupStore):
         except FileNotFoundError:
             return
         except (BaseError, OSError) as error:
-            raise self._failed("delete", name, _first_line(error)) from None
+            raise self.failed("delete", name, _first_line(error)) from None
 
 
 class _ObjectWriter(FileWriter):
@@ -90,19 +90,19 @@ class _ObjectWriter(FileWriter):
         try:
             self._writer = obstore.open_writer(store._store, name, buffer_size=_PART_BYTES)
         except (BaseError, OSError) as error:
-            raise store._failed("write", name, _first_line(error)) from None
+            raise store.failed("write", name, _first_line(error)) from None
 
     def _write(self, data: "bytes | memoryview") -> None:
         try:
             self._writer.write(bytes(data))
         except (BaseError, OSError) as error:
-            raise self._owner._failed("write", self.name, _first_line(error)) from None
+            raise self._owner.failed("write", self.name, _first_line(error)) from None
 
     def _close(self) -> None:
         try:
             self._writer.close()
         except (BaseError, OSError) as error:
-            raise self._owner._failed("write", self.name, _first_line(error)) from None
+            raise self._owner.failed("write", self.name, _first_line(error)) from None
 
     def abandon(self) -> None:
         """An upload that is not ended is no file."""

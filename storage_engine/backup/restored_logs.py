@@ -12,10 +12,11 @@ from pathlib import Path
 from uuid import UUID
 
 from storage_engine.backup.errors import BackupError, DamagedError
+from storage_engine.backup.folder_store import sync_folder
 from storage_engine.backup.manifest import BatchFile, Manifest, PartitionBackup
 from storage_engine.backup.placement import Assignments
 from storage_engine.backup.reading import between
-from storage_engine.backup.store import BackupStore, checked_pieces, sync_folder
+from storage_engine.backup.store import BackupStore, checked_pieces
 from storage_engine.core.errors import CorruptRecordError
 from storage_engine.core.ids import NO_TAIL_LOST, BrokerId, TopicPartition
 from storage_engine.log.dirs.log_dir import META_FILE

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import IO
 
 from storage_engine.backup.batch_files import BatchFiles
-from storage_engine.backup.cut import Moment, TailChoice, first_beyond
+from storage_engine.backup.cut import BackupMoment, TailChoice, first_beyond
 from storage_engine.backup.log_copy import TAIL_SUFFIX, LogCopy
 from storage_engine.backup.reading import Throttle, between, read_batches
 from storage_engine.client.cluster import Cluster
@@ -33,7 +33,7 @@ _MEMORY_BYTES = 4 << 20
 class Tails:
     """The tails of one cut."""
 
-    def __init__(self, cluster: Cluster, moment: Moment, throttle: Throttle) -> None:
+    def __init__(self, cluster: Cluster, moment: BackupMoment, throttle: Throttle) -> None:
         self._cluster = cluster
         self._moment = moment
         self._throttle = throttle

@@ -18,7 +18,7 @@ from storage_engine.protocol.records.record_batch import BatchHeader, crc_matche
 
 @dataclass(slots=True, kw_only=True)
 class TopicReport:
-    """What was found of one topic; its fields are the columns of the command's table."""
+    """The findings about one topic; its fields are the columns of the command's table."""
 
     topic: str
     partitions: int
@@ -26,7 +26,7 @@ class TopicReport:
     missing: int = 0
     """Batches of the backup that the cluster has not."""
     compacted: int = 0
-    """Those that a compacted topic has not, which is no damage."""
+    """Batches that a compacted topic has not, or has otherwise, which is no damage."""
     different: int = 0
     """Batches that are other ones in the cluster."""
     problem: str | None = None

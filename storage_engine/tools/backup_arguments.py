@@ -4,7 +4,8 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage_engine.backup.store import BackupStore, open_store
+from storage_engine.backup.places import open_store
+from storage_engine.backup.store import BackupStore
 from storage_engine.client.cluster import Cluster
 from storage_engine.tools.arguments import add_bootstrap_server, pairs
 from storage_engine.tools.client_settings import connect

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from storage_engine.backup import cut, decisions, moment_reader
-from storage_engine.backup.cut import NEVER, Moment, Round, TailChoice, first_beyond
+from storage_engine.backup.cut import NEVER, BackupMoment, Round, TailChoice, first_beyond
 from storage_engine.backup.errors import BackupError
 from storage_engine.backup.moment_reader import STATE_TOPIC, MomentReader
 from storage_engine.core.ids import TopicPartition
@@ -16,7 +16,7 @@ from storage_engine.tests.sampling import ALL_FAULTS
 SEEDS = range(4_000 if ALL_FAULTS else 200)
 
 
-def find_moment(world: World, patch: pytest.MonkeyPatch, wait_s: float = 1e9) -> Moment:
+def find_moment(world: World, patch: pytest.MonkeyPatch, wait_s: float = 1e9) -> BackupMoment:
     """The real reading, in a world that goes on between any two partitions."""
 
     def ends_of(_cluster, partitions):
@@ -126,10 +126,10 @@ def quiet_but_ending(self, producer_id, tp):
 
 
 MUTATIONS = {
-    "all markers count": (cut.Moment, "last_marker", never_too_late),
-    "no marker of a tail counts": (cut.Moment, "last_marker", all_in_doubt_are_dropped),
-    "the first round is believed": (cut.Moment, "_clear_round", first_round),
-    "what was ending is not looked at": (cut.Moment, "_clear_round", quiet_but_ending),
+    "all markers count": (cut.BackupMoment, "last_marker", never_too_late),
+    "no marker of a tail counts": (cut.BackupMoment, "last_marker", all_in_doubt_are_dropped),
+    "the first round is believed": (cut.BackupMoment, "_clear_round", first_round),
+    "what was ending is not looked at": (cut.BackupMoment, "_clear_round", quiet_but_ending),
     "markers are not waited for": (moment_reader, "is_over", lambda before, now: True),
     "ledgers decide nothing": (
         decisions,
@@ -166,7 +166,7 @@ def test_a_position_behind_what_was_left_out_is_found():
 
 def test_records_outside_transactions_belong_to_the_moment_but_for_those_of_groups():
     plain = header(5, 1, marker=False)._replace(attributes=0)
-    moment = Moment(
+    moment = BackupMoment(
         {},
         decisions.Decisions(),
         [Round(state_ends={}, ending=frozenset(), ends={}, next_state_ends={})],

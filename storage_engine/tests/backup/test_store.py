@@ -2,8 +2,10 @@
 
 import pytest
 
-from storage_engine.backup.errors import DamagedError, StoreError
-from storage_engine.backup.store import FolderStore, checked_pieces, open_store
+from storage_engine.backup.errors import BackupStoreError, DamagedError
+from storage_engine.backup.folder_store import FolderStore
+from storage_engine.backup.places import open_store
+from storage_engine.backup.store import checked_pieces
 from storage_engine.core.errors import ConfigError
 from storage_engine.tests.backup.s3_server import options_of, s3_server
 
@@ -74,10 +76,10 @@ def test_a_store_without_rights_is_told_in_a_line(served):
     store = open_store("s3://kept/refused", options_of(url))
     guard.refuses = True
     try:
-        with pytest.raises(StoreError, match="can't write s3://kept/refused/file") as caught:
+        with pytest.raises(BackupStoreError, match="can't write s3://kept/refused/file") as caught:
             store.put_new("file", b"")
         assert "\n" not in str(caught.value)
-        with pytest.raises(StoreError, match="can't list"):
+        with pytest.raises(BackupStoreError, match="can't list"):
             store.names("")
     finally:
         guard.refuses = False
