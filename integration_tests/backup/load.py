@@ -122,8 +122,10 @@ class Copier(Background):
                 continue
             producer.begin_transaction()
             for each in found:
-                producer.produce(OUTPUT, each.value(), partition=each.partition())
-                at[each.partition()] = each.offset() + 1
+                number, offset = each.partition(), each.offset()
+                assert number is not None and offset is not None
+                producer.produce(OUTPUT, each.value(), partition=number)
+                at[number] = offset + 1
             offsets = [TopicPartition(INPUT, number, at[number]) for number in at]
             producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
             producer.commit_transaction(WAIT_S)
@@ -157,7 +159,9 @@ def committed_values(bootstrap_servers: str, topic: str, partitions: int) -> dic
             assert error.code() == KafkaError._PARTITION_EOF, error
             left.discard(message.partition())
         else:
-            seen[message.partition()].append(message.value())
+            partition, value = message.partition(), message.value()
+            assert partition is not None and isinstance(value, bytes)
+            seen[partition].append(value)
     consumer.close()
     return seen
 

@@ -1,6 +1,7 @@
 """The cut of a backup: a transaction is in all of its partitions or in none, whatever happens
 between any two reads; and each rule is needed for it."""
 
+import time
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ from storage_engine.backup.cut import NEVER, BackupMoment, Round, TailChoice, fi
 from storage_engine.backup.errors import BackupError
 from storage_engine.backup.moment_reader import STATE_TOPIC, MomentReader
 from storage_engine.core.ids import TopicPartition
+from storage_engine.core.transactions.transaction_state import LedgerRecord
 from storage_engine.tests.backup.transaction_world import COORDINATORS, DATA, World, header
 from storage_engine.tests.sampling import ALL_FAULTS
 
@@ -37,7 +39,7 @@ def find_moment(world: World, patch: pytest.MonkeyPatch, wait_s: float = 1e9) ->
     patch.setattr(moment_reader, "starts_of", lambda _, tps: dict.fromkeys(tps, 0))
     patch.setattr(moment_reader, "ends_of", ends_of)
     patch.setattr(moment_reader, "read_batches", read_batches)
-    patch.setattr(moment_reader.time, "sleep", lambda _: world.pause())
+    patch.setattr(time, "sleep", lambda _: world.pause())
     reader = MomentReader(None, UUID(int=1), range(COORDINATORS))
     return reader.find(DATA, wait_s=wait_s)
 
@@ -135,7 +137,7 @@ MUTATIONS = {
         decisions,
         "_begun",
         lambda before, now, begun=decisions._begun: (
-            [] if isinstance(now, decisions.LedgerRecord) else begun(before, now)
+            [] if isinstance(now, LedgerRecord) else begun(before, now)
         ),
     ),
 }
