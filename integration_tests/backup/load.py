@@ -9,13 +9,18 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from integration_tests.support.background import Background
 from integration_tests.support.client_files import settings_for
+from integration_tests.support.cluster_support import wait_until
 from integration_tests.support.transactional_clients import Confluent
 from storage_engine.client import Producer as OurProducer
+from storage_engine.client.cluster import LATEST, Cluster
+from storage_engine.core.ids import TopicPartition as LogPartition
 
 SPREAD, INPUT, OUTPUT, GROUP = "spread", "input", "output", "copier"
 PARTITIONS = 4
 ABORT_EVERY = 5
 WAIT_S = 60.0
+TRANSACTION_MS = 15_000
+"""How long a restored cluster waits for the end of a transaction that was open."""
 
 
 class Spreader(Background):
@@ -31,7 +36,11 @@ class Spreader(Background):
 
     def _work(self) -> None:
         if self._is_ours:
-            settings = {"bootstrap.servers": self._servers, "transactional.id": self.name}
+            settings = {
+                "bootstrap.servers": self._servers,
+                "transactional.id": self.name,
+                "transaction.timeout.ms": TRANSACTION_MS,
+            }
             with OurProducer(settings) as producer:
                 producer.init_transactions()
                 for turn in itertools.count():
@@ -46,7 +55,7 @@ class Spreader(Background):
                         self.committed[value] = partitions
                     if self._stop.is_set():
                         return
-        theirs = Confluent(self._servers, self.name)
+        theirs = Confluent(self._servers, self.name, TRANSACTION_MS)
         for turn in itertools.count():
             theirs.begin()
             value, partitions = self._turn(turn)
@@ -101,7 +110,14 @@ class Copier(Background):
         self.copied = 0
 
     def _work(self) -> None:
-        producer = Producer({**self._settings, "transactional.id": GROUP, "linger.ms": 0})
+        producer = Producer(
+            {
+                **self._settings,
+                "transactional.id": GROUP,
+                "linger.ms": 0,
+                "transaction.timeout.ms": TRANSACTION_MS,
+            }
+        )
         producer.init_transactions(WAIT_S)
         consumer = Consumer(
             {
@@ -134,7 +150,18 @@ class Copier(Background):
 
 
 def committed_values(bootstrap_servers: str, topic: str, partitions: int) -> dict[int, list[bytes]]:
-    """What a reader of committed records sees, to the end of each partition."""
+    """What a reader of committed records sees, to the end of each partition, once what was open is
+    aborted."""
+    latest = dict.fromkeys((LogPartition(topic, number) for number in range(partitions)), LATEST)
+    with Cluster(bootstrap_servers) as cluster:
+        wait_until(
+            lambda: (
+                cluster.list_offsets(latest, isolation="read_committed")
+                == cluster.list_offsets(latest)
+            ),
+            "no transaction is open",
+            timeout_s=2 * WAIT_S,
+        )
     consumer = Consumer(
         {
             **settings_for(bootstrap_servers),

@@ -90,7 +90,7 @@ def check_copies(servers: str) -> None:
         assert outputs[number] == inputs[number][: offsets[number]]
 
 
-@pytest.mark.parametrize("number", [1, BACKUPS])
+@pytest.mark.parametrize("number", range(1, BACKUPS + 1) if ALL_FAULTS else [BACKUPS])
 def test_each_backup_is_restored_as_one_moment(backups, number, tmp_path, capsys):
     place, before = backups
     transactions, plain = before[number - 1]

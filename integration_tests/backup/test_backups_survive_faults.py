@@ -24,6 +24,7 @@ from integration_tests.support.cluster_support import (
 from integration_tests.support.command_line import fail_here, start, succeed_here
 from storage_engine.backup.folder_store import FolderStore
 from storage_engine.tests.backup.s3_server import options_of, s3_server
+from storage_engine.tests.sampling import in_full
 from storage_engine.tools.cli import main
 from storage_engine.tools.local.local_cluster import LocalCluster
 
@@ -136,7 +137,9 @@ def test_a_killed_backup_leaves_the_earlier_ones_whole_and_is_repeated(
         succeed_here("verify", "--from", place, "--backup", number)
 
 
-@pytest.mark.parametrize(("name", "turn"), [("log-restored", 2), ("nodes", 2)])
+@pytest.mark.parametrize(
+    ("name", "turn"), [pytest.param("nodes", 2, marks=in_full), ("log-restored", 2)]
+)
 def test_a_killed_restore_is_repeated(backed_up, tmp_path, name, turn):
     place, written = backed_up
     folder = tmp_path / "restored"
