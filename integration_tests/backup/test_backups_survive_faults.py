@@ -40,6 +40,7 @@ owner, attribute = {
     "file-written": (batch_files.BatchFiles, "end_file"),
     "manifest": (catalog, "write_manifest"),
     "log-restored": (restored_logs, "_fill"),
+    "logs-noted": (restored_nodes.RestoredNodes, "note_logs"),
     "nodes": (restored_nodes.RestoredNodes, "_create_all"),
 }[name]
 work, left = getattr(owner, attribute), [int(turn)]
@@ -133,12 +134,18 @@ def test_a_killed_backup_leaves_the_earlier_ones_whole_and_is_repeated(
     assert [row["backup"] for row in listed(place, capsys)] == [2, 3]
     if name == "manifest":
         assert before > set(FolderStore(place).names("data")), "what was left behind is gone"
+    assert FolderStore(place).unfinished("") == []
     for number in (2, 3):
         succeed_here("verify", "--from", place, "--backup", number)
 
 
 @pytest.mark.parametrize(
-    ("name", "turn"), [pytest.param("nodes", 2, marks=in_full), ("log-restored", 2)]
+    ("name", "turn"),
+    [
+        pytest.param("log-restored", 2, marks=in_full),
+        pytest.param("nodes", 2, marks=in_full),
+        ("logs-noted", 2),
+    ],
 )
 def test_a_killed_restore_is_repeated(backed_up, tmp_path, name, turn):
     place, written = backed_up

@@ -51,7 +51,9 @@ def newest_manifest(store: BackupStore) -> Manifest | None:
 
 def write_manifest(store: BackupStore, manifest: Manifest) -> None:
     """From here on the backup exists. BackupError where another was faster."""
-    if not store.put_new(manifest.name, encode_manifest(manifest)):
+    data = encode_manifest(manifest)
+    # An object store may have taken it when its answer was lost, and the request was repeated.
+    if not store.put_new(manifest.name, data) and store.read(manifest.name) != data:
         raise BackupError(
             f"another backup into {printable(store.url)} has ended meanwhile: run one at a time; "
             "this one is dropped"
@@ -70,7 +72,8 @@ def prune(store: BackupStore, keep: int) -> tuple[list[int], int]:
     newest = left[-1] if left else 0
     unneeded = [
         name
-        for name in (*store.names(DATA), *store.names(ZNODES))
+        for folder in (DATA, ZNODES)
+        for name in (*store.names(folder), *store.unfinished(folder))
         if name not in needed and _number_in(name) <= newest
     ]
     for name in unneeded:

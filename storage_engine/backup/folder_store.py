@@ -50,13 +50,18 @@ class FolderStore(BackupStore):
             raise self._os_failed("read", name, error) from None
 
     def names(self, prefix: str) -> list[str]:
+        return [path for path in self._files(prefix) if not Path(path).name.startswith(".")]
+
+    def unfinished(self, prefix: str) -> list[str]:
+        return [path for path in self._files(prefix) if Path(path).name.startswith(".")]
+
+    def _files(self, prefix: str) -> list[str]:
         base = self.folder / prefix
         try:
             found = [path for path in base.rglob("*") if path.is_file()]
         except OSError as error:
             raise self._os_failed("list", prefix, error) from None
-        names = [path.relative_to(self.folder).as_posix() for path in found]
-        return sorted(name for name in names if not Path(name).name.startswith("."))
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)
 
     def delete(self, name: str) -> None:
         try:

@@ -56,7 +56,7 @@ class RestoredLogs:
 
     def write(self, store: BackupStore, manifest: Manifest, assignments: Assignments) -> int:
         """Write all partitions of the broker; return their number. After an error, the log dirs are
-        empty again."""
+        empty again. `unmark` them once it is noted elsewhere that the logs are written."""
         self.check_empty()
         self._clear()
         self._mark(manifest)
@@ -64,9 +64,8 @@ class RestoredLogs:
             count = self._write(store, manifest, assignments)
         except BaseException:
             self._clear()
-            self._unmark()
+            self.unmark()
             raise
-        self._unmark()
         return count
 
     def _write(self, store: BackupStore, manifest: Manifest, assignments: Assignments) -> int:
@@ -101,7 +100,8 @@ class RestoredLogs:
             (path / MARK).write_text(json.dumps({"backup_id": manifest.backup_id}))
             sync_folder(path)
 
-    def _unmark(self) -> None:
+    def unmark(self) -> None:
+        """From here on nobody may remove the logs."""
         for path in self._settings.log_dirs:
             (path / MARK).unlink(missing_ok=True)
 

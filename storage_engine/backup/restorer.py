@@ -61,6 +61,7 @@ def restore(
         if not target.has_logs(broker):
             written += logs.write(store, manifest, assignments)
             target.note_logs(broker)
+        logs.unmark()
     missing = target.missing()
     if not missing:
         tell("writing ZooKeeper's part")

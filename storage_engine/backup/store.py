@@ -68,6 +68,11 @@ class BackupStore(ABC):
     def delete(self, name: str) -> None:
         """Nothing happens where there is no such file."""
 
+    def unfinished(self, prefix: str) -> list[str]:
+        """Files that have not got their names, of backups that run or were killed. Object stores
+        show none, and forget them."""
+        return []
+
     def read(self, name: str) -> bytes:
         return b"".join(self.pieces(name))
 
