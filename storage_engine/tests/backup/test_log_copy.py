@@ -92,6 +92,8 @@ def test_files_below_the_start_of_the_log_are_left_out(tmp_path, before):
     log = copied(tmp_path, 2, before)
     log.log_starts_at(15)
     assert log.files == list(before.files)
+    log.wanted(30)
+    assert all(log.take(header, batch) for header, batch in batches(20))
     log.log_starts_at(35)
     assert log.files == []
     assert log.wanted(40) == (35, 40)
