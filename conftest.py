@@ -41,6 +41,7 @@ WITH_SPARK = (
     *SPARK_TESTS,
     "integration_tests/avro/test_spark_avro.py",
     "integration_tests/avro/test_spark_beside_avro_clients.py",
+    "integration_tests/backup/test_spark_goes_on_after_a_restore.py",
     "integration_tests/clients/test_large_batches_are_read.py",
     "integration_tests/connector/test_queries_tell_a_console.py",
     "integration_tests/security/test_spark.py",

@@ -12,13 +12,13 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage_engine.broker.cluster.cluster_id import agree_on_cluster_id
 from storage_engine.broker.garbage_collection import collect_seldom
 from storage_engine.broker.settings.config import BrokerConfig, by_address, log_without_effect
 from storage_engine.broker.settings.topic_config import log_config_for
+from storage_engine.broker.settings.zookeeper_access import zookeeper_access
 from storage_engine.broker.watcher.session_watcher import SessionWatcher, log_file
 from storage_engine.broker.watcher.told import WatchedBroker
 from storage_engine.broker.wiring.broker_parts import BrokerParts
@@ -52,7 +52,7 @@ from storage_engine.net.peer import PeerTransport, TcpPeerPorts
 from storage_engine.net.peer_log_in import MakeSaslClient
 from storage_engine.net.server import Server
 from storage_engine.protocol.apis import controlled_shutdown
-from storage_engine.zookeeper.access import CREDENTIALS_KEY, ZooKeeperAccess, load_access
+from storage_engine.zookeeper.access import ZooKeeperAccess
 from storage_engine.zookeeper.foreign_sessions import ThreadedForeignSessions
 from storage_engine.zookeeper.session import ZooKeeperSession
 
@@ -103,7 +103,7 @@ class Broker:
         clock = SystemClock()
         background = ThreadBackground(self._loop)
         logs = self._logs(clock, background)
-        access = _zookeeper_access(self._config)
+        access = zookeeper_access(self._config)
         scheduler, processes = LoopScheduler(self._loop), LocalProcesses(self._loop)
         watcher = self._watcher(processes, scheduler)
         session = self._session(clock, logs, access, watcher)
@@ -341,21 +341,6 @@ def _log_in(config: BrokerConfig) -> MakeSaslClient | None:
     if own is None:
         return None
     return lambda: password_client(own.mechanism, own.username, own.password.reveal())
-
-
-def _zookeeper_access(config: BrokerConfig) -> ZooKeeperAccess:
-    file = config.get(CREDENTIALS_KEY)
-    tls = None
-    if config.zookeeper_tls is not None:
-        # Imported only where TLS is configured.
-        from storage_engine.net.tls.contexts import zookeeper_context
-
-        tls = zookeeper_context(config.zookeeper_tls)
-    return load_access(
-        Path(file) if isinstance(file, str) else None,
-        set_acl=config.flag("zookeeper.set.acl"),
-        tls=tls,
-    )
 
 
 def _max_connections(config: BrokerConfig) -> int:

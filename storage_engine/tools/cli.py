@@ -40,6 +40,7 @@ _REGISTRY = "headrace_registry.commands"
 _LAKE = "headrace_lake.commands"
 _MACHINES = ".machines"
 _PLACEMENT = ".placement"
+_BACKUPS = ".backups"
 
 
 class Command(NamedTuple):
@@ -97,6 +98,9 @@ COMMANDS = (
     Command("schemas", "list, show, check, register and delete schemas of a registry", _REGISTRY),
     Command("lake", "write topics into Delta tables, exactly once", _LAKE),
     Command("mirror", "copy topics from other clusters continuously, exactly once"),
+    Command("backup", "copy a running cluster into a folder or an object store", _BACKUPS),
+    Command("restore", "restore a backup into an empty cluster", _BACKUPS),
+    Command("verify", "check that a backup is whole, or that a cluster holds it", _BACKUPS),
     Command("replay-dead-letters", "send dead letters back to the topics they came from"),
     Command("dump-log", "print and check the batches and indexes of segment files"),
     Command("merge-state-log", "merge the state-change logs of several brokers by time"),

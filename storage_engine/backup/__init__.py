@@ -1,0 +1,1 @@
+"""Backups of whole clusters, and clusters restored from them: see docs/backup.md."""
