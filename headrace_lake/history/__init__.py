@@ -1,1 +1,1 @@
-"""Reads what a topic's table holds of it: records that retention took from the log, as the log gave them."""
+"""Reads what a topic's table holds of its log, as the log gave it, also what retention took."""

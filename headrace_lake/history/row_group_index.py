@@ -1,8 +1,8 @@
 """Which offsets of which partitions the row groups of a table's files hold.
 
-Bounds of a file, or of a row group with rows of several partitions, say too little: they go over all
-partitions. The two columns of such a row group are read; they are a small part of it. What is found
-holds for good, as a file never changes.
+Bounds of a file, or of a row group with rows of several partitions, say too little: they go over
+all partitions. The two columns of such a row group are read; they are a small part of it. What is
+found holds for good, as a file never changes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

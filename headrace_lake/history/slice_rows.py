@@ -71,8 +71,8 @@ class HistoryRead:
 def read_slice(
     place: TablePlace, part: TableSlice, read: HistoryRead, newest: Callable[[], TableVersion]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows. Where a file is gone meanwhile, `newest` gives the version from which the rest
-    is read. HistoryError, TableStoppedError, StoreError."""
+    """Yield the rows. Where a file is gone meanwhile, `newest` gives the version from which the
+    rest is read. HistoryError, TableStoppedError, StoreError."""
     left, groups, version = dict(part.wanted), part.groups, -1
     while True:
         try:
@@ -118,7 +118,9 @@ def _blocks(
         try:
             rows = _rows_of(opened[1], group, known, bounds, read)
         except (pa.ArrowException, OSError) as error:
-            raise StoreError(f"could not read {store.url}/{group.path}: {first_line(error)}") from error
+            raise StoreError(
+                f"could not read {store.url}/{group.path}: {first_line(error)}"
+            ) from error
         both = [each for each in (held, rows) if each is not None]
         if not both:
             continue
@@ -158,9 +160,7 @@ def _rows_of(
 
 def _within(partitions: Ints, offsets: Ints, known: Ints, bounds: Ints) -> Mask:
     at = np.minimum(np.searchsorted(known, partitions), len(known) - 1)
-    found: Mask = (
-        (known[at] == partitions) & (offsets >= bounds[at, 0]) & (offsets < bounds[at, 1])
-    )
+    found: Mask = (known[at] == partitions) & (offsets >= bounds[at, 0]) & (offsets < bounds[at, 1])
     return found
 
 
@@ -214,8 +214,8 @@ def _order(partitions: Ints, offsets: Ints, topic: str) -> Ints | None:
     order = np.lexsort((offsets, partitions))
     if not _ascend(partitions[order], offsets[order]):
         raise HistoryError(
-            f"the table of topic '{topic}' has an offset twice: others have added rows to it; write "
-            "the topic to a table at another location"
+            f"the table of topic '{topic}' has an offset twice: others have added rows to it; "
+            "write the topic to a table at another location"
         )
     return order
 

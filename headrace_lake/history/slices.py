@@ -8,6 +8,7 @@ files, so that what is left of one can be read from another version of the table
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 PartitionValue = str | int | bool | None
@@ -47,11 +48,11 @@ Wanted = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSlice:
-    """What one task reads."""
+    """The part of a table that one task reads."""
 
     wanted: Wanted
     groups: tuple[RowGroup, ...]
-    """Those that hold rows of it, in the order in which they are read."""
+    """The row groups that hold rows of it, in the order in which they are read."""
 
     @property
     def offsets(self) -> int:
@@ -86,8 +87,8 @@ def plan_slices(
 
 
 def watermarks(groups: Sequence[RowGroup]) -> list[dict[int, int]]:
-    """Return for each group, by partition, the first offset that the groups behind it may hold: rows
-    below it that were read are in order. A partition of which they hold nothing is missing."""
+    """Return for each group, by partition, the first offset that the groups behind it may hold:
+    rows below it that were read are in order. A partition of which they hold nothing is missing."""
     found: list[dict[int, int]] = []
     lowest: dict[int, int] = {}
     for group in reversed(groups):
@@ -101,7 +102,9 @@ def _in_order(groups: Iterable[RowGroup], wanted: Wanted) -> list[RowGroup]:
     """Sort by how far into the wanted offsets a group begins, so that few have to be held."""
 
     def begin(group: RowGroup) -> tuple[float, float, tuple[str, int]]:
-        parts = [_parts(span, *wanted[each]) for each, span in group.spans.items() if each in wanted]
+        parts = [
+            _parts(span, *wanted[each]) for each, span in group.spans.items() if each in wanted
+        ]
         return min(low for low, _ in parts), max(high for _, high in parts), group.place
 
     return sorted(groups, key=begin)
@@ -140,9 +143,7 @@ def _cuts(groups: Iterable[RowGroup], wanted: Wanted, target_bytes: int) -> list
     return [*cuts, {each: end for each, (_, end) in wanted.items()}]
 
 
-def _slices_of(
-    group: RowGroup, wanted: Wanted, cuts: Mapping[int, Sequence[int]]
-) -> Iterable[int]:
+def _slices_of(group: RowGroup, wanted: Wanted, cuts: Mapping[int, Sequence[int]]) -> Iterable[int]:
     """Return the numbers of the slices that may have rows of the group, ascending."""
     found: set[int] = set()
     for partition, span in group.spans.items():
@@ -164,7 +165,7 @@ def _bounded(whole: TableSlice, most_offsets: int | None) -> list[TableSlice]:
     for partition, (start, end) in sorted(whole.wanted.items()):
         pieces = -(-(end - start) // most_offsets)
         bounds = [start + (end - start) * each // pieces for each in range(pieces + 1)]
-        for first, last in zip(bounds, bounds[1:], strict=False):
+        for first, last in pairwise(bounds):
             part = {partition: (first, last)}
             held = tuple(each for each in whole.groups if _share(each, part))
             if held:

@@ -4,7 +4,7 @@ Who only reads does not write to the table's place, and refuses a table whose ro
 topic's, by the rules by which a writer stops.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import unquote
@@ -61,7 +61,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableVersion:
-    """What one version of the table holds of its topic."""
+    """The files of one version of a topic's table, and its progress."""
 
     place: TablePlace
     number: int
@@ -73,9 +73,9 @@ class TableVersion:
     """In which ways an administrator has accepted that rows differ from the log's."""
 
 
-def load_version(place: TablePlace, topic: LakeTopic, partitions: int) -> TableVersion:
-    """Return the newest version of the topic's table. HistoryError and TableStoppedError for a table
-    whose rows are not known to be the topic's; StoreError when the store fails."""
+def load_version(place: TablePlace, topic: LakeTopic, partitions: Iterable[int]) -> TableVersion:
+    """Return the newest version of the topic's table. HistoryError and TableStoppedError for a
+    table whose rows are not known to be the topic's; StoreError when the store fails."""
     with _store_errors(place):
         if not DeltaTable.is_deltatable(location_url(place.location), dict(place.options)):
             raise HistoryError(
@@ -118,8 +118,8 @@ def _check_table(
     lacking = [each for each in _PLACE if each not in columns]
     if lacking:
         raise HistoryError(
-            f"the table at {where} has no column {lacking[0]}, so its rows can't be told from those "
-            "of the log: name the table that `headrace lake` writes"
+            f"the table at {where} has no column {lacking[0]}, so its rows can't be told from "
+            "those of the log: name the table that `headrace lake` writes"
         )
     if "deletionVectors" in (handle.protocol().reader_features or []):
         marked = pa.table(handle.deletion_vectors().read_all()).num_rows
@@ -162,10 +162,10 @@ def _differences(place: TablePlace, handle: DeltaTable) -> Iterator[str]:
         )
 
 
-def _ends(handle: DeltaTable, topic: LakeTopic, partitions: int) -> dict[int, int]:
+def _ends(handle: DeltaTable, topic: LakeTopic, partitions: Iterable[int]) -> dict[int, int]:
     found = {
         each: handle.transaction_version(progress.offset_application(topic.topic_id, each))
-        for each in range(partitions)
+        for each in partitions
     }
     return {each: end for each, end in found.items() if end is not None}
 

@@ -61,8 +61,8 @@ def reading(types, where=None, names=None):
 TEXTS = {"id": "BIGINT", "text": "STRING"}
 
 
-def version_of(folder, partitions=4):
-    return load_version(TablePlace(location=str(folder)), TOPIC, partitions)
+def version_of(folder):
+    return load_version(TablePlace(location=str(folder)), TOPIC, range(4))
 
 
 def slices_of(folder, wanted, target_bytes=10**9):
@@ -122,7 +122,7 @@ def test_intervals_inside_others_are_read_as_the_log_gives_them(tmp_path):
 
 
 def test_a_range_is_read_in_order_although_files_interleave(tmp_path):
-    """As files are that are divided by a column, and those that were put together around another."""
+    """As files do that are divided by a column, or were put together around another."""
     shape = typed_shape("trips", schema_of_types(TEXTS), ("text",))
     table = opened(tmp_path, shape)
     chance = random.Random(5)
@@ -271,7 +271,7 @@ def test_tables_whose_rows_may_not_be_the_topics_are_refused(tmp_path):
         load_version(
             TablePlace(location=str(other)),
             type(TOPIC)(name="trips", topic_id=type(TOPIC.topic_id)(int=5)),
-            1,
+            (0,),
         )
     changed = tmp_path / "changed"
     write(opened(changed), plain_rows(0, 10), None, 10)
