@@ -49,13 +49,13 @@ class HistoryFilter:
         found = file.schema_arrow.field(self.column).type
         match self.type:
             case types.TimestampColumn():
-                return pa.types.is_timestamp(found) and found.unit == "us"
+                is_written = pa.types.is_timestamp(found) and found.unit == "us"
             case types.DateColumn():
-                return pa.types.is_date32(found)
+                is_written = pa.types.is_date32(found)
             case types.IntegerColumn() | types.IntervalColumn():
-                return pa.types.is_integer(found)
+                is_written = pa.types.is_integer(found)
             case types.FloatColumn() | types.DecimalColumn():
-                return pa.types.is_floating(found) or pa.types.is_decimal128(found)
-            case types.StringColumn():
-                return pa.types.is_string(found)
-        return False
+                is_written = pa.types.is_floating(found) or pa.types.is_decimal128(found)
+            case _:
+                is_written = isinstance(self.type, types.StringColumn) and pa.types.is_string(found)
+        return bool(is_written)

@@ -166,4 +166,5 @@ def leaf(file: pq.ParquetFile, name: str) -> int | None:
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:
-    return column.to_numpy().astype(np.int64, copy=False)
+    found: Ints = column.to_numpy().astype(np.int64, copy=False)
+    return found

@@ -169,8 +169,7 @@ class TableHistory:
                 f"the brokers tell no id of topic '{tp.topic}', so whether a table is of it can't "
                 "be told; table=none reads the log alone",
             )
-        with in_one_line():
-            partitions = set(cluster_for(self._options.connection).topic(tp.topic).partitions)
+        partitions = self._partitions(tp.topic, topic_id)
         with table_errors(tp.topic):
             topic = LakeTopic(name=tp.topic, topic_id=topic_id)
             version = load_version(place, topic, partitions | {tp.partition})
@@ -180,6 +179,20 @@ class TableHistory:
         loaded.renew(version)
         self._renewed.add(tp.topic)
         return loaded
+
+    def _partitions(self, topic: str, topic_id: UUID) -> set[int]:
+        """The numbers of the topic's partitions, by metadata that is new: what is remembered may be
+        of a topic that was deleted, as its table is."""
+        cluster = cluster_for(self._options.connection)
+        with in_one_line():
+            cluster.refresh([topic])
+            found = cluster.topic(topic)
+        if found.topic_id != topic_id:
+            raise ConnectorError(
+                "UNKNOWN_TOPIC_ID",
+                f"the topic '{topic}' was deleted and created again: start the query again",
+            )
+        return set(found.partitions)
 
     def _place(self, topic: str) -> TablePlace | None:
         if topic not in self._places:

@@ -101,7 +101,7 @@ def test_intervals_inside_others_are_read_as_the_log_gives_them(tmp_path):
         "one": "STRUCT<took: INTERVAL DAY TO SECOND, tags: ARRAY<STRING>>",
     }
     shape = typed_shape("trips", schema_of_types(types))
-    values = [
+    values: list[dict] = [
         {"spans": [1, None], "by_name": [("a", 2)], "one": {"took": 3, "tags": ["x"]}},
         {"spans": None, "by_name": None, "one": None},
         {"spans": [], "by_name": [("b", None)], "one": {"took": None, "tags": None}},

@@ -32,7 +32,8 @@ def layouts(draw):
     rows.sort(key=lambda each: (each[1], each[0]))
     disorder = draw(st.sampled_from((0, 0, 5, 1000)))
     rows.sort(key=lambda each: each[1] + chance.randrange(disorder + 1))
-    groups, held = [], {}
+    groups: list[RowGroup] = []
+    held = {}
     while rows:
         count = chance.randrange(1, 25)
         part, rows = rows[:count], rows[count:]
