@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace_lake.delta.log_reading import read_commit
 from headrace_lake.delta.store import StoreError, TableStore, first_line, location_url
@@ -77,13 +77,8 @@ def load_version(place: TablePlace, topic: LakeTopic, partitions: Iterable[int])
     """Return the newest version of the topic's table. HistoryError and TableStoppedError for a
     table whose rows are not known to be the topic's; StoreError when the store fails."""
     with _store_errors(place):
-        if not DeltaTable.is_deltatable(location_url(place.location), dict(place.options)):
-            raise HistoryError(
-                f"there is no Delta table at {printable(place.location)}: name the location of the "
-                f"table of topic '{topic.name}'"
-            )
+        handle = _opened(place, topic)
         store = place.store()
-        handle = DeltaTable(store.url, storage_options=store.options)
         columns = frozenset(each.name for each in handle.schema().fields)
         _check_table(place, handle, topic, columns)
         _check_changes(store, handle, topic)
@@ -95,6 +90,17 @@ def load_version(place: TablePlace, topic: LakeTopic, partitions: Iterable[int])
             ends=_ends(handle, topic, partitions),
             differences=tuple(_differences(place, handle)),
         )
+
+
+def _opened(place: TablePlace, topic: LakeTopic) -> DeltaTable:
+    """Return the library's table. A folder that is not there is not made."""
+    try:
+        return DeltaTable(location_url(place.location), storage_options=dict(place.options))
+    except TableNotFoundError as error:
+        raise HistoryError(
+            f"there is no Delta table at {printable(place.location)}: name the location of the "
+            f"table of topic '{topic.name}'"
+        ) from error
 
 
 def _check_table(

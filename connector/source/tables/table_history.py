@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from connector.connections import cluster_for
 from connector.errors import ConnectorError, OptionError, in_one_line
+from connector.log_once import warn_once
 from connector.options.offset_specs import EARLIEST, LATEST
 from connector.options.source_options import SourceOptions
 from connector.source.data_loss import report_losses
@@ -73,7 +74,10 @@ class TableHistory:
         strict = self._options.fail_on_data_loss
         divided = divide(ranges, log_starts, self._held, fail_on_data_loss=strict)
         for topic in dict.fromkeys(each.topic_partition.topic for each in divided.of_tables):
-            report_losses(self._loaded[topic].version.differences, fail_on_data_loss=strict)
+            differences = self._loaded[topic].version.differences
+            if strict:
+                report_losses(differences, fail_on_data_loss=True)
+            warn_once(differences)
         return divided
 
     def tasks(self, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
@@ -213,6 +217,12 @@ class TableHistory:
         values = {name: entries[name].value for name in (FORMAT, LOCATION) if name in entries}
         settings = {name: value for name, value in values.items() if value}
         if FORMAT not in settings:
+            warn_once(
+                [
+                    f"topic '{topic}' has no {FORMAT}, so its log alone is read: name its table "
+                    f"with table.{topic}, if it has one"
+                ]
+            )
             return None
         if settings[FORMAT] != "delta":
             raise OptionError(
