@@ -15,7 +15,15 @@ from headrace_lake.delta.store import TableStore
 from headrace_lake.delta.table import LakeTable, LakeTopic
 from headrace_lake.protocol.columns import opaque_shape
 from integration_tests.lake.lakes import TABLE, assert_equal, lakes, wait_for_rows
-from integration_tests.lake.united_reads import EVERYTHING, UnitedRead, cut, read, source_of, whole
+from integration_tests.lake.united_reads import (
+    EVERYTHING,
+    UnitedRead,
+    cut,
+    cut_share,
+    read,
+    source_of,
+    whole,
+)
 from integration_tests.lake.writers import TYPED, rows
 from integration_tests.support.cluster_support import create_topic, wait_until
 from storage_engine.client import Admin, NewTopic, Producer
@@ -93,9 +101,8 @@ def test_rows_of_typed_topics_are_read_with_columns_and_conditions(cluster, lake
     )
     before = [read(cluster, topic, **each) for each in queries]
     assert [len(each) for each in before] == [400, 2, 100]
-    rows_of = before[0].group_by("_partition").aggregate([("_offset", "max")]).to_pylist()
     for share in (0.01, 0.5, 0.9):
-        cut(cluster, topic, {e["_partition"]: int(share * e["_offset_max"]) for e in rows_of})
+        cut_share(cluster, topic, 2, share)
         for query, expected in zip(queries, before, strict=True):
             assert_equal(read(cluster, topic, table=str(lake.root / topic), **query), expected)
     with pytest.raises(OptionError, match="has no _headers of typed rows"):

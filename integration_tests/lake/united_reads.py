@@ -6,10 +6,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from connector.data_source import HeadraceDataSource
+from connector.options.offset_specs import LATEST
 from connector.schema import ALL_COLUMNS
 from integration_tests.lake.lakes import in_order
 from integration_tests.support.cluster_support import HasBootstrapServers
 from storage_engine.client import Admin
+from storage_engine.client.cluster import Cluster
 from storage_engine.core.ids import TopicPartition
 
 
@@ -57,6 +59,14 @@ def cut(cluster: HasBootstrapServers, topic: str, before: dict[int, int]) -> Non
     """Have the logs begin at these offsets, as retention does."""
     with Admin({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         admin.delete_records({TopicPartition(topic, each): at for each, at in before.items()})
+
+
+def cut_share(cluster: HasBootstrapServers, topic: str, partitions: int, share: float) -> None:
+    """Have the logs lose such a share of the offsets that were ever in them."""
+    wanted = {TopicPartition(topic, each): LATEST for each in range(partitions)}
+    with Cluster(cluster.bootstrap_servers) as asking:
+        ends = asking.list_offsets(wanted, isolation="read_committed")
+    cut(cluster, topic, {each.partition: int(share * end) for each, end in ends.items()})
 
 
 EVERYTHING = {"columns": ",".join(ALL_COLUMNS)}

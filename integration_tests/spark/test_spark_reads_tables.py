@@ -12,7 +12,7 @@ import pytest
 from chispa import assert_df_equality
 
 from integration_tests.lake.lakes import TABLE, lakes, wait_for_rows
-from integration_tests.lake.united_reads import cut
+from integration_tests.lake.united_reads import cut_share
 from integration_tests.lake.writers import TYPED, rows
 from integration_tests.spark.spark_table_driver import start
 from integration_tests.support.cluster_support import create_topic, wait_until
@@ -53,7 +53,7 @@ def test_frames_are_equal_before_and_after_retention(spark, spark_cluster, serve
         batch(spark, servers, topic, **each).orderBy("_partition", "_offset").collect()
         for each in QUERIES
     ]
-    cut(spark_cluster, topic, {0: 250, 1: 130})
+    cut_share(spark_cluster, topic, 2, 0.6)
     for query, expected in zip(QUERIES, before, strict=True):
         found = batch(spark, servers, topic, table=table, **query)
         made = spark.createDataFrame(expected, schema=found.schema)
@@ -64,7 +64,7 @@ def test_frames_are_equal_before_and_after_retention(spark, spark_cluster, serve
 def test_a_driver_that_is_killed_between_table_and_log_goes_on_exactly(
     spark, spark_cluster, servers, topic, table, tmp_path
 ):
-    cut(spark_cluster, topic, {0: 200, 1: 200})
+    cut_share(spark_cluster, topic, 2, 0.7)
     command = [sys.executable, "-m", "integration_tests.spark.spark_table_driver"]
     folder = tmp_path / "driver"
     folder.mkdir()
@@ -87,7 +87,7 @@ def test_a_driver_that_is_killed_between_table_and_log_goes_on_exactly(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
-    cut(spark_cluster, topic, {0: 280, 1: 250})
+    cut_share(spark_cluster, topic, 2, 0.9)
     query = start(spark, servers, topic, table, folder, stalls=False)
     assert query.awaitTermination(QUERY_TIMEOUT_S)
     read = spark.read.parquet(str(folder / "out"))
