@@ -39,6 +39,11 @@ from storage_engine.protocol.typed.nested_arrays import (
 TOPIC, DELETED = "_topic", "_deleted"
 MOST_OFFSET = 2**63 - 1
 
+BATCH_CELLS = 100_000
+"""About so many rows times columns of a batch: 570,000 rows of 20 columns take Spark 2.0 s with
+this, and 3.3 s with ten times as many."""
+LEAST_BATCH_ROWS, MOST_BATCH_ROWS = 1_000, 50_000
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -61,7 +66,13 @@ class HistoryRead:
     filters: tuple[HistoryFilter, ...] = ()
     with_deleted: bool = True
     """Whether rows are wanted that only say that their key is gone."""
-    batch_rows: int = 50_000
+
+    @property
+    def batch_rows(self) -> int:
+        """The most rows of a batch: the JVM takes small ones faster, as long as they are not many.
+        A multiple of eight, so that bits of nulls are not shifted."""
+        rows = BATCH_CELLS // max(1, len(self.columns))
+        return max(LEAST_BATCH_ROWS, min(MOST_BATCH_ROWS, rows)) // 8 * 8
 
     @property
     def schema(self) -> pa.Schema:

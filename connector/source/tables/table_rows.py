@@ -10,7 +10,6 @@ from uuid import UUID
 from connector.errors import ConnectorError, OptionError
 from connector.options.source_options import SourceOptions
 from connector.schema import source_arrow_schema
-from connector.source.arrow_batches import MAX_BATCH_ROWS
 from connector.source.typed.typed_decoding import arrow_schema
 from connector.source.typed.typed_read import TypedRead
 from connector.topic_schemas import known_schemas
@@ -69,7 +68,7 @@ def history_read(
             )
             for each in schema
         ]
-        return HistoryRead(topic=topic, columns=tuple(columns), batch_rows=MAX_BATCH_ROWS)
+        return HistoryRead(topic=topic, columns=tuple(columns))
     if not isinstance(plan, TypedRead):
         raise OptionError(
             "BAD_OPTION",
@@ -115,7 +114,6 @@ def _typed_read(options: SourceOptions, topic: str, plan: TypedRead) -> HistoryR
             for column, each in compared
         ),
         with_deleted=DELETED in named,
-        batch_rows=MAX_BATCH_ROWS,
     )
 
 
