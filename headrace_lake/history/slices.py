@@ -81,7 +81,7 @@ def plan_slices(
     for cut, held in zip(cuts, of_slice, strict=True):
         part = {each: (before[each], cut[each]) for each in wanted if before[each] < cut[each]}
         before = cut
-        if held:
+        if held and part:
             slices += _bounded(TableSlice(wanted=part, groups=tuple(held)), most_offsets)
     return slices
 

@@ -81,6 +81,7 @@ def test_each_wanted_offset_is_read_once_and_in_the_order_of_its_partition(layou
     for partition in wanted:
         offsets = [offset for each, offset in read if each == partition]
         assert offsets == sorted(offsets)
+    assert all(each.wanted for each in slices)
     if most is not None:
         assert all(each.offsets <= most for each in slices)
 
@@ -109,3 +110,14 @@ def test_partitions_that_grow_unevenly_share_tasks_too():
     ]
     slices = plan_slices(groups, {0: (0, 1000), 1: (0, 10)}, target_bytes=1)
     assert [[each.number for each in part.groups] for part in slices] == [[n] for n in range(10)]
+
+
+def test_slices_do_not_overlap_where_a_row_group_ends_before_the_one_before_it():
+    groups = [
+        group_of([(0, n) for n in rows], number=number)
+        for number, rows in enumerate(((0, 90), (1, 50), (2, 95), (3, 60)))
+    ]
+    slices = plan_slices(groups, {0: (0, 100)}, target_bytes=1)
+    ends = [0, *(each.wanted[0][1] for each in slices)]
+    assert [each.wanted[0][0] for each in slices] == ends[:-1]
+    assert ends == sorted(ends)
