@@ -72,6 +72,7 @@ MEASURED_S = {
     "integration_tests/command_line/test_command_line_leaves_nothing_behind.py": 21,
     "integration_tests/console/test_console_sees_trouble.py": 20,
     "integration_tests/controller/test_zookeeper_trouble.py": 19,
+    "integration_tests/lake/test_tables_and_logs_are_one_read.py": 20,
     "integration_tests/connector/test_tasks_share_ranges.py": 19,
     "integration_tests/connector/test_source_reads_what_is_there.py": 19,
     "integration_tests/keyed_sink/test_column_values.py": 16,

@@ -42,7 +42,7 @@ LEAST_TASK_BYTES = 8 << 20
 """Less does not gain from another task."""
 
 KEPT_S = 300.0
-"""How long a version is kept: an hour's old files may be put together, and are gone in a week."""
+"""How long a version is kept. Files that were put together since then stay for a week."""
 
 
 class TableHistory:
@@ -165,7 +165,9 @@ class TableHistory:
         self, tp: TopicPartition, topic_id: UUID | None, place: TablePlace, up_to: int
     ) -> "_LoadedTable":
         loaded = self._loaded.get(tp.topic)
-        if loaded is not None and (tp.topic in self._renewed or loaded.holds(tp, topic_id, up_to)):
+        if loaded is not None and loaded.topic_id != topic_id:
+            loaded = None
+        if loaded is not None and (tp.topic in self._renewed or loaded.holds(tp, up_to)):
             return loaded
         if topic_id is None:
             raise ConnectorError(
@@ -177,7 +179,7 @@ class TableHistory:
         with table_errors(tp.topic):
             topic = LakeTopic(name=tp.topic, topic_id=topic_id)
             version = load_version(place, topic, partitions | {tp.partition})
-        if loaded is None or loaded.topic_id != topic_id:
+        if loaded is None:
             loaded = _LoadedTable(version, topic_id)
             self._loaded[tp.topic] = loaded
         loaded.renew(version)
@@ -251,12 +253,9 @@ class _LoadedTable:
         self.version = version
         self._at = time.monotonic()
 
-    def holds(self, tp: TopicPartition, topic_id: UUID | None, up_to: int) -> bool:
-        return (
-            topic_id == self.topic_id
-            and self.version.ends.get(tp.partition, 0) >= up_to
-            and time.monotonic() < self._at + KEPT_S
-        )
+    def holds(self, tp: TopicPartition, up_to: int) -> bool:
+        is_young = time.monotonic() < self._at + KEPT_S
+        return is_young and self.version.ends.get(tp.partition, 0) >= up_to
 
 
 class _UnitedOffsets:
