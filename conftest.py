@@ -43,6 +43,7 @@ WITH_SPARK = (
     "integration_tests/avro/test_spark_beside_avro_clients.py",
     "integration_tests/clients/test_large_batches_are_read.py",
     "integration_tests/connector/test_queries_tell_a_console.py",
+    "integration_tests/lake/test_spark_reads_tables.py",
     "integration_tests/security/test_spark.py",
     "examples/usage/",
     "examples/flights/tests/test_job",

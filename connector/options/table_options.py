@@ -27,7 +27,7 @@ class TableOptions:
     """Where the tables of topics are."""
 
     single: str | None = None
-    """That of the only topic."""
+    """The location of the table of the only topic."""
     by_topic: Mapping[str, str] = field(default_factory=dict)
     """By topic, in lower case."""
     root: str | None = None

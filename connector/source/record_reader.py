@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from connector.source.avro.avro_read import AvroRead
-    from connector.source.tables.table_rows import TableTask
+    from connector.source.tables.table_rows import SliceTask
 
 
 def read_task(
     options: SourceOptions,
-    task: "tuple[OffsetRange, ...] | TableTask",
+    task: "tuple[OffsetRange, ...] | SliceTask",
     *,
     plan: "TypedRead | AvroRead | None",
 ) -> "Iterator[pa.RecordBatch]":

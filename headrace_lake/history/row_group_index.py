@@ -17,6 +17,7 @@ from headrace_lake.delta.store import StoreError, TableStore, first_line
 from headrace_lake.history.errors import FileGoneError
 from headrace_lake.history.slices import OffsetSpan, PartitionValue, RowGroup, Wanted
 from headrace_lake.history.table_version import TableFile, TableVersion
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 
 PARTITION, OFFSET, TIMESTAMP = "_partition", "_offset", "_timestamp"
 THREADS = 8
@@ -100,7 +101,9 @@ def columns_of(
     for each in asked:
         if each in values:
             columns[each] = pa.chunked_array([pa.repeat(pa.scalar(values[each]), rows)])
-    return pa.table({each: columns[each] for each in asked if each in columns})
+    # Not by `pa.table`, which imports pandas in each planning process.
+    there_now = [each for each in asked if each in columns]
+    return pa.Table.from_arrays([columns[each] for each in there_now], names=there_now)
 
 
 def _index(store: TableStore, file: TableFile) -> tuple[RowGroup, ...]:
@@ -127,8 +130,9 @@ def _spans(
     only, offsets = _bounds(file, number, PARTITION), _bounds(file, number, OFFSET)
     if only is not None and offsets is not None and only[0] == only[1]:
         return {only[0]: OffsetSpan(offsets[0], offsets[1], rows)}
-    read = columns_of(file, number, (PARTITION, OFFSET), values).drop_null()
-    return spans_of(_ints(read[PARTITION]), _ints(read[OFFSET]))
+    # The table's own method would import `pyarrow.compute`, in each planning process.
+    read = kernel("drop_null", columns_of(file, number, (PARTITION, OFFSET), values))
+    return spans_of(ints_of(read[PARTITION]), ints_of(read[OFFSET]))
 
 
 def spans_of(partitions: Ints, offsets: Ints) -> dict[int, OffsetSpan]:
@@ -165,6 +169,14 @@ def leaf(file: pq.ParquetFile, name: str) -> int | None:
     return names.index(name) if name in names else None
 
 
-def _ints(column: pa.ChunkedArray) -> Ints:
-    found: Ints = column.to_numpy().astype(np.int64, copy=False)
+def ints_of(column: pa.ChunkedArray) -> Ints:
+    """Return the values of a column of whole numbers; -1 for nulls."""
+    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if array.null_count:
+        array = array.fill_null(-1)
+    array = as_type(array, pa.int64())
+    if not len(array):
+        return np.zeros(0, np.int64)
+    # Arrow's own method imports pandas, in each planning process.
+    found: Ints = np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8)
     return found

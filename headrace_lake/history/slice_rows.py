@@ -22,11 +22,12 @@ from headrace_lake.history.row_group_index import (
     Ints,
     RowGroupIndex,
     columns_of,
+    ints_of,
     open_file,
 )
 from headrace_lake.history.slices import RowGroup, TableSlice, Wanted, plan_slices, watermarks
 from headrace_lake.history.table_version import TablePlace, TableVersion
-from storage_engine.protocol.records.arrow_kernels import as_type
+from storage_engine.protocol.records.arrow_kernels import kernel, take
 from storage_engine.protocol.typed.arrays.row_filter import matching_rows
 from storage_engine.protocol.typed.arrow_types import arrow_type
 from storage_engine.protocol.typed.nested_arrays import (
@@ -153,7 +154,7 @@ def _rows_of(
     if not read.filters:
         names += columns
     first = columns_of(file, number, dict.fromkeys(names), group.values)
-    partitions, offsets = (_ints(first[each]) for each in (PARTITION, OFFSET))
+    partitions, offsets = (ints_of(first[each]) for each in (PARTITION, OFFSET))
     kept = _within(partitions, offsets, known, bounds) & _matching(first, read)
     if not kept.any():
         return None
@@ -166,7 +167,7 @@ def _rows_of(
     rows = pa.Table.from_arrays(
         [*arrays, int_array(partitions), int_array(offsets)], schema=_with_places(read)
     )
-    return rows if kept.all() else rows.filter(boolean_array(kept))
+    return rows if kept.all() else kernel("filter", rows, boolean_array(kept))
 
 
 def _within(partitions: Ints, offsets: Ints, known: Ints, bounds: Ints) -> Mask:
@@ -203,15 +204,15 @@ def _divided(
 ) -> tuple[pa.Table, pa.Table | None]:
     """Return the rows below the limit of their partition, in order, and the others."""
     count = len(read.columns)
-    partitions, offsets = (_ints(rows.column(count + each)) for each in (0, 1))
+    partitions, offsets = (ints_of(rows.column(count + each)) for each in (0, 1))
     ready = offsets < limits[np.searchsorted(known, partitions)]
     held = None
     if not ready.all():
-        held = rows.filter(boolean_array(~ready))
-        rows = rows.filter(boolean_array(ready))
+        held = kernel("filter", rows, boolean_array(~ready))
+        rows = kernel("filter", rows, boolean_array(ready))
         partitions, offsets = partitions[ready], offsets[ready]
     order = _order(partitions, offsets, read.topic)
-    whole = rows if order is None else rows.take(int_array(order))
+    whole = rows if order is None else take(rows, int_array(order))
     return whole.select(list(range(count))), held
 
 
@@ -239,11 +240,3 @@ def _with_places(read: HistoryRead) -> pa.Schema:
     # No column of a topic has such a name.
     places = [pa.field("\0partition", pa.int64()), pa.field("\0offset", pa.int64())]
     return pa.schema([*read.schema, *places])
-
-
-def _ints(column: pa.ChunkedArray) -> Ints:
-    array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if array.null_count:
-        array = array.fill_null(-1)
-    found: Ints = as_type(array, pa.int64()).to_numpy(zero_copy_only=False)
-    return found

@@ -7,7 +7,9 @@ topic's, by the rules by which a writer stops.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import unquote
+from uuid import UUID
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -15,17 +17,24 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace_lake.delta.log_reading import read_commit
 from headrace_lake.delta.store import StoreError, TableStore, first_line, location_url
-from headrace_lake.delta.table import LakeTopic
 from headrace_lake.history.errors import HistoryError
 from headrace_lake.history.slices import PartitionValue
 from headrace_lake.protocol import foreign_changes, progress
 from headrace_lake.protocol.stops import ACCEPTED_GAPS, TOPIC_ID
 from storage_engine.core.ids import topic_id_to_text
 from storage_engine.core.printable import printable
+from storage_engine.protocol.records.arrow_kernels import as_type
 
 _FIRST_TOPIC_ID = "headrace.first.topic.id"
 _PLACE = ("_partition", "_offset", "_timestamp")
 _LIBRARY_ERRORS = (DeltaError, OSError, ValueError, RuntimeError)
+
+
+class HistoryTopic(NamedTuple):
+    """The topic whose table is read."""
+
+    name: str
+    topic_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +82,7 @@ class TableVersion:
     """In which ways an administrator has accepted that rows differ from the log's."""
 
 
-def load_version(place: TablePlace, topic: LakeTopic, partitions: Iterable[int]) -> TableVersion:
+def load_version(place: TablePlace, topic: HistoryTopic, partitions: Iterable[int]) -> TableVersion:
     """Return the newest version of the topic's table. HistoryError and TableStoppedError for a
     table whose rows are not known to be the topic's; StoreError when the store fails."""
     with _store_errors(place):
@@ -92,7 +101,7 @@ def load_version(place: TablePlace, topic: LakeTopic, partitions: Iterable[int])
         )
 
 
-def _opened(place: TablePlace, topic: LakeTopic) -> DeltaTable:
+def _opened(place: TablePlace, topic: HistoryTopic) -> DeltaTable:
     """Return the library's table. A folder that is not there is not made."""
     try:
         return DeltaTable(location_url(place.location), storage_options=dict(place.options))
@@ -104,7 +113,7 @@ def _opened(place: TablePlace, topic: LakeTopic) -> DeltaTable:
 
 
 def _check_table(
-    place: TablePlace, handle: DeltaTable, topic: LakeTopic, columns: frozenset[str]
+    place: TablePlace, handle: DeltaTable, topic: HistoryTopic, columns: frozenset[str]
 ) -> None:
     where, configuration = printable(place.location), handle.metadata().configuration
     ours = topic_id_to_text(topic.topic_id)
@@ -136,7 +145,7 @@ def _check_table(
             )
 
 
-def _check_changes(store: TableStore, handle: DeltaTable, topic: LakeTopic) -> None:
+def _check_changes(store: TableStore, handle: DeltaTable, topic: HistoryTopic) -> None:
     """Look at the commits behind the last one of ours, as a writer does."""
     marker = progress.marker_application(topic.topic_id)
     looked_at = handle.transaction_version(marker)
@@ -168,7 +177,7 @@ def _differences(place: TablePlace, handle: DeltaTable) -> Iterator[str]:
         )
 
 
-def _ends(handle: DeltaTable, topic: LakeTopic, partitions: Iterable[int]) -> dict[int, int]:
+def _ends(handle: DeltaTable, topic: HistoryTopic, partitions: Iterable[int]) -> dict[int, int]:
     found = {
         each: handle.transaction_version(progress.offset_application(topic.topic_id, each))
         for each in partitions
@@ -177,7 +186,8 @@ def _ends(handle: DeltaTable, topic: LakeTopic, partitions: Iterable[int]) -> di
 
 
 def _files(handle: DeltaTable) -> Iterator[TableFile]:
-    actions = pa.table(handle.get_add_actions(flatten=True))
+    # Not by `pa.table`, which imports pandas in each planning process.
+    actions = pa.RecordBatchReader.from_stream(handle.get_add_actions(flatten=True)).read_all()
     names = handle.metadata().partition_columns
     values = [_column(actions, f"partition.{each}") for each in names]
     low, high = _bounds(actions, "_partition", names)
@@ -209,9 +219,9 @@ def _column(actions: pa.Table, name: str) -> list[PartitionValue]:
         return [None] * actions.num_rows
     column = actions[name]
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        column = as_type(as_type(column, pa.timestamp("us", column.type.tz)), pa.int64())
     elif pa.types.is_date(column.type):
-        column = column.cast(pa.date32()).cast(pa.int32())
+        column = as_type(as_type(column, pa.date32()), pa.int32())
     found: list[PartitionValue] = column.to_pylist()
     return found
 

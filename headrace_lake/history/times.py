@@ -10,10 +10,12 @@ from headrace_lake.history.row_group_index import (
     TIMESTAMP,
     RowGroupIndex,
     columns_of,
+    ints_of,
     open_file,
 )
 from headrace_lake.history.slices import RowGroup
 from headrace_lake.history.table_version import TableVersion
+from storage_engine.protocol.records.arrow_kernels import as_type, kernel
 
 
 def first_at(
@@ -44,10 +46,9 @@ def _first_in(version: TableVersion, group: RowGroup, partition: int, at_us: int
     file = open_file(store, group.path)
     names = (PARTITION, OFFSET, TIMESTAMP)
     try:
-        rows = columns_of(file, group.number, names, group.values).drop_null()
+        rows = kernel("drop_null", columns_of(file, group.number, names, group.values))
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"could not read {store.url}/{group.path}: {first_line(error)}") from error
-    zone = rows[TIMESTAMP].type.tz
-    times = rows[TIMESTAMP].cast(pa.timestamp("us", zone)).cast(pa.int64()).to_numpy()
-    late = (rows[PARTITION].to_numpy() == partition) & (times >= at_us)
-    return int(np.min(rows[OFFSET].to_numpy()[late])) if late.any() else None
+    times = ints_of(as_type(rows[TIMESTAMP], pa.timestamp("us", rows[TIMESTAMP].type.tz)))
+    late = (ints_of(rows[PARTITION]) == partition) & (times >= at_us)
+    return int(np.min(ints_of(rows[OFFSET])[late])) if late.any() else None

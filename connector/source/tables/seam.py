@@ -14,7 +14,7 @@ from storage_engine.core.ids import TopicPartition
 
 
 class HeldOffsets(NamedTuple):
-    """What a table holds of a partition; of one that it does not know, nothing."""
+    """The offsets of a partition that a table holds; of one that it does not know, none."""
 
     start: int
     """The first offset of which it has a row."""

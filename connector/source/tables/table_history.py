@@ -20,12 +20,16 @@ from connector.source.data_loss import report_losses
 from connector.source.offset_range import OffsetLookup, OffsetRange, total_records
 from connector.source.parallelism import known_parallelism
 from connector.source.tables.seam import DividedRanges, HeldOffsets, divide
-from connector.source.tables.table_rows import TableTask, history_read, table_errors
-from headrace_lake.delta.table import LakeTopic
+from connector.source.tables.table_rows import SliceTask, history_read, table_errors
 from headrace_lake.history.errors import HistoryError
 from headrace_lake.history.row_group_index import RowGroupIndex
 from headrace_lake.history.slices import RowGroup, plan_slices
-from headrace_lake.history.table_version import TablePlace, TableVersion, load_version
+from headrace_lake.history.table_version import (
+    HistoryTopic,
+    TablePlace,
+    TableVersion,
+    load_version,
+)
 from headrace_lake.history.times import first_at
 from headrace_lake.lake_settings import FORMAT, LOCATION, LakeSettings
 from storage_engine.client.admin.topics import describe_topic_configs
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from connector.source.typed.typed_read import TypedRead
 
 TASK_BYTES = 64 << 20
-"""What one task reads at most, before compression, where row groups allow it."""
+"""The most that one task reads, before compression, where row groups allow it."""
 
 LEAST_TASK_BYTES = 8 << 20
 """Less does not gain from another task."""
@@ -68,7 +72,7 @@ class TableHistory:
     def divide(
         self, ranges: Iterable[OffsetRange], log_starts: Mapping[TopicPartition, int]
     ) -> DividedRanges:
-        """What of the ranges is read of tables, and what of logs, which have just been asked where
+        """Cut the ranges into those of tables and those of logs, which have just been asked where
         they begin. DataLossError."""
         self.note_new_starts()
         strict = self._options.fail_on_data_loss
@@ -97,8 +101,8 @@ class TableHistory:
         self._renewed.clear()
 
     def held(self, tp: TopicPartition, topic_id: UUID | None, up_to: int) -> HeldOffsets | None:
-        """What the topic's table holds of a partition, by a version that has it up to `up_to` if
-        any has; None where options name no table of the topic."""
+        """The offsets of a partition in the topic's table, by a version that has it up to `up_to`
+        if any has; None where options name no table of the topic."""
         place = self._place(tp.topic)
         if place is None:
             return None
@@ -121,7 +125,7 @@ class TableHistory:
     def _held(self, wanted: OffsetRange) -> HeldOffsets | None:
         return self.held(wanted.topic_partition, wanted.topic_id, wanted.end_offset)
 
-    def _tasks(self, topic: str, ranges: list[OffsetRange]) -> list[TableTask]:
+    def _tasks(self, topic: str, ranges: list[OffsetRange]) -> list[SliceTask]:
         history_read_of = history_read(self._options, topic, self._plan)
         loaded = self._loaded[topic]
         wanted = {
@@ -145,7 +149,7 @@ class TableHistory:
         topic_id = ranges[0].topic_id
         assert topic_id is not None
         return [
-            TableTask(topic=topic, topic_id=topic_id, place=loaded.version.place, part=each)
+            SliceTask(topic=topic, topic_id=topic_id, place=loaded.version.place, part=each)
             for each in slices
         ]
 
@@ -177,7 +181,7 @@ class TableHistory:
             )
         partitions = self._partitions(tp.topic, topic_id)
         with table_errors(tp.topic):
-            topic = LakeTopic(name=tp.topic, topic_id=topic_id)
+            topic = HistoryTopic(tp.topic, topic_id)
             version = load_version(place, topic, partitions | {tp.partition})
         if loaded is None:
             loaded = _LoadedTable(version, topic_id)

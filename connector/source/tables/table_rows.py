@@ -15,12 +15,16 @@ from connector.source.typed.typed_read import TypedRead
 from connector.topic_schemas import known_schemas
 from connector.typed_columns import DELETED, HEADERS
 from headrace_lake.delta.store import StoreError
-from headrace_lake.delta.table import LakeTopic
 from headrace_lake.history.errors import FileGoneError, HistoryError
 from headrace_lake.history.row_filters import HistoryFilter
 from headrace_lake.history.slice_rows import HistoryColumn, HistoryRead, read_slice
 from headrace_lake.history.slices import TableSlice
-from headrace_lake.history.table_version import TablePlace, TableVersion, load_version
+from headrace_lake.history.table_version import (
+    HistoryTopic,
+    TablePlace,
+    TableVersion,
+    load_version,
+)
 from headrace_lake.protocol.stops import TableStoppedError
 
 if TYPE_CHECKING:
@@ -33,8 +37,8 @@ _OF_RECORDS = {"topic": "_topic", "partition": "_partition", "offset": "_offset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableTask:
-    """What a task reads of a table. Pickled."""
+class SliceTask:
+    """The part of a table that a task reads. Pickled."""
 
     topic: str
     topic_id: UUID
@@ -43,11 +47,11 @@ class TableTask:
 
 
 def read_table(
-    options: SourceOptions, task: TableTask, plan: "TypedRead | AvroRead | None"
+    options: SourceOptions, task: SliceTask, plan: "TypedRead | AvroRead | None"
 ) -> "Iterator[pa.RecordBatch]":
     """The rows of the task, in the order of each partition."""
     read = history_read(options, task.topic, plan)
-    topic = LakeTopic(name=task.topic, topic_id=task.topic_id)
+    topic = HistoryTopic(task.topic, task.topic_id)
 
     def newest() -> TableVersion:
         return load_version(task.place, topic, task.part.wanted)
@@ -59,7 +63,7 @@ def read_table(
 def history_read(
     options: SourceOptions, topic: str, plan: "TypedRead | AvroRead | None"
 ) -> HistoryRead:
-    """What is read of the table of a topic. OptionError for what tables don't hold."""
+    """The columns and rows to read of a topic's table. OptionError for those that no table has."""
     if plan is None:
         schema = source_arrow_schema(options.columns)
         columns = [

@@ -1,6 +1,8 @@
 """Rows read from a table are those that the log gave, whatever happened to its files."""
 
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -255,6 +257,25 @@ def test_the_first_offset_of_a_partition_is_that_of_its_first_row(tmp_path):
     found, index = version_of(tmp_path), RowGroupIndex()
     assert found.ends == {0: 22}
     assert [index.start(found, each) for each in (0, 1, 2)] == [7, 40, None]
+
+
+def test_a_planning_process_reads_an_index_and_a_task_rows_without_pandas(tmp_path):
+    """Which takes half a second to load, in each query."""
+    write(opened(tmp_path), pa.concat_tables([plain_rows(0, 9), plain_rows(0, 9, 1)]), None, 9)
+    script = f"""
+import sys
+from headrace_lake.tests.history.test_rows_of_tables import TEXTS, reading, slices_of
+from headrace_lake.history.slice_rows import read_slice
+from headrace_lake.history.table_version import TablePlace
+for name in [each for each in sys.modules if each.split(".")[0] == "pandas"]:
+    del sys.modules[name]
+(part,) = slices_of({str(tmp_path)!r}, {{0: (2, 9)}})
+place = TablePlace(location={str(tmp_path)!r})
+read = reading(TEXTS, None, ("id", "_offset"))
+assert sum(map(len, read_slice(place, part, read, None))) == 7
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
 def test_tables_whose_rows_may_not_be_the_topics_are_refused(tmp_path):

@@ -12,9 +12,9 @@ import pytest
 from chispa import assert_df_equality
 
 from integration_tests.lake.lakes import TABLE, lakes, wait_for_rows
+from integration_tests.lake.spark_table_driver import start
 from integration_tests.lake.united_reads import cut_share
 from integration_tests.lake.writers import TYPED, rows
-from integration_tests.spark.spark_table_driver import start
 from integration_tests.support.cluster_support import create_topic, wait_until
 from integration_tests.support.spark_support import QUERY_TIMEOUT_S, needs_limits
 from storage_engine.client import Producer
@@ -65,7 +65,7 @@ def test_a_driver_that_is_killed_between_table_and_log_goes_on_exactly(
     spark, spark_cluster, servers, topic, table, tmp_path
 ):
     cut_share(spark_cluster, topic, 2, 0.7)
-    command = [sys.executable, "-m", "integration_tests.spark.spark_table_driver"]
+    command = [sys.executable, "-m", "integration_tests.lake.spark_table_driver"]
     folder = tmp_path / "driver"
     folder.mkdir()
     with (folder / "log").open("wb") as log:
