@@ -267,8 +267,7 @@ import sys
 from headrace_lake.tests.history.test_rows_of_tables import TEXTS, reading, slices_of
 from headrace_lake.history.slice_rows import read_slice
 from headrace_lake.history.table_version import TablePlace
-for name in [each for each in sys.modules if each.split(".")[0] == "pandas"]:
-    del sys.modules[name]
+assert "pandas" not in sys.modules
 (part,) = slices_of({str(tmp_path)!r}, {{0: (2, 9)}})
 place = TablePlace(location={str(tmp_path)!r})
 read = reading(TEXTS, None, ("id", "_offset"))
