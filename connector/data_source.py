@@ -113,8 +113,10 @@ class HeadraceDataSource(DataSource):
         """The topics' schemas. Where the user has given a schema, Spark has not called `schema`,
         and brokers are asked now. OptionError where the user's schema does not fit the topics."""
         from connector.source.reading import find_reading
+        from connector.source.tables import check_installed
 
         options, known = self._source_options, self._reading
+        check_installed(options)
         reading = find_reading(options, schema) if known is None else known
         if reading.plan is None:
             check_user_schema(schema, columns=options.columns)

@@ -4,7 +4,9 @@ Three brokers and replicas, four partitions. An instance on one core writes a to
 already; the time is that from its first commit to its last, so that the start of the process does
 not count. Rows of the typed topic have 20 mixed columns, those of the opaque one values of 100
 random bytes. `visible` writes rows steadily, with a commit interval of 5 s, and looks when each
-is in the table. `memory` has an instance write 100 topics, of which each has rows waiting.
+is in the table. `memory` has an instance write 100 topics, of which each has rows waiting. `union`
+reads a topic of which 95 % are in its table and no longer in the log, beside one that is all in
+its log, by Spark.
 
 examples:
   headrace bench lake
@@ -29,7 +31,7 @@ from storage_engine.tools.table import print_results, report_line
 VISIBLE_GOAL = Goal(most=6.0)
 MEMORY_GOAL = Goal(most=512.0)
 
-PARTS = ("typed", "opaque", "visible", "memory")
+PARTS = ("typed", "opaque", "visible", "memory", "union")
 _VALUE_BYTES = 100
 _TOPICS = 100
 _INTERVAL_MS = 5_000
@@ -75,6 +77,11 @@ def _measured(folder: Path, args: argparse.Namespace) -> Iterator[Result]:
             yield bench.visible()
         if "memory" in parts:
             yield bench.memory(args.rows // _TOPICS)
+        if "union" in parts:
+            from benchmarks.lake.union import united_reads
+
+            servers, root = brokers.bootstrap_servers, folder / "union"
+            yield from united_reads(servers, root, bench.write_table, args.rows, args.rounds)
 
 
 class _Round(NamedTuple):
@@ -107,6 +114,11 @@ class _Bench:
         with tethered(command, log=log, folder=self._folder, environment=environment) as process:
             os.sched_setaffinity(process.pid, sorted(os.sched_getaffinity(0))[:cores])
             yield process.pid
+
+    def write_table(self, root: Path, topic: str, rows: int) -> None:
+        """Have an instance write a topic's table until it has so many rows."""
+        with self._lake(root, cores=os.cpu_count() or 1):
+            _wait_for(lambda: _rows_in(root / topic) >= rows, f"{rows} rows")
 
     def rate(self, name: str, rows: int, rounds: int) -> Iterator[Result]:
         from benchmarks.typed.topics import fill_opaque, fill_typed

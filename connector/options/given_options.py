@@ -6,12 +6,20 @@ import re
 from collections.abc import Iterable, Mapping
 
 from connector.errors import OptionError
-from connector.options.option_table import Side, Status, lookup, without_table_properties
+from connector.options.option_table import (
+    TABLE_PREFIX,
+    Side,
+    Status,
+    lookup,
+    without_table_properties,
+)
 from connector.options.registry_names import REGISTRY_SECRETS
 from storage_engine.client.security.security_rows import SECRET_KEYS
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+
+_STORE_SECRET = re.compile("secret|token|password|access_key_id")
 
 _UNITS_MS = {
     "": 1,
@@ -40,6 +48,11 @@ class GivenOptions:
                     f"the option '{entry.name}' is a secret, and Spark stores and shows options: "
                     "put it into a file that each worker has, and name that with client.config.file"
                 )
+            if entry.name.startswith(f"{TABLE_PREFIX}store.") and _STORE_SECRET.search(entry.name):
+                notes.append(
+                    f"the option '{entry.name}' is a secret, and Spark stores and shows options: "
+                    "give it to driver and workers by their environment, as the store's tools do"
+                )
             if self._texts.setdefault(entry.name, text) != text:
                 raise OptionError(
                     "BAD_OPTION",
@@ -51,6 +64,14 @@ class GivenOptions:
     def text(self, name: str) -> str | None:
         """The value as text. None where the option is not given, as in all of these methods."""
         return self._texts.get(name)
+
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """The values of all options whose names begin with `prefix`, by the rest of the name."""
+        return {
+            name.removeprefix(prefix): text
+            for name, text in self._texts.items()
+            if name.startswith(prefix)
+        }
 
     def integer(self, name: str, *, low: int, high: int) -> int | None:
         """A whole number. Both bounds are inclusive."""

@@ -20,6 +20,10 @@ CLIENT_PREFIX = "kafka."
 """Settings of a Kafka client carry this prefix in Spark's Kafka connector. Here it is optional."""
 
 
+TABLE_PREFIX = "table."
+"""Options of the source whose names end as the user's topics and object store have it."""
+
+
 class Status(enum.Enum):
     """How the format treats an option: it works, is ignored with a warning, or is an error."""
 
@@ -66,7 +70,7 @@ _ENTRIES: list[OptionEntry] = [
     *_works(_SOURCE, "minPartitions", "maxRecordsPerPartition", "isolationLevel"),
     *_works(_SOURCE, "kafkaConsumer.pollTimeoutMs", "columns", "maxBytesPerPartition"),
     *_works(_SOURCE, "minRecordsPerPartition"),
-    *_works(_SOURCE, "groupIdPrefix", "where"),
+    *_works(_SOURCE, "groupIdPrefix", "where", "table"),
     *_works(_SOURCE, "group.id", client=True),
     *_works(_SOURCE, "isolation.level", "max.partition.fetch.bytes", client=True),
     *_works(_SINK, "topic", "deliveryGuarantee", "sinkId", "batchId", "sinkPart"),
@@ -188,6 +192,8 @@ def lookup(key: str, *, side: Side) -> OptionEntry:
     lowered = key.lower()
     bare = lowered.removeprefix(CLIENT_PREFIX)
     entry = OPTIONS.get(bare)
+    if entry is None and lowered.startswith(TABLE_PREFIX) and lowered != TABLE_PREFIX:
+        entry = OptionEntry(name=lowered, sides=_SOURCE)
     if entry is None or (bare != lowered and not entry.client):
         raise OptionError("UNKNOWN_OPTION", _unknown(key, side=side)) from None
     if side not in entry.sides:

@@ -23,6 +23,7 @@ from connector.options.offset_specs import (
     parse_offsets_by_timestamp,
 )
 from connector.options.subscription import Subscription, parse_subscription
+from connector.options.table_options import TableOptions, is_without_remark, parse_tables
 from connector.schema import ALL_COLUMNS, COLUMNS
 
 DEFAULT_POLL_TIMEOUT_MS = 120_000
@@ -81,6 +82,12 @@ class SourceOptions:
     avro: AvroSourceOptions | None
     """How Avro is read; None: keys and values are bytes."""
 
+    tables: TableOptions | None
+    """Where to read what retention took from the logs; None: logs alone."""
+
+    tells_of_tables: bool
+    """Whether to say that a topic whose log has lost its beginning has a table."""
+
     notes: tuple[str, ...]
     """Warnings for options that were given and have no effect."""
 
@@ -108,6 +115,8 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
     min_offsets, max_offsets = _bounds(given, "{}OffsetsPerTrigger", low=1)
     min_records, max_records = _bounds(given, "{}RecordsPerPartition", low=0)
     strategy = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+    isolation_level = _isolation_level(given)
+    tables = parse_tables(given, isolation_level=isolation_level)
     return SourceOptions(
         connection=parse_connection(given),
         subscription=parse_subscription(given),
@@ -118,7 +127,7 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         chosen_columns=_chosen_columns(given),
         include_headers=_include_headers(given),
         where=_where(given),
-        isolation_level=_isolation_level(given),
+        isolation_level=isolation_level,
         max_offsets_per_trigger=max_offsets,
         min_offsets_per_trigger=min_offsets,
         max_trigger_delay_ms=given.duration_ms(
@@ -135,6 +144,8 @@ def parse_source_options(options: Mapping[str, str]) -> SourceOptions:
         fetch_bytes=given.integer("max.partition.fetch.bytes", low=1024, high=INT32_MAX)
         or DEFAULT_FETCH_BYTES,
         avro=parse_avro_source(given),
+        tables=tables,
+        tells_of_tables=tables is None and not is_without_remark(given),
         notes=given.notes,
     )
 

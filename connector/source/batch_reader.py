@@ -17,11 +17,14 @@ from connector.errors import OptionError, without_traceback
 from connector.log_once import warn_once
 from connector.options.offset_specs import EARLIEST, LATEST, Everywhere, OffsetSpec, PerPartition
 from connector.options.source_options import SourceOptions
-from connector.source.offset_range import OffsetRange
+from connector.source.data_loss import earliest_of
+from connector.source.offset_range import OffsetLookup, OffsetRange
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
 from connector.source.reading import Reading, TopicCheck
 from connector.source.source_metadata import SourceMetadata
+from connector.source.table_hint import tell_of_tables
+from connector.source.tables import new_history
 from connector.spark_workers import prepare_worker
 
 if TYPE_CHECKING:
@@ -52,11 +55,15 @@ class HeadraceBatchReader(DataSourceReader):
         if self._reading is not None:
             TopicCheck(options, self._reading).check(found)
         partitions = found.partitions
+        history = new_history(options, self._reading, {each.topic for each in partitions})
+        lookup: OffsetLookup = self._metadata
+        if history is not None:
+            lookup = history.united(self._metadata, found.topic_ids)
         starts, ends = (
             resolve(
                 spec,
                 partitions,
-                self._metadata,
+                lookup,
                 which=which,
                 fail_on_data_loss=options.fail_on_data_loss,
                 fall_back_to_latest=options.fall_back_to_latest,
@@ -75,18 +82,26 @@ class HeadraceBatchReader(DataSourceReader):
             )
             for each in partitions
         ]
-        return range_tasks(options, self._metadata, ranges)
+        tell_of_tables(options, options.starting or Everywhere(special=EARLIEST), starts)
+        if history is None:
+            return range_tasks(options, self._metadata, ranges)
+        ranges = [each for each in ranges if len(each)]
+        divided = history.divide(ranges, earliest_of(ranges, self._metadata))
+        return [
+            *history.tasks(divided.of_tables),
+            *range_tasks(options, self._metadata, divided.of_logs),
+        ]
 
     def read(self, partition: InputPartition | None) -> "Iterator[pa.RecordBatch]":
         """Runs in a task. Spark's own empty partition has no ranges; with Spark 4.0 it is None."""
-        from connector.source.record_reader import read_records
+        from connector.source.record_reader import read_task
 
         prepare_worker()
-        ranges = None if partition is None else partition.value
-        if ranges is None:
+        task = None if partition is None else partition.value
+        if task is None:
             return iter(())
         plan = None if self._reading is None else self._reading.plan
-        return read_records(self._options, ranges, plan=plan)
+        return read_task(self._options, task, plan=plan)
 
 
 def _check_bounded(option: str, spec: OffsetSpec | None, senseless: int) -> None:

@@ -24,13 +24,18 @@ def report_losses(losses: Iterable[str], *, fail_on_data_loss: bool) -> None:
         logger.warning("records may be missing: %s", loss)
 
 
+def earliest_of(ranges: Iterable[OffsetRange], lookup: OffsetLookup) -> dict[TopicPartition, int]:
+    """Where the logs of the ranges begin."""
+    return lookup.offsets_at({each.topic_partition: EARLIEST for each in ranges})
+
+
 def clip_to_logs(
     ranges: Iterable[OffsetRange], lookup: OffsetLookup, *, fail_on_data_loss: bool
 ) -> list[OffsetRange]:
     """`ranges` without the offsets below the start of the logs. A loss is reported here, before
     Spark starts tasks."""
     ranges = list(ranges)
-    earliest = lookup.offsets_at({each.topic_partition: EARLIEST for each in ranges})
+    earliest = earliest_of(ranges, lookup)
     clipped = []
     for offset_range in ranges:
         first = earliest[offset_range.topic_partition]

@@ -34,6 +34,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from connector.source.avro.avro_read import AvroRead
+    from connector.source.tables.table_rows import SliceTask
+
+
+def read_task(
+    options: SourceOptions,
+    task: "tuple[OffsetRange, ...] | SliceTask",
+    *,
+    plan: "TypedRead | AvroRead | None",
+) -> "Iterator[pa.RecordBatch]":
+    """The rows of a task, which reads ranges of logs or a part of a table."""
+    if isinstance(task, tuple):
+        return read_records(options, task, plan=plan)
+    from connector.source.tables.table_rows import read_table
+
+    return read_table(options, task, plan)
 
 
 def read_records(
@@ -54,15 +69,15 @@ def read_records(
         if len(existing) > 1:
             yield from _read_together(options, decoding, existing, unread)
         elif existing:
-            yield from _read_alone(options, metadata, decoding, existing[0])
+            yield from _read_alone(options, metadata, decoding, existing[0], plan)
         for each in _found_again(options, metadata, doubtful, failures):
-            rows = _read_alone(options, metadata, decoding, each)
+            rows = _read_alone(options, metadata, decoding, each, plan)
             yield from _unless_it_fails(rows, failures)
         for left, error in unread:
             if isinstance(error, DeadlineExceededError) and _has_timed_out(failures):
                 # The task fails anyhow; another minute of waiting gains nothing.
                 continue
-            rows = _read_alone(options, metadata, decoding, left, error)
+            rows = _read_alone(options, metadata, decoding, left, plan, error)
             yield from _unless_it_fails(rows, failures)
         if failures:
             raise failures[0]
@@ -155,11 +170,19 @@ def _read_alone(
     metadata: SourceMetadata,
     decoding: RangeDecoding,
     wanted: OffsetRange,
+    plan: "TypedRead | AvroRead | None",
     error: HeadraceError | None = None,
 ) -> "Iterator[pa.RecordBatch]":
     """`error`: the error that ended an earlier attempt."""
     left = wanted
     while len(left):
+        if error is not None and options.tables is not None:
+            begin = left.start_offset
+            left, rows = _of_table(options, left, plan, error)
+            yield from rows
+            if left.start_offset > begin:
+                error = None
+                continue
         if error is not None:
             left, error = _after(options, metadata, left, error), None
             continue
@@ -172,6 +195,21 @@ def _read_alone(
         except (KafkaError, DeadlineExceededError) as failure:
             # What was fetched and is not decoded yet is read again, too.
             error = failure
+
+
+def _of_table(
+    options: SourceOptions,
+    left: OffsetRange,
+    plan: "TypedRead | AvroRead | None",
+    error: HeadraceError,
+) -> "tuple[OffsetRange, Iterator[pa.RecordBatch]]":
+    """The rest of `left`, and the rows before it that are in a table, where retention has taken
+    them since the range was planned."""
+    if not isinstance(error, OffsetOutOfRangeError) or left.start_offset >= error.log_start_offset:
+        return left, iter(())
+    from connector.source.tables.deleted_records import read_deleted
+
+    return read_deleted(options, left, error.log_start_offset, plan)
 
 
 def _after(

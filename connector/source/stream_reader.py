@@ -24,10 +24,11 @@ from connector.log_once import warn_once
 from connector.options.offset_specs import EARLIEST, LATEST, Everywhere
 from connector.options.source_options import SourceOptions
 from connector.source.avro.avro_read import check_same_schemas
-from connector.source.data_loss import clip_to_logs, report_losses
+from connector.source.data_loss import clip_to_logs, earliest_of, report_losses
 from connector.source.group_commits import GroupOffsetCommits
 from connector.source.lag import LAG_KEY, lag_to_json, offsets_behind
 from connector.source.micro_batch_planning import PlannedMicroBatch, plan_next, restarted_partitions
+from connector.source.offset_range import OffsetLookup
 from connector.source.offset_resolution import resolve
 from connector.source.range_tasks import range_tasks
 from connector.source.reading import Reading, TopicCheck
@@ -41,6 +42,8 @@ from connector.source.stream_offset import (
     ranges_between,
     recreated_topics,
 )
+from connector.source.table_hint import tell_of_tables
+from connector.source.tables import new_history
 from connector.spark_classes import (
     ReadAllAvailable,
     ReadLimit,
@@ -53,6 +56,8 @@ from storage_engine.core.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from connector.source.tables.table_history import TableHistory
 
 IDLE_POLL_MS = 25
 """Spark asks an idle source for its latest offset 89 times a second; the source asks the brokers 40
@@ -88,6 +93,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._expects_rows = False
         self._planned: Mapping[TopicPartition, int] = {}
         self._group_commits: GroupOffsetCommits | None = None
+        self._history: TableHistory | None = None
         self._ask_not_before = 0.0
         self._planned_at = time.monotonic()
         self._handles_sigterm = False
@@ -173,16 +179,22 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             max_age_ms=0 if survey is None else survey.metadata_age_ms,
         )
         report_losses(losses, fail_on_data_loss=strict)
-        ranges = clip_to_logs(existing, survey or self._metadata, fail_on_data_loss=strict)
-        return range_tasks(self._options, self._metadata, ranges)
+        lookup = survey or self._metadata
+        history = self._tables({each.topic_partition.topic for each in existing})
+        of_tables: list[InputPartition] = []
+        if history is not None:
+            divided = history.divide(existing, earliest_of(existing, lookup))
+            of_tables, existing = history.tasks(divided.of_tables), divided.of_logs
+        ranges = clip_to_logs(existing, lookup, fail_on_data_loss=strict)
+        return [*of_tables, *range_tasks(self._options, self._metadata, ranges)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Runs in a task, in another process than the other methods."""
-        from connector.source.record_reader import read_records
+        from connector.source.record_reader import read_task
 
         prepare_worker()
         plan = None if self._reading is None else self._reading.plan
-        return read_records(self._options, partition.value, plan=plan)
+        return read_task(self._options, partition.value, plan=plan)
 
     @without_traceback
     def commit(self, end: OffsetJson) -> None:
@@ -200,14 +212,16 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset at which a new query begins, by the options."""
         found = self._metadata.find_all(self._options.subscription)
         self._check_topics(found)
+        spec = self._options.starting or Everywhere(special=LATEST)
         positions = resolve(
-            self._options.starting or Everywhere(special=LATEST),
+            spec,
             found.partitions,
-            self._metadata,
+            self._united(found.topic_ids),
             which="starting",
             fail_on_data_loss=self._options.fail_on_data_loss,
             fall_back_to_latest=self._options.fall_back_to_latest,
         )
+        tell_of_tables(self._options, spec, positions)
         query = None if self._options.group_id_prefix is None else uuid4().hex
         return StreamOffset(positions=positions, topic_ids=found.topic_ids, query=query)
 
@@ -243,9 +257,24 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _earliest_offsets(self, needed: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log starts of `needed`. With failOnDataLoss=false also others that are known: with a
         limit the query would step through deleted offsets, one empty micro-batch after another."""
-        survey = self._survey
-        known = {} if survey is None or self._options.fail_on_data_loss else survey.earliest
-        return {**known, **self._metadata.offsets_at(dict.fromkeys(needed, EARLIEST))}
+        survey, options = self._survey, self._options
+        # Where there is a table, nothing was deleted that it has.
+        is_strict = options.fail_on_data_loss or options.tables is not None
+        known = {} if survey is None or is_strict else survey.earliest
+        lookup = self._united(self._topic_ids)
+        return {**known, **lookup.offsets_at(dict.fromkeys(needed, EARLIEST))}
+
+    def _united(self, topic_ids: Mapping[str, UUID]) -> OffsetLookup:
+        """Where logs begin, and their tables."""
+        history = self._tables(set(topic_ids))
+        return self._metadata if history is None else history.united(self._metadata, topic_ids)
+
+    def _tables(self, topics: set[str]) -> "TableHistory | None":
+        if self._history is None:
+            self._history = new_history(self._options, self._reading, topics)
+        elif topics:
+            self._history.read_topics(topics)
+        return self._history
 
     def _patience_ms(self, begin: StreamOffset) -> int:
         """How long answers that contradict `begin` are retried before they are believed; 0 when

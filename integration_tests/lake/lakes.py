@@ -104,7 +104,7 @@ def lakes(
 
 def table_at(place: Path) -> pa.Table:
     """What a reader of the table gets, in the order of each partition."""
-    return _in_order(DeltaTable(str(place)).to_pyarrow_table())
+    return in_order(DeltaTable(str(place)).to_pyarrow_table())
 
 
 def rows_in(place: Path) -> int:
@@ -124,7 +124,7 @@ def typed_log(
         splits = reader.splits([topic])
         batches = [batch for each in splits for batch in reader.read(each, columns=names)]
         schema = reader.arrow_schema(splits[0], columns=names)
-    return _in_order(pa.Table.from_batches(batches, schema=schema))
+    return in_order(pa.Table.from_batches(batches, schema=schema))
 
 
 def opaque_log(cluster: HasBootstrapServers, topic: str) -> pa.Table:
@@ -147,11 +147,11 @@ def opaque_log(cluster: HasBootstrapServers, topic: str) -> pa.Table:
             **{name: read[of_log] for name, of_log in places.items()},
         }
     )
-    return _in_order(table)
+    return in_order(table)
 
 
-def _in_order(table: pa.Table) -> pa.Table:
-    return table.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
+def in_order(table: pa.Table, partition: str = "_partition", offset: str = "_offset") -> pa.Table:
+    return table.sort_by([(partition, "ascending"), (offset, "ascending")])
 
 
 def assert_equal(table: pa.Table, log: pa.Table) -> None:

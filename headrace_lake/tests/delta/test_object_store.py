@@ -4,6 +4,7 @@ import threading
 import urllib.request
 
 import deltalake
+import pyarrow as pa
 import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
@@ -14,6 +15,10 @@ from headrace_lake.delta.data_files import RowFiles
 from headrace_lake.delta.store import StoreError, TableStore
 from headrace_lake.delta.table import LakeTable
 from headrace_lake.delta.upkeep import TableUpkeep, UpkeepSettings
+from headrace_lake.history.row_group_index import RowGroupIndex
+from headrace_lake.history.slice_rows import HistoryColumn, HistoryRead, read_slice
+from headrace_lake.history.slices import plan_slices
+from headrace_lake.history.table_version import TablePlace, load_version
 from headrace_lake.protocol.attempts import AttemptDecision
 from headrace_lake.protocol.stops import StopKind, TableStoppedError
 from headrace_lake.tests.lake_tables import PLAIN, TOPIC, as_batch, plain_rows, write
@@ -143,3 +148,29 @@ def test_a_store_that_comes_back_gets_the_same_batch(store, faults):
     faults.is_away = False
     assert commit_batch(table, batch, done) is AttemptDecision.COMMITTED
     assert offsets(store) == list(range(5))
+
+
+def test_a_slice_is_read_and_one_whose_file_is_gone_from_a_later_version(store):
+    write(LakeTable.open(store, TOPIC, PLAIN), plain_rows(0, 10), None, 10)
+    write(LakeTable.open(store, TOPIC, PLAIN), plain_rows(10, 20), 10, 20)
+    options = {name.lower(): text for name, text in store.options.items()}
+    place = TablePlace(location=store.url, options=options)
+
+    def newest():
+        return load_version(place, TOPIC, [0])
+
+    wanted = {0: (3, 17)}
+    (part,) = plan_slices(RowGroupIndex().groups(newest(), wanted), wanted, target_bytes=10**6)
+    column = HistoryColumn(name="id", column="id", type=pa.int64())
+    read = HistoryRead(topic="trips", columns=(column,))
+
+    def ids():
+        batches = read_slice(place, part, read, newest)
+        return [each for batch in batches for each in batch["id"].to_pylist()]
+
+    assert ids() == list(range(3, 17))
+    before = {each.path for each in newest().files}
+    compact(LakeTable.open(store, TOPIC, PLAIN), 10**6, whole_tail=True)
+    for each in before:
+        store.delete(each)
+    assert ids() == list(range(3, 17))
