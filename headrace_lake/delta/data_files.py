@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace_lake.delta.encodings import encodings_of
 from headrace_lake.delta.exact_arrays import with_exact_types
 from headrace_lake.delta.statistics import file_statistics
 from headrace_lake.delta.store import ObjectWriter, TableStore, first_line
@@ -171,6 +172,7 @@ class _OpenFile:
             coerce_timestamps=None,
             store_schema=False,
             metadata_collector=self._metadata,
+            **encodings_of(schema)._asdict(),
         )
 
     @property
