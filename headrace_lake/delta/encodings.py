@@ -17,17 +17,24 @@ import pyarrow as pa
 _PACKED = "DELTA_BINARY_PACKED"
 
 
-class Encodings(NamedTuple):
-    """The options of Arrow's writer, by the paths of columns in the file."""
+class WriterOptions(NamedTuple):
+    """Options of Arrow's writer, with their names there."""
 
     use_dictionary: list[str]
+    """Paths of columns in the file."""
     column_encoding: dict[str, str]
+    """By the paths of columns."""
+    compression: str = "zstd"
+    compression_level: int = 1
+    version: str = "2.6"
+    coerce_timestamps: str | None = None
+    store_schema: bool = False
 
 
-def encodings_of(schema: pa.Schema) -> Encodings:
-    """Return the encodings of a file with this schema."""
+def writer_options(schema: pa.Schema) -> WriterOptions:
+    """Return the options for a file with this schema."""
     leaves = [each for field in schema for each in _leaves(field.name, field.type)]
-    return Encodings(
+    return WriterOptions(
         use_dictionary=[path for path, kind in leaves if _is_text(kind)],
         column_encoding={path: _PACKED for path, kind in leaves if _is_whole(kind)},
     )
