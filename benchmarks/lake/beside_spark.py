@@ -42,7 +42,6 @@ def beside_spark(lakes: Lakes, args: argparse.Namespace) -> Iterator[Result]:
     for name in (TYPED, OPAQUE):
         topic = f"spark-{name}"
         fill(lakes.brokers.bootstrap_servers, name, topic, args.rows)
-        lakes.have_tables(topic)
     with _their_side(args) as theirs:
         for name in (TYPED, OPAQUE):
             theirs.fill(name, args.rows)
@@ -55,13 +54,16 @@ def _compared(
 ) -> Iterator[Result]:
     mine: list[Round] = []
     its: list[Round] = []
+    topic = f"spark-{name}"
+    lakes.have_tables(topic)
     for number in range(args.rounds + 1):
         its.append(theirs.round_of(name, args.rows))
-        place = lakes.folder / f"beside-{number}" / f"spark-{name}"
+        place = lakes.folder / f"beside-{number}" / topic
         mine.append(round_of(lakes, place, args.rows))
         report_line(
             f"{name}, round {number}: {mine[-1].rate:,.0f} rows/s, Spark {its[-1].rate:,.0f}"
         )
+    lakes.forget(topic)
     # The first one warms the JVM up.
     mine, its = mine[1:], its[1:]
     yield compared(

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.beside_kafka.environment import ROOT
 from benchmarks.beside_kafka.tethered import tethered
 from benchmarks.support.brokers import Brokers
-from storage_engine.client.admin.topics import alter_topic_configs
+from storage_engine.client.admin.topics import alter_topic_configs, delete_topics
 from storage_engine.client.cluster import Cluster
 from storage_engine.tools.errors import CommandError
 
@@ -52,6 +52,11 @@ class Lakes:
         with Cluster(self.brokers.bootstrap_servers) as cluster:
             for topic in topics:
                 alter_topic_configs(cluster, topic, DELTA)
+
+    def forget(self, *topics: str) -> None:
+        """Delete topics: each instance writes all tables that there are."""
+        with Cluster(self.brokers.bootstrap_servers) as cluster:
+            delete_topics(cluster, topics)
 
 
 def has_table(place: Path) -> bool:

@@ -54,4 +54,5 @@ def _peak_mib(lakes: Lakes, topics: list[str], rows: int) -> float:
             return all(rows_in(root / topic) >= rows for topic in topics)
 
         wait_for(are_written, "all topics", pause_s=1.0)
+    lakes.forget(*topics)
     return most_kib / 1024

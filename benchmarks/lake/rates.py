@@ -48,6 +48,7 @@ def rates(lakes: Lakes, name: str, rows: int, rounds: int) -> Iterator[Result]:
     lakes.have_tables(topic)
     places = [lakes.folder / f"{topic}-{number}" / topic for number in range(rounds)]
     found = [round_of(lakes, place, rows) for place in places]
+    lakes.forget(topic)
     floor_s = encoding_s(places[-1])
     yield alone(f"{name}: rows/s, one core", max(each.rate for each in found))
     yield beside(

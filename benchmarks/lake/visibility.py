@@ -37,6 +37,7 @@ def visible(lakes: Lakes, steady_s: float) -> Result:
             there = rows_in(root / _TOPIC) - 1
             seen += [time.monotonic()] * (there - len(seen))
             time.sleep(_PAUSE_S)
+    lakes.forget(_TOPIC)
     waits = [late - at for at, late in zip(acknowledged, seen, strict=True)]
     return alone(
         f"acknowledged until visible, interval {INTERVAL_MS // 1000} s, P95, s",

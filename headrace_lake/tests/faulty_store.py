@@ -51,11 +51,11 @@ class FaultyStore:
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Any:
         if self.is_away:
-            return self._error(start, "500 Internal Server Error")
+            return self._refused(environ, start, "500 Internal Server Error")
         if self.is_forbidden:
-            return self._error(start, "403 Forbidden", "InvalidAccessKeyId")
+            return self._refused(environ, start, "403 Forbidden", "InvalidAccessKeyId")
         if self._random.random() < self.throttled_share:
-            return self._error(start, "503 Slow Down", "SlowDown")
+            return self._refused(environ, start, "503 Slow Down", "SlowDown")
         if self.is_slow:
             self.struck += 1
             time.sleep(_SLOW_S)
@@ -68,6 +68,13 @@ class FaultyStore:
         if self._random.random() < self.lost_share:
             return self._lost(environ, start)
         return self._app(environ, start)
+
+    def _refused(
+        self, environ: dict[str, Any], start: Start, status: str, code: str = "InternalError"
+    ) -> list[bytes]:
+        # What is left unread makes the kernel reset the connection, perhaps before the answer.
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        return self._error(start, status, code)
 
     def _lost(self, environ: dict[str, Any], start: Start) -> list[bytes]:
         list(self._app(environ, lambda *_: None))

@@ -1,11 +1,16 @@
 """Tables in an object store, by S3's protocol. The server is moto's, with faults in front of it."""
 
+import contextlib
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
 import deltalake
 import pytest
 
 from headrace_lake.delta.batch_commits import commit_batch
 from headrace_lake.delta.compaction import compact
 from headrace_lake.delta.data_files import RowFiles
+from headrace_lake.delta.log_reading import has_log
 from headrace_lake.delta.store import StoreError, TableStore
 from headrace_lake.delta.table import LakeTable
 from headrace_lake.delta.upkeep import TableUpkeep, UpkeepSettings
@@ -95,5 +100,29 @@ def test_a_store_that_comes_back_gets_the_same_batch(store, faults):
         commit_batch(table, batch, done)
     assert "\n" not in str(failed.value)
     faults.is_away = False
-    assert commit_batch(table, batch, done) is AttemptDecision.COMMITTED
+    assert committed(table, batch, done) is AttemptDecision.COMMITTED
     assert offsets(store) == list(range(5))
+
+
+def committed(table, batch, files) -> AttemptDecision:
+    """As a caller has to do it: an error leaves the batch open, and it is committed again."""
+    for _ in range(5):
+        with contextlib.suppress(StoreError):
+            return commit_batch(table, batch, files)
+    return commit_batch(table, batch, files)
+
+
+def test_a_store_that_hangs_holds_no_other_thread_up():
+    """It takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as hung, ThreadPoolExecutor(1) as pool:
+        options = {**OPTIONS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{hung.getsockname()[1]}"}
+        asked = pool.submit(
+            has_log, TableStore(f"s3://{BUCKET}/hung", {**options, "timeout": "5s"})
+        )
+        # This thread goes on.
+        client, _ = hung.accept()
+        assert not asked.done()
+        client.close()
+        hung.close()
+        with pytest.raises(StoreError, match="could not list"):
+            asked.result()
