@@ -99,7 +99,8 @@ class _Theirs:
             return
         with Cluster(servers) as cluster:
             create_topic(cluster, name, PARTITIONS, _REPLICAS)
-        self._spark.do({"kind": "fill", "topic": name, "rows": rows})
+        job: SparkJob = {"kind": "fill", "topic": name, "rows": rows}
+        self._spark.do(job)
 
     def round_of(self, name: str, rows: int) -> Round:
         self._rounds += 1

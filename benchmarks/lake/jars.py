@@ -41,7 +41,7 @@ DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""What a session needs to read and write tables."""
+"""The settings of a session that reads and writes tables."""
 
 
 def delta_environment(cache: Path) -> Path:

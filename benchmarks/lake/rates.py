@@ -93,4 +93,5 @@ def encoding_s(place: Path) -> float:
             for first in range(0, rows.num_rows, _GROUP_ROWS):
                 writer.write_table(rows.slice(first, _GROUP_ROWS))
 
-    return min(cpu_seconds(encode) for _ in range(3)) / rows.num_rows * _PER_MILLION
+    count: int = rows.num_rows
+    return min(cpu_seconds(encode) for _ in range(3)) / count * _PER_MILLION

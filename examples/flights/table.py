@@ -13,7 +13,7 @@ from storage_engine.tools.local.local_cluster import LocalCluster
 
 TOPIC = "delays"
 SETTINGS = {"headrace.table.format": "delta", "headrace.table.commit.interval.ms": "2000"}
-"""What makes a topic a table."""
+"""The settings of a topic that has a table."""
 
 _WAIT_S = 60
 _LOOK_S = 0.2

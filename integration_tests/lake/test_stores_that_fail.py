@@ -1,12 +1,19 @@
 """A store that is slow, away, throttled, lies about what became of a request, or refuses the
 instance: the table equals the log all the same, and each is one line of the lake's log."""
 
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from headrace_lake.delta.compaction import compact
+from headrace_lake.delta.store import TableStore
+from headrace_lake.delta.table import LakeTable, LakeTopic
+from headrace_lake.delta.upkeep import TableUpkeep, UpkeepSettings
+from headrace_lake.reading.rows import rows_of
+from headrace_lake.service.table_writer import shape_of
 from headrace_lake.tests.faulty_store import BUCKET, OPTIONS, FaultyStore, faulty_store
 from integration_tests.lake.lakes import (
     TABLE,
@@ -19,13 +26,15 @@ from integration_tests.lake.lakes import (
     wait_for_rows,
 )
 from integration_tests.lake.writers import COLUMNS, TYPED, SteadyTransactions
-from integration_tests.support.cluster_support import create_topic, wait_until
+from integration_tests.support.cluster_support import create_topic, make_whole, wait_until
 from integration_tests.support.fault_proxy import FaultProxy
-from storage_engine.tests.sampling import ALL_FAULTS
+from storage_engine.client.cluster import Cluster
+from storage_engine.tests.sampling import ALL_FAULTS, SEED, in_full
 
-STRUCK = 12
+STRUCK = 5
 """Requests that meet a fault before it is healed."""
 CUT_S = 2
+KILLS = 100
 ROUNDS = 4 if ALL_FAULTS else 1
 
 
@@ -117,3 +126,49 @@ def test_a_table_equals_its_log_whatever_the_store_does(cluster, tmp_path, topic
         told = lake.told()
     assert "Traceback" not in told
     assert all(line for line in told.splitlines())
+
+
+def put_together_and_expire(cluster, place: str, topic: str) -> None:
+    """Have the upkeep do all that it may, as if a week were over."""
+    with Cluster(cluster.bootstrap_servers) as asked:
+        rows = rows_of(asked, topic)
+    table = LakeTable.open(
+        TableStore(place), LakeTopic(name=topic, topic_id=rows.topic_id), shape_of(rows, ())
+    )
+    assert compact(table, whole_tail=True).files_after
+    upkeep = TableUpkeep(table, UpkeepSettings(safe_hours=0))
+    upkeep.checkpoint()
+    assert upkeep.sweep()
+
+
+@in_full
+def test_lake_brokers_and_store_die_a_hundred_times(cluster, tmp_path, topic, store):
+    create_topic(cluster, topic, partitions=4, config={**TABLE, **TYPED})
+    moments = random.Random(SEED)
+    root = f"s3://{BUCKET}/{topic}"
+    options = ("--root", root, "--config", str(store.config))
+    with lakes(cluster, tmp_path, topic, *options) as (lake,):
+        place = f"{root}/{topic}"
+        with SteadyTransactions(cluster, topic, rows_each=500, pause_s=0.02):
+            before = 0
+            for _ in range(KILLS):
+                wait_for_rows(place, before + 1, lake)
+                time.sleep(moments.uniform(0, 0.5))
+                match moments.choice(("lake", "lake", "broker", "store")):
+                    case "lake":
+                        lake.kill()
+                        lake.start()
+                    case "broker":
+                        cluster.kill_broker(moments.choice(cluster.state.brokers).id)
+                        make_whole(cluster)
+                    case "store":
+                        store.faults.lost_share = 0.5
+                        time.sleep(moments.uniform(0, 0.5))
+                        store.fail("connections break")
+                        time.sleep(moments.uniform(0, 1))
+                        store.heal()
+                before = rows_in(place)
+        table_has_all(cluster, place, topic, lake)
+        lake.end()
+        put_together_and_expire(cluster, place, topic)
+        assert_equal(table_at(place), typed_log(cluster, topic, COLUMNS))
