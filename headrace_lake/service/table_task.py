@@ -117,7 +117,7 @@ class TableFigures:
 
 
 class _Packed(NamedTuple):
-    """What has come of one partition, whose rows are made one after the other."""
+    """An answer for one partition, whose rows are made one after the other."""
 
     tp: TopicPartition
     position: Position
@@ -154,7 +154,7 @@ class TableTask:
         self._positions: dict[TopicPartition, Position] = {}
         self._committed: dict[TopicPartition, Position] = {}
         self._packed: deque[_Packed] = deque()
-        """What has come and is not all in `_pending`, the first of it perhaps in part."""
+        """Answers that are not whole in `_pending`; of the first some rows may be."""
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._file_bytes = 0
