@@ -1,6 +1,7 @@
 """A store that is slow, away, throttled, lies about what became of a request, or refuses the
 instance: the table equals the log all the same, and each is one line of the lake's log."""
 
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -132,8 +133,11 @@ def put_together_and_expire(cluster, place: str, topic: str) -> None:
     """Have the upkeep do all that it may, as if a week were over."""
     with Cluster(cluster.bootstrap_servers) as asked:
         rows = rows_of(asked, topic)
+    options = {**OPTIONS, "AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"]}
     table = LakeTable.open(
-        TableStore(place), LakeTopic(name=topic, topic_id=rows.topic_id), shape_of(rows, ())
+        TableStore(place, options),
+        LakeTopic(name=topic, topic_id=rows.topic_id),
+        shape_of(rows, ()),
     )
     assert compact(table, whole_tail=True).files_after
     upkeep = TableUpkeep(table, UpkeepSettings(safe_hours=0))
