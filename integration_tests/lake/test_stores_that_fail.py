@@ -57,7 +57,7 @@ class FailingStore:
             case "throttled":
                 self.faults.throttled_share = 0.7
             case "answers are lost":
-                self.faults.lost_share = 0.5
+                self.faults.lost_answers = STRUCK
             case "refuses the key":
                 self.faults.is_forbidden = True
             case "connections break":
