@@ -13,7 +13,7 @@ benchmarks:
   hosts         many brokers on three hosts: their start, creation, the loss of a host, its return
   idle          processor time and memory of brokers without work
   kills         how long producers wait when a broker is killed or hangs, and if records are lost
-  lake          topics into Delta tables: rates, when rows are visible, memory
+  lake          topics into Delta tables: rates, when rows are visible, memory, beside Spark
   log           the log on its disk: appends, reads, recovery, memory, shared flushes
   metrics       what metrics for Prometheus cost a broker
   one-host      several brokers that share a host beside one: processor time of the same load

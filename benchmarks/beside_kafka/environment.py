@@ -43,15 +43,13 @@ def environment_with(cache: Path, name: str, wanted: Sequence[str], size: str) -
     return python
 
 
-def requirements(setup: Path) -> list[str]:
-    """Return the packages that Headrace needs, with the one version of PySpark."""
+def requirements(setup: Path, spark: str = SPARK_VERSION) -> list[str]:
+    """Return the packages that Headrace needs, with one version of PySpark."""
     config = configparser.ConfigParser()
     config.read(setup, encoding="utf-8")
     lines = config["options"]["install_requires"].splitlines()
     needed = [line for line in lines if line and not line.startswith("#")]
-    return [
-        f"pyspark=={SPARK_VERSION}" if re.match(r"pyspark\b", line) else line for line in needed
-    ]
+    return [f"pyspark=={spark}" if re.match(r"pyspark\b", line) else line for line in needed]
 
 
 def _run(command: list[str], what: str) -> None:

@@ -3,10 +3,11 @@
 Two topics have the same rows. Of one, 95 % are in its table, and no longer in its log.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
+from benchmarks.lake.lakes import Lakes, rows_in, wait_for
 from benchmarks.support.rounds import Goal, Result, by_turns, compared
 from benchmarks.support.spark_session import bench_session
 from storage_engine.tools.errors import CommandError
@@ -17,21 +18,16 @@ IN_TABLE = 0.95
 FEW_COLUMNS = "id,_partition,_offset"
 
 
-def united_reads(
-    servers: str,
-    root: Path,
-    write_table: Callable[[Path, str, int], None],
-    rows: int,
-    rounds: int,
-) -> Iterator[Result]:
-    """Measure reads of all columns and of a few. `write_table` writes that of a topic, below a
-    root, until it has so many rows."""
+def united_reads(lakes: Lakes, rows: int, rounds: int) -> Iterator[Result]:
+    """Measure reads of all columns and of a few."""
+    servers, root = lakes.brokers.bootstrap_servers, lakes.folder / "union"
     whole, united = "union-log", "union-table"
     report_line(f"union: {rows} rows are written twice")
     _fill(servers, whole, 0, rows)
     old = int(rows * IN_TABLE)
     _fill(servers, united, 0, old)
-    write_table(root, united, old)
+    with lakes.running(root, cores=os.cpu_count() or 1):
+        wait_for(lambda: rows_in(root / united) >= old, f"{old} rows")
     _forget(servers, united)
     _fill(servers, united, old, rows)
     with bench_session("union") as spark:

@@ -26,6 +26,7 @@ from examples.flights.failover import Failover
 from examples.flights.loader import DAY_MS, Loader
 from examples.flights.schemas import FLIGHTS, TOPICS, WEATHER
 from examples.flights.stream import ConsoleAddress, Stream, StreamError
+from examples.flights.table import DelaysTable
 from examples.flights.topics import Topics
 from storage_engine.client import HeadraceError, Producer
 from storage_engine.client.settings import read_settings_file
@@ -65,12 +66,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
     directory, checkpoint, chart = output / "cluster", output / "checkpoint", output / "delays.png"
+    lake = output / "lake"
     output.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         stack.enter_context(directory_lock(output, timeout_s=0))
         if cluster_file.exists(directory):
             LocalCluster(directory).down()
-        _remove(directory, checkpoint)
+        _remove(directory, checkpoint, lake)
         request = UpRequest(brokers=3, port=0, is_secure=arguments.secure)
         cluster = stack.enter_context(LocalCluster.running(directory, request))
         servers, config = cluster.bootstrap_servers, cluster.admin_config(cluster.state)
@@ -82,6 +84,7 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
             connecting |= read_settings_file(config)
         topics = stack.enter_context(Topics(connecting, TOPICS, PARTITIONS))
         topics.create()
+        table = _open_table(cluster, lake, display)
         display.event(
             "topics flights, weather and delays made, typed, three replicas each; Spark starts"
         )
@@ -103,6 +106,8 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
         display.event("all is loaded and streamed; now everything is read back and compared")
         as_json = kafka_client.read_json(connecting, flights, PARTITIONS)
         findings = report.examine(topics, flights, weather, as_json)
+        if table is not None:
+            findings = report.with_table(findings, table)
         report.draw(findings, chart)
         display.event("done; the cluster stops")
     display.table("What happened", report.happened(loader, stream.progress, findings))
@@ -112,8 +117,18 @@ def _run(arguments: argparse.Namespace, display: Display, output: Path) -> int:
     display.lines(["", f"chart: {chart}", *report.verdict(findings)])
     if not findings.exact:
         return 1
-    _remove(directory, checkpoint)
+    _remove(directory, checkpoint, lake)
     return 0
+
+
+def _open_table(cluster: LocalCluster, root: Path, display: Display) -> DelaysTable | None:
+    """The results as a table, which the demo does without."""
+    table = DelaysTable(root)
+    if why := table.open(cluster):
+        display.event(f"no table of the results: {why}")
+        return None
+    display.event(f"the lake writes the topic delays into the Delta table {table.place}")
+    return table
 
 
 def _open_console(cluster: LocalCluster, display: Display) -> ConsoleAddress | None:

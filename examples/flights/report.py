@@ -5,7 +5,7 @@ Every number printed was counted in the log or measured in this run.
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from examples.flights.loader import Loader
 from examples.flights.proof import Comparison
 from examples.flights.schemas import TopicColumns
 from examples.flights.stream import StreamProgress
+from examples.flights.table import TOPIC, DelaysTable
 from examples.flights.topics import Topics
 
 
@@ -39,11 +40,15 @@ class Findings:
     doubled: int
     """Results that stand in the log once more than they should."""
     latest_results: pa.Table
+    table: Comparison | None = None
+    """The last results by airport and hour in the table; None where there is none."""
 
     @property
     def exact(self) -> bool:
         comparisons = (self.flights, self.weather, self.json, self.results)
-        return not self.doubled_inputs + self.doubled and all(each.exact for each in comparisons)
+        are_exact = all(each.exact for each in comparisons)
+        is_equal = self.table is None or self.table.exact
+        return not self.doubled_inputs + self.doubled and are_exact and is_equal
 
 
 def examine(topics: Topics, flights: pa.Table, weather: pa.Table, as_json: JsonReading) -> Findings:
@@ -64,6 +69,12 @@ def examine(topics: Topics, flights: pa.Table, weather: pa.Table, as_json: JsonR
         doubled=proof.repeats(rows["delays"], proof.RESULT_KEY),
         latest_results=latest,
     )
+
+
+def with_table(findings: Findings, table: DelaysTable) -> Findings:
+    """The findings with what the table has, once all results are in it."""
+    found = table.latest(findings.records[TOPIC])
+    return replace(findings, table=proof.compare(findings.latest_results, found, proof.RESULT_KEY))
 
 
 def _without_closing_row(rows: pa.Table) -> pa.Table:
@@ -135,11 +146,18 @@ def verdict(findings: Findings) -> Iterator[str]:
         " those computed directly from the source file; lost:"
         f" {results.expected - results.equal:,}, doubled: {findings.doubled:,}"
     )
-    for name, comparison in (
+    compared = [
         ("flights", flights),
         ("weather", weather),
         ("flights as JSON", findings.json),
         ("delays", results),
-    ):
+    ]
+    if findings.table is not None:
+        yield (
+            f"{word}: {findings.table.equal:,} of {findings.table.expected:,} results that DuckDB"
+            " read from their Delta table are those of the log"
+        )
+        compared.append(("table", findings.table))
+    for name, comparison in compared:
         for difference in comparison.differences:
             yield f"  {name}: {difference}"

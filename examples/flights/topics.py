@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from examples.flights import table
 from examples.flights.failover import PartitionView, View
 from examples.flights.schemas import TopicColumns
 from storage_engine.client import (
@@ -46,7 +47,7 @@ class Topics(Closing):
                 name=name,
                 partitions=self._partitions,
                 replication_factor=REPLICAS,
-                configs={"retention.ms": "-1"},
+                configs={"retention.ms": "-1"} | (table.SETTINGS if name == table.TOPIC else {}),
             )
             self._admin.create_topics([topic], schema=columns.ddl, key=columns.key)
 

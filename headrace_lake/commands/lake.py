@@ -31,6 +31,7 @@ Options of the command line count above it, and it counts above the settings of 
 
 import argparse
 import logging
+import os
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -111,6 +112,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(settings: "LakeSettings", config: Path | None) -> int:
+    # Before Arrow is loaded: its own pool keeps twice as much as is in use, for rows that are read
+    # in one thread and freed in others.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from headrace_lake.service.lake_service import LakeService
     from headrace_lake.service.metrics import serve_metrics
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace_lake.delta.encodings import writer_options
 from headrace_lake.delta.exact_arrays import with_exact_types
 from headrace_lake.delta.statistics import file_statistics
 from headrace_lake.delta.store import ObjectWriter, TableStore, first_line
@@ -165,12 +166,8 @@ class _OpenFile:
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
-            compression="zstd",
-            compression_level=1,
-            version="2.6",
-            coerce_timestamps=None,
-            store_schema=False,
             metadata_collector=self._metadata,
+            **writer_options(schema)._asdict(),
         )
 
     @property

@@ -2,7 +2,7 @@
 no file yet, and what is kept of open files.
 """
 
-BASE_BYTES = 320 << 20
+BASE_BYTES = 384 << 20
 """The service takes so much beside rows: Python, Arrow, the table library, open files, answers."""
 
 GROUP_BYTES = 16 << 20

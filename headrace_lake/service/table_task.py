@@ -11,10 +11,11 @@ fence and a new schema need no way of their own.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -115,6 +116,15 @@ class TableFigures:
     """The end of the committed records, as last heard."""
 
 
+class _Packed(NamedTuple):
+    """An answer for one partition, whose rows are made one after the other."""
+
+    tp: TopicPartition
+    position: Position
+    """Behind all of it."""
+    batches: Iterator[pa.RecordBatch]
+
+
 class TableTask:
     """For one thread."""
 
@@ -143,6 +153,8 @@ class TableTask:
         """None: not open."""
         self._positions: dict[TopicPartition, Position] = {}
         self._committed: dict[TopicPartition, Position] = {}
+        self._packed: deque[_Packed] = deque()
+        """Answers that are not whole in `_pending`; of the first some rows may be."""
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._file_bytes = 0
@@ -218,6 +230,7 @@ class TableTask:
     def _drop_pending(self) -> None:
         self._budget.give(self._pending_bytes + self._open_bytes)
         self._pending, self._pending_bytes, self._open_bytes = [], 0, 0
+        self._packed.clear()
 
     # --- what was read ---
 
@@ -235,20 +248,32 @@ class TableTask:
         position = self._reader.consumed(fetched)
         if position is None:
             return
-        try:
-            for batch in rows.batches(fetched):
-                self._pending.append(batch)
-                self._pending_bytes += batch.nbytes
-                self._budget.take(batch.nbytes)
-        except HeadraceError as error:
-            self.failed(fetched.tp, error)
-            return
-        self._positions[fetched.tp] = position
         self.figures.ends[fetched.tp] = fetched.last_stable_offset
         if self._since_ms is None:
             self._since_ms = now_ms
-        if self._pending_bytes >= self._budget.table_limit:
-            self._pause(paused=True)
+        self._packed.append(_Packed(fetched.tp, position, rows.batches(fetched)))
+        self._unpack()
+
+    def _unpack(self) -> None:
+        """Make rows of what has come, as far as there is room: a few bytes may be many rows. The
+        position moves with the last of them, and nothing is committed before."""
+        most = GROUP_BYTES if self._budget.is_full else self._budget.table_limit
+        while self._packed and self._pending_bytes < most:
+            packed = self._packed[0]
+            try:
+                batch = next(packed.batches, None)
+            except HeadraceError as error:
+                self.failed(packed.tp, error)
+                return
+            if batch is None:
+                self._positions[packed.tp] = packed.position
+                self._packed.popleft()
+            else:
+                self._pending.append(batch)
+                self._pending_bytes += batch.nbytes
+                self._budget.take(batch.nbytes)
+        is_enough = self._pending_bytes >= self._budget.table_limit
+        self._pause(paused=is_enough or bool(self._packed))
 
     def _pause(self, *, paused: bool) -> None:
         if paused != self._is_paused:
@@ -262,6 +287,8 @@ class TableTask:
         """Begin what is due, unless a thread is at work. `needs_room`: commit also few rows."""
         if self._is_busy or not self._owned:
             return
+        if self._packed:
+            self._unpack()
         if self._rows is None:
             if now_ms >= self._open_at_ms:
                 self._start(partial(self._work.open, self._owned, self._seen), self._opened)
@@ -272,9 +299,9 @@ class TableTask:
         elif self._since_ms is None:
             if self._seen is not None:
                 self._begin_anew(0)
-        elif needs_room or self._is_commit_due(now_ms):
+        elif not self._packed and (needs_room or self._is_commit_due(now_ms)):
             self._commit()
-        elif self._pending_bytes >= GROUP_BYTES:
+        elif self._packed or self._pending_bytes >= GROUP_BYTES:
             if not self._open_bytes:
                 self._open_bytes = OPEN_FILE_BYTES
                 self._budget.take(OPEN_FILE_BYTES)
@@ -301,7 +328,7 @@ class TableTask:
     def _taken(self) -> list[pa.RecordBatch]:
         batches, self._pending = self._pending, []
         self._job_bytes, self._pending_bytes = self._pending_bytes, 0
-        self._pause(paused=False)
+        self._pause(paused=bool(self._packed))
         return batches
 
     def _commit(self) -> None:
@@ -413,7 +440,10 @@ class TableTask:
             return True
         if self._rows is None or self._since_ms is None:
             return False
-        self._commit()
+        if self._packed:
+            self.step(monotonic_ms())
+        else:
+            self._commit()
         return True
 
     @property

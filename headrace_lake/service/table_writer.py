@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from headrace_lake.delta.batch_commits import commit_batch
 from headrace_lake.delta.data_files import DataFile, RowFiles
+from headrace_lake.delta.log_reading import has_log
 from headrace_lake.delta.store import StoreError, TableStore
 from headrace_lake.delta.table import LakeTable, LakeTopic
 from headrace_lake.delta.upkeep import TableUpkeep, UpkeepSettings
@@ -104,9 +104,7 @@ class TableWriter:
             store = TableStore(self._settings.location, self._store_options)
             store.prove_conditional_writes()
             self._store = store
-        elif self._table is not None and not DeltaTable.is_deltatable(
-            self._store.url, dict(self._store_options)
-        ):
+        elif self._table is not None and not has_log(self._store):
             raise TableStoppedError(
                 StopKind.FOREIGN_CHANGE,
                 f"the table of {topic.name} at {self._settings.location} was dropped: start the "

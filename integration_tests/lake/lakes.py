@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from integration_tests.forks.forked import ROOT
 from integration_tests.support.cluster_support import HasBootstrapServers, wait_until
@@ -102,16 +103,18 @@ def lakes(
             each.kill()
 
 
-def table_at(place: Path) -> pa.Table:
+def table_at(place: Path | str) -> pa.Table:
     """What a reader of the table gets, in the order of each partition."""
     return in_order(DeltaTable(str(place)).to_pyarrow_table())
 
 
-def rows_in(place: Path) -> int:
+def rows_in(place: Path | str) -> int:
     """The number of rows of a table; 0 while there is none."""
-    if not DeltaTable.is_deltatable(str(place)):
+    try:
+        table = DeltaTable(str(place))
+    except TableNotFoundError:
         return 0
-    return DeltaTable(str(place)).to_pyarrow_dataset().count_rows()
+    return table.to_pyarrow_dataset().count_rows()
 
 
 def typed_log(
@@ -164,7 +167,7 @@ def assert_equal(table: pa.Table, log: pa.Table) -> None:
         assert ours.to_pylist() == theirs.to_pylist(), name
 
 
-def wait_for_rows(place: Path, count: int, lake: LakeUnderFire | None = None) -> None:
+def wait_for_rows(place: Path | str, count: int, lake: LakeUnderFire | None = None) -> None:
     """Until the table has so many rows; with the lake's last words where it does not get there."""
 
     def there() -> bool:

@@ -51,13 +51,15 @@ def test_the_result_is_exact_though_a_broker_and_the_driver_die_and_nothing_stay
     assert "is back in sync with every partition" in ended.stdout
     assert "Spark's driver killed with SIGKILL, in micro-batch" in ended.stdout
     assert "the next driver runs the query" in ended.stdout
-    log, as_json, results = ended.stdout.splitlines()[-3:]
+    log, as_json, results, table = ended.stdout.splitlines()[-4:]
     assert log.startswith("exact: 4,334 of 4,334 flights and 358 of 358 weather reports")
     assert log.endswith("doubled: 0")
     assert "4,334 rows in the log, and 1 that completes the last hours" in ended.stdout
     assert as_json.startswith("exact: 1,000 of 1,000 flights that a client of Kafka's read as JSON")
     assert results.startswith("exact: ")
     assert results.endswith("lost: 0, doubled: 0")
+    assert table.startswith("exact: ")
+    assert table.endswith("results that DuckDB read from their Delta table are those of the log")
     assert (tmp_path / "delays.png").exists()
     assert processes_with(str(tmp_path)) == []
 

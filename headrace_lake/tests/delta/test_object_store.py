@@ -1,17 +1,17 @@
 """Tables in an object store, by S3's protocol. The server is moto's, with faults in front of it."""
 
-import threading
-import urllib.request
+import contextlib
+import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import deltalake
 import pyarrow as pa
 import pytest
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
 
 from headrace_lake.delta.batch_commits import commit_batch
 from headrace_lake.delta.compaction import compact
 from headrace_lake.delta.data_files import RowFiles
+from headrace_lake.delta.log_reading import has_log
 from headrace_lake.delta.store import StoreError, TableStore
 from headrace_lake.delta.table import LakeTable
 from headrace_lake.delta.upkeep import TableUpkeep, UpkeepSettings
@@ -21,68 +21,27 @@ from headrace_lake.history.slices import plan_slices
 from headrace_lake.history.table_version import TablePlace, load_version
 from headrace_lake.protocol.attempts import AttemptDecision
 from headrace_lake.protocol.stops import StopKind, TableStoppedError
+from headrace_lake.tests.faulty_store import BUCKET, OPTIONS, faulty_store
 from headrace_lake.tests.lake_tables import PLAIN, TOPIC, as_batch, plain_rows, write
-
-
-class Faults:
-    """Stands in front of the store."""
-
-    def __init__(self, app) -> None:
-        self._app = app
-        self.drops_conditions = False
-        self.lost_answers = 0
-        """Of commits to come: they have an effect, and their answer is an error."""
-        self.is_away = False
-
-    def __call__(self, environ, start_response):
-        if self.is_away:
-            return self._error(start_response)
-        if self.drops_conditions:
-            environ.pop("HTTP_IF_NONE_MATCH", None)
-        is_commit = environ["REQUEST_METHOD"] == "PUT" and "_delta_log" in environ["PATH_INFO"]
-        if is_commit and self.lost_answers:
-            self.lost_answers -= 1
-            list(self._app(environ, lambda *_: None))
-            return self._error(start_response)
-        return self._app(environ, start_response)
-
-    def _error(self, start_response):
-        start_response("500 Internal Server Error", [("Content-Length", "0")])
-        return [b""]
 
 
 @pytest.fixture(scope="module")
 def served():
-    faults = Faults(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, faults, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    urllib.request.urlopen(urllib.request.Request(f"{url}/lake", method="PUT")).close()
-    yield url, faults
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with faulty_store() as (_, url, faults):
+        yield url, faults
 
 
 @pytest.fixture
 def faults(served):
     faults = served[1]
     yield faults
-    faults.drops_conditions = faults.is_away = False
-    faults.lost_answers = 0
+    faults.heal()
 
 
 @pytest.fixture
 def store(served, faults, request):
-    options = {
-        "AWS_ENDPOINT_URL": served[0],
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    return TableStore(f"s3://lake/{request.node.name}", options)
+    options = {**OPTIONS, "AWS_ENDPOINT_URL": served[0]}
+    return TableStore(f"s3://{BUCKET}/{request.node.name}", options)
 
 
 def offsets(store) -> list[int]:
@@ -146,7 +105,7 @@ def test_a_store_that_comes_back_gets_the_same_batch(store, faults):
         commit_batch(table, batch, done)
     assert "\n" not in str(failed.value)
     faults.is_away = False
-    assert commit_batch(table, batch, done) is AttemptDecision.COMMITTED
+    assert committed(table, batch, done) is AttemptDecision.COMMITTED
     assert offsets(store) == list(range(5))
 
 
@@ -174,3 +133,27 @@ def test_a_slice_is_read_and_one_whose_file_is_gone_from_a_later_version(store):
     for each in before:
         store.delete(each)
     assert ids() == list(range(3, 17))
+
+
+def committed(table, batch, files) -> AttemptDecision:
+    """As a caller has to do it: an error leaves the batch open, and it is committed again."""
+    for _ in range(5):
+        with contextlib.suppress(StoreError):
+            return commit_batch(table, batch, files)
+    return commit_batch(table, batch, files)
+
+
+def test_a_store_that_hangs_holds_no_other_thread_up():
+    """It takes connections, and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as hung, ThreadPoolExecutor(1) as pool:
+        options = {**OPTIONS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{hung.getsockname()[1]}"}
+        asked = pool.submit(
+            has_log, TableStore(f"s3://{BUCKET}/hung", {**options, "timeout": "5s"})
+        )
+        # This thread goes on.
+        client, _ = hung.accept()
+        assert not asked.done()
+        client.close()
+        hung.close()
+        with pytest.raises(StoreError, match="could not list"):
+            asked.result()

@@ -83,7 +83,7 @@ def test_the_place_has_bounds_however_many_columns_there_are(tmp_path):
 
 def test_files_are_closed_at_the_target_and_rows_keep_their_order(tmp_path):
     store = TableStore(str(tmp_path))
-    files = RowFiles(store, EXACT.row_schema, order=3, target_bytes=10_000)
+    files = RowFiles(store, EXACT.row_schema, order=3, target_bytes=4_000)
     for first in range(0, 400, 100):
         files.write(exact_rows(first, first + 100))
         for file in list(files._open.values()):

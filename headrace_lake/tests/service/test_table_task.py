@@ -319,11 +319,11 @@ def test_a_file_of_its_size_is_committed_before_the_interval_is_over(table, monk
 
 
 def test_a_table_whose_thread_is_at_work_reads_no_more_than_its_share(table):
-    table.budget.table_limit = 3
     table.open()
     table.produce(b"a")
     table.read()
     table.begin(INTERVAL_MS)
+    table.budget.table_limit = 3
     for value in (b"b" * 4, b"what was asked for before"):
         table.produce(value)
         table.read()
@@ -344,3 +344,62 @@ def test_at_the_end_what_was_read_is_committed_at_once(table):
     table.jobs.do()
     assert not table.task.finish()
     assert table.works.values == [b"a"]
+
+
+def in_single_rows(table, monkeypatch):
+    """What comes is made into rows one by one."""
+    rows_of_many = TopicRows.batches
+
+    def single(rows, fetched):
+        for batch in rows_of_many(rows, fetched):
+            yield from (batch.slice(each, 1) for each in range(len(batch)))
+
+    monkeypatch.setattr(TopicRows, "batches", single)
+
+
+def test_a_few_bytes_with_many_rows_are_written_piece_by_piece_and_committed_whole(
+    table, monkeypatch
+):
+    in_single_rows(table, monkeypatch)
+    table.budget.table_limit = 1
+    table.open()
+    table.produce(b"a", b"b", b"c")
+    table.read()
+    assert table.budget.taken < 200, "one row"
+    written = []
+    while not table.works.values:
+        table.begin(INTERVAL_MS)
+        assert table.budget.taken < 200 + OPEN_FILE_BYTES
+        table.jobs.do()
+        written.append(len(table.works.open_file))
+    assert written == [1, 2, 3, 0]
+    assert table.works.values == [b"a", b"b", b"c"]
+    assert table.told == [{T0: Position(3, 0)}]
+    assert table.budget.taken == 0
+
+
+def test_what_is_half_made_into_rows_is_read_again_after_an_error(table, monkeypatch):
+    in_single_rows(table, monkeypatch)
+    table.budget.table_limit = 1
+    table.open()
+    table.produce(b"a", b"b")
+    table.read()
+    table.works.answers = [HeadraceError("no store")]
+    table.step(INTERVAL_MS)
+    table.step(60_000)
+    table.read()
+    table.step(INTERVAL_MS)
+    assert table.works.values == [b"a", b"b"]
+    assert table.budget.taken == 0
+
+
+def test_at_the_end_what_has_come_is_committed_whole(table, monkeypatch):
+    in_single_rows(table, monkeypatch)
+    table.budget.table_limit = 1
+    table.open()
+    table.produce(b"a", b"b")
+    table.read()
+    while table.task.finish():
+        while table.jobs.waiting:
+            table.jobs.do()
+    assert table.works.values == [b"a", b"b"]
