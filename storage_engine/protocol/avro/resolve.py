@@ -221,10 +221,12 @@ class _Rules:
     def _branch(
         self, source: AvroType, members: Sequence[AvroType], path: str
     ) -> tuple[Branch, str | None]:
-        """Return what becomes of a branch, and why it is nothing."""
+        """Return what becomes of a branch, and why it is nothing. The type that it is itself comes
+        before those that it can be promoted to, as in Java's library."""
         written = self._writer.resolve(source)
         name = type_name(written)
-        for number, member in enumerate(members):
+        in_turn = sorted(enumerate(members), key=lambda one: self._distance(written, one[1]))
+        for number, member in in_turn:
             if self._matches(written, member):
                 try:
                     conversion = self._conversion(written, member, path)
@@ -232,6 +234,17 @@ class _Rules:
                     return Branch(None, unchanged, name), str(error)
                 return Branch(number, conversion, name), None
         return Branch(None, unchanged, name), f"is {name}, which the reader's type is not"
+
+    def _distance(self, written: AvroType, member: AvroType) -> int:
+        """Return how far a branch of the reader's union is from the type, of those that match."""
+        read = self._reader.resolve(member)
+        if read == written:
+            return 0
+        match written, read:
+            case Primitive(), Primitive() if written.name == read.name:
+                return 1
+            case _:
+                return 2
 
     def _matches(self, writer: AvroType, reader: AvroType) -> bool:
         """Whether Avro takes a branch of the reader's union for the type."""

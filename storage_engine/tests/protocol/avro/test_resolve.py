@@ -204,3 +204,25 @@ def test_only_wanted_columns_are_read():
     found = resolver.decode(bodies([encoded(tree, {"a": 1, "b": "x", "c": 5})]))
     assert resolver.arrow_schema == pa.schema([("z", pa.float64())])
     assert found.batch.to_pydict() == {"z": [5.0]}
+
+
+@pytest.mark.parametrize(
+    ("union", "value", "expected"),
+    [
+        (["null", "float", "int"], (2, 7), {"member0": None, "member1": 7}),
+        (
+            [
+                {"type": "long", "logicalType": "time-micros"},
+                {"type": "int", "logicalType": "date"},
+            ],
+            (1, 7),
+            {"member0": None, "member1": datetime.date(1970, 1, 8)},
+        ),
+        (["bytes", "string"], (1, "a"), {"member0": None, "member1": "a"}),
+    ],
+)
+def test_a_branch_stays_itself_before_it_is_promoted_to_another(union, value, expected):
+    schema = record(field(union))
+    found = resolved(schema, schema, {"f": value})
+    assert found.damaged == ()
+    assert found.batch["f"].to_pylist() == [expected]
