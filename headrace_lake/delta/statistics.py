@@ -2,10 +2,12 @@
 
 A bound may be wider than the values, never narrower. Times are rounded to milliseconds, outwards,
 as readers keep no more; long strings are cut. There are none for binary values, lists and maps, nor
-for floats among which a NaN was seen: readers order it in different ways.
+for floats among which a NaN was seen, which readers order in different ways, or an infinite one,
+which JSON has no number for.
 """
 
 import json
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -112,6 +114,8 @@ def _bounds(kind: pa.DataType, found: list[pq.Statistics]) -> tuple[StatValue, S
             return None
         return _day(days[0]), _day(days[1])
     low, high = min(each.min for each in found), max(each.max for each in found)
+    if pa.types.is_floating(kind) and not (math.isfinite(low) and math.isfinite(high)):
+        return None
     if pa.types.is_string(kind):
         if len(high) > STRING_CHARACTERS:
             high = high[:STRING_CHARACTERS] + _LAST_CHARACTER

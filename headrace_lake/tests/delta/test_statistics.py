@@ -58,6 +58,13 @@ def test_a_column_with_a_nan_has_no_bounds(tmp_path):
     assert found["nullCount"] == {"a": 0, "b": 1}
 
 
+def test_a_column_with_an_infinite_number_has_no_bounds(tmp_path):
+    rows = pa.table({"a": [1.0, float("inf"), 2.0, 3.0], "b": [1.0, 2.0, -float("inf"), 3.0]})
+    found = statistics(tmp_path, rows.append_column("c", pa.array([1.0, 2.0, 3.0, 4.0])))
+    assert set(found["minValues"]) == {"c"}
+    assert found["nullCount"] == {"a": 0, "b": 0, "c": 0}
+
+
 @pytest.mark.parametrize("year_us", [-(10**17), 10**18])
 def test_times_that_no_reader_parses_have_no_bounds(tmp_path, year_us):
     at = pa.array([0, 1, 2, year_us]).cast(pa.timestamp("us", tz="UTC"))
