@@ -1,6 +1,7 @@
 """The results once more, as a table that others read: the lake writes them into Delta while the
 stream runs, and DuckDB gets the last row of each airport and hour out of it."""
 
+import contextlib
 import importlib.util
 import time
 from pathlib import Path
@@ -36,19 +37,23 @@ class DelaysTable:
         """Start the lake of a cluster; returns why there is none."""
         if not lake_is_installed() or importlib.util.find_spec("duckdb") is None:
             return "a table needs more packages: pip install 'headrace[lake]' duckdb"
-        cluster.open_lake(str(self._root))
+        # The lake runs in the cluster's folder.
+        cluster.open_lake(str(self._root.resolve()))
         return None
 
     def latest(self, records: int) -> pa.Table:
         """The last row of each key, by DuckDB, once the table has so many rows. TimeoutError."""
         import duckdb
         from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
 
         deadline = time.monotonic() + _WAIT_S
         while True:
-            rows = DeltaTable(str(self.place)).to_pyarrow_dataset()
-            if rows.count_rows() >= records:
-                break
+            # The lake makes it with the topic's first look, which may come after the last row.
+            with contextlib.suppress(TableNotFoundError):
+                rows = DeltaTable(str(self.place)).to_pyarrow_dataset()
+                if rows.count_rows() >= records:
+                    break
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.place} has not {records} rows after {_WAIT_S} s")
             time.sleep(_LOOK_S)
