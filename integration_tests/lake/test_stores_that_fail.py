@@ -1,5 +1,5 @@
 """A store that is slow, away, throttled, lies about what became of a request, or refuses the
-instance: the table equals the log all the same, and each is one line of the lake's log."""
+instance: the table equals the log all the same, and the lake tells no stack trace."""
 
 import os
 import random
@@ -126,7 +126,6 @@ def test_a_table_equals_its_log_whatever_the_store_does(cluster, tmp_path, topic
         table_has_all(cluster, place, topic, lake)
         told = lake.told()
     assert "Traceback" not in told
-    assert all(line for line in told.splitlines())
 
 
 def put_together_and_expire(cluster, place: str, topic: str) -> None:
